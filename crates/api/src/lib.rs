@@ -7,6 +7,7 @@
 mod access;
 mod body;
 mod broadcasts;
+mod cancel;
 mod create;
 mod draft;
 mod estimate;
@@ -23,6 +24,7 @@ mod prospect;
 mod query;
 mod readiness;
 mod requeue;
+mod scope;
 mod server;
 mod status;
 mod stream;
@@ -46,6 +48,7 @@ use store::{Operations, ReadStore};
 use tokio::sync::watch;
 
 pub use broadcasts::BroadcastAnswer;
+pub use cancel::CancelScopeAnswer;
 pub use estimate::EstimateAnswer;
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use pauses::{PauseAnswer, ResumeAnswer};
@@ -182,6 +185,7 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
         .route("/v1/notifications/{id}/requeue", post(requeue::one))
         .route("/v1/requeue", post(requeue::many))
+        .route("/v1/cancel", post(cancel::cancel))
         .route("/v1/pause", post(pauses::pause))
         .route("/v1/resume", post(pauses::resume))
         .route("/v1/pauses", get(pauses::list))

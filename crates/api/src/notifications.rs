@@ -51,10 +51,11 @@ pub(crate) async fn list(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &["channel", "state", "broadcast", "after", "limit"])?;
+    let state: Option<notification::State> = query.parse("state")?;
     let filter = Filter {
         tenant: Some(caller.tenant),
         channel: query.parse("channel")?,
-        state: query.parse("state")?,
+        states: state.into_iter().collect(),
         broadcast: query.parse("broadcast")?,
     };
     let mut next: Option<NotificationId> = query.parse("after")?;

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{Name, Pause, Pauses, Scope, limits};
+use notification::{Pause, Pauses, limits};
 use serde::{Deserialize, Serialize};
 use store::Paused;
 
@@ -15,6 +15,7 @@ use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::scope::{NAMES, Named};
 use crate::view::show;
 
 /// A pause, and the answer to one.
@@ -43,12 +44,6 @@ struct PauseList {
     items: Vec<PauseAnswer>,
 }
 
-/// What a request names.
-struct Named {
-    tenant: Name,
-    scope: Scope,
-}
-
 /// `POST /v1/pause`
 pub(crate) async fn pause(
     State(shared): State<Arc<ApiState>>,
@@ -56,7 +51,7 @@ pub(crate) async fn pause(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let Named { tenant, scope } = Named::read(&uri, &caller)?;
+    let Named { tenant, scope } = Named::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
     let pause = Pause { tenant, scope, since: shared.intake.now() };
     match operations.pause(pause.clone()).await? {
         Paused::InForce { since, is_everywhere } => {
@@ -77,7 +72,7 @@ pub(crate) async fn resume(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let Named { tenant, scope } = Named::read(&uri, &caller)?;
+    let Named { tenant, scope } = Named::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
     let resumed = operations.resume(tenant, scope).await?;
     Ok(Json(ResumeAnswer { resumed }).into_response())
 }
@@ -107,38 +102,5 @@ impl From<Pause> for PauseAnswer {
     fn from(Pause { tenant, scope, since }: Pause) -> Self {
         let (tenant, scope, since) = (show(tenant), show(scope), show(since));
         Self { tenant, scope, since, everywhere: None }
-    }
-}
-
-// === impl Named ===
-
-impl Named {
-    fn read(uri: &Uri, caller: &Caller) -> Result<Self, Problem> {
-        let known = &["broadcast", "channel", "destination", "priority", "all", "tenant"];
-        let mut query = Query::read(uri, known)?;
-        let broadcast = query.parse("broadcast")?;
-        let channel: Option<Name> = query.parse("channel")?;
-        let destination: Option<String> = query.parse("destination")?;
-        let priority = query.parse("priority")?;
-        let is_all = query.parse("all")?.unwrap_or(false);
-        let scope = match (broadcast, channel, destination, priority, is_all) {
-            (Some(id), None, None, None, false) => Scope::Broadcast(id),
-            (None, None, None, None, true) => Scope::Tenant,
-            (None, Some(channel), None, None, false) => Scope::Channel(channel),
-            (None, Some(channel), Some(destination), Some(priority), false) => {
-                Scope::Lane { channel, destination: destination.into(), priority }
-            }
-            _ => {
-                let detail = "name one of: broadcast; channel; channel, destination and priority, as the lanes of \
-                              /v1/status do; all=true";
-                return Err(Problem::bad_request(detail));
-            }
-        };
-        let tenant = query.parse("tenant")?.unwrap_or_else(|| caller.tenant.clone());
-        if tenant != caller.tenant && !caller.is_operator {
-            let detail = "to pause or resume another tenant's needs an operator's key";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-        }
-        Ok(Self { tenant, scope })
     }
 }

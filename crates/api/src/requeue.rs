@@ -1,12 +1,14 @@
-//! Dead notifications are sent again: one, or those that a filter matches.
+//! Dead and cancelled notifications are sent again: one, or those that a filter matches.
 
+use std::collections::BTreeSet;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{NotificationId, Timestamp, limits};
+use notification::{NotificationId, Priority, State as Stand, Timestamp, limits};
 use serde::Serialize;
 use store::{Filter, History, Requeued};
 
@@ -17,6 +19,7 @@ use crate::limits::LIST_SLICE;
 use crate::notifications::{parse_id, unknown};
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::scope::tenant_of;
 use crate::view::show;
 
 #[derive(Serialize)]
@@ -26,22 +29,32 @@ struct RequeuedOne {
 
 #[derive(Default, Serialize)]
 struct ManyAnswer {
-    /// Dead ones that the filter matched.
+    /// Those that the filter matched.
     matched: u64,
     /// Those of them that are pending again; with `dry_run`, that would be.
     requeued: u64,
     /// Those whose time has passed.
     expired: u64,
+    /// Those that were cancelled with a broadcast that is not written down yet.
+    not_yet: u64,
     next: Option<String>,
 }
 
-/// The filters of a list of dead notifications that the store does not apply.
+/// The states from which notifications are sent again: `dead`, `cancelled`, or both with a comma between them.
+#[derive(Debug)]
+struct States(BTreeSet<Stand>);
+
+/// The filters that the store does not apply.
 struct Narrow {
     destination: Option<String>,
+    priority: Option<Priority>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     reason: Option<String>,
 }
+
+const NOT_YET: &str = "it was cancelled while its broadcast was not released: ask again in some seconds, or when the \
+                       broadcast is resumed";
 
 /// `POST /v1/notifications/{id}/requeue`
 pub(crate) async fn one(
@@ -49,15 +62,20 @@ pub(crate) async fn one(
     State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let answers = operations.requeue(vec![id], caller.tenant, shared.intake.now()).await?;
+    let States(states) = Query::read(&uri, &["state"])?.parse("state")?.unwrap_or_default();
+    let is_of_dead = states == States::default().0;
+    let answers = operations.requeue(vec![id], states, caller.tenant, shared.intake.now()).await?;
     let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
         Some(Requeued::Requeued) => Ok(Json(RequeuedOne { requeued: 1 }).into_response()),
-        Some(Requeued::NotDead) => {
-            Err(conflict("it is not dead: only what was given up is sent again"))
-        }
+        Some(Requeued::OtherState) if is_of_dead => Err(conflict(
+            "it is not dead: what was given up is sent again, and with state=cancelled what was cancelled",
+        )),
+        Some(Requeued::OtherState) => Err(conflict("it is in no state that was asked for")),
+        Some(Requeued::NotYet) => Err(conflict(NOT_YET)),
         Some(Requeued::Expired) => Err(conflict("its expires_at has passed: send a new one")),
         Some(Requeued::Unknown) | None => Err(unknown(id)),
     }
@@ -74,6 +92,9 @@ pub(crate) async fn many(
         "broadcast",
         "channel",
         "destination",
+        "priority",
+        "tenant",
+        "state",
         "since",
         "until",
         "reason",
@@ -82,14 +103,17 @@ pub(crate) async fn many(
         "dry_run",
     ];
     let mut query = Query::read(&uri, known)?;
+    let tenant = tenant_of(&mut query, &caller)?;
+    let States(states) = query.parse("state")?.unwrap_or_default();
     let filter = Filter {
-        tenant: Some(caller.tenant.clone()),
+        tenant: Some(tenant.clone()),
         channel: query.parse("channel")?,
-        state: Some(notification::State::Dead),
+        states: states.clone(),
         broadcast: query.parse("broadcast")?,
     };
     let narrow = Narrow {
         destination: query.parse("destination")?,
+        priority: query.parse("priority")?,
         since: query.parse("since")?,
         until: query.parse("until")?,
         reason: query.parse("reason")?,
@@ -118,7 +142,7 @@ pub(crate) async fn many(
     if !is_dry {
         // What was counted so far is what a dry run says; the store decides, for another caller may have been faster.
         answer = ManyAnswer::default();
-        let answers = operations.requeue(matched, caller.tenant, now).await?;
+        let answers = operations.requeue(matched, states, tenant, now).await?;
         for requeued in answers {
             answer.add(requeued);
         }
@@ -135,9 +159,30 @@ impl ManyAnswer {
         match requeued {
             Requeued::Requeued => self.requeued += 1,
             Requeued::Expired => self.expired += 1,
+            Requeued::NotYet => self.not_yet += 1,
             // Another caller was faster.
-            Requeued::NotDead | Requeued::Unknown => {}
+            Requeued::OtherState | Requeued::Unknown => {}
         }
+    }
+}
+
+// === impl States ===
+
+impl Default for States {
+    fn default() -> Self {
+        Self([Stand::Dead].into())
+    }
+}
+
+impl FromStr for States {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let state = |word: &str| {
+            let state = word.parse::<Stand>().ok().filter(|state| state.may_be_requeued());
+            state.ok_or_else(|| format!("{word:?} is none of dead, cancelled"))
+        };
+        text.split(',').map(state).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -145,12 +190,13 @@ impl ManyAnswer {
 
 impl Narrow {
     fn matches(&self, history: &History) -> bool {
-        let Self { destination, since, until, reason } = self;
-        // The last line in the log of a dead notification is its death.
-        let Some(died) = history.attempts.last() else { return false };
+        let Self { destination, priority, since, until, reason } = self;
+        // The last line in the log of one that has ended is its end.
+        let Some(end) = history.attempts.last() else { return false };
         destination.as_ref().is_none_or(|it| **it == *history.envelope.lane.destination)
-            && since.is_none_or(|since| died.at >= since)
-            && until.is_none_or(|until| died.at < until)
-            && reason.as_ref().is_none_or(|reason| died.detail.contains(&**reason))
+            && priority.is_none_or(|priority| priority == history.envelope.lane.priority)
+            && since.is_none_or(|since| end.at >= since)
+            && until.is_none_or(|until| end.at < until)
+            && reason.as_ref().is_none_or(|reason| end.detail.contains(&**reason))
     }
 }

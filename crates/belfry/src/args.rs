@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use channel::Secret;
 use clap::Args;
+use notification::{BroadcastId, Priority};
 use serde_json::value::RawValue;
 
+use crate::client::with_query;
 use crate::config::Flags;
 
 /// The arguments of every command.
@@ -34,6 +36,50 @@ pub(crate) struct StoreArgs {
         help = "Store: a directory (SQLite), or postgres://USER@HOST/DATABASE [default: as configured]"
     )]
     pub(crate) store: Option<Secret>,
+}
+
+/// What of a tenant's is meant, beside a broadcast.
+#[derive(Debug, Args)]
+pub(crate) struct ScopeArgs {
+    /// All that the tenant has
+    #[arg(long, conflicts_with = "channel")]
+    pub(crate) all: bool,
+    /// What goes by this channel
+    #[arg(long)]
+    pub(crate) channel: Option<String>,
+    /// Of that, what goes to this destination, as the lanes of `belfry status` name it
+    #[arg(long, requires_all = ["channel", "priority"])]
+    pub(crate) destination: Option<String>,
+    /// And has this priority
+    #[arg(long, requires = "destination")]
+    pub(crate) priority: Option<Priority>,
+    /// Tenant, with an operator's key [default: the key's]
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+}
+
+// === impl ScopeArgs ===
+
+impl ScopeArgs {
+    /// The path of a call with what is meant, be it `broadcast`, and with more parameters.
+    pub(crate) fn path(
+        &self,
+        action: &str,
+        broadcast: Option<BroadcastId>,
+        more: &[(&str, Option<&str>)],
+    ) -> String {
+        let Self { all, channel, destination, priority, tenant } = self;
+        let broadcast = broadcast.map(|id| id.to_string());
+        let given = [
+            ("broadcast", broadcast.as_deref()),
+            ("all", all.then_some("true")),
+            ("channel", channel.as_deref()),
+            ("destination", destination.as_deref()),
+            ("priority", priority.map(Priority::as_str)),
+            ("tenant", tenant.as_deref()),
+        ];
+        with_query(&format!("/v1/{action}"), &[&given[..], more].concat())
+    }
 }
 
 // === impl StoreArgs ===

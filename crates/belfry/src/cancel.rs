@@ -2,19 +2,28 @@
 
 use std::process::ExitCode;
 
+use api::CancelScopeAnswer;
 use clap::Args;
 use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
+use crate::args::ScopeArgs;
 use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
 use crate::output;
+use crate::progress::StatusLine;
 
 /// `belfry cancel`
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
     /// A notification (a UUID) or a broadcast (`bc_` and a number)
-    pub(crate) id: String,
+    #[arg(required_unless_present_any = ["all", "channel"], conflicts_with_all = ["all", "channel"])]
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) of: ScopeArgs,
+    /// Only count
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -27,9 +36,41 @@ struct CancelAnswer {
     ended: u64,
 }
 
+/// What cancelling a scope came to, call by call.
+#[derive(Debug, Default, Serialize)]
+struct Total {
+    cancelled: u64,
+    under_way: u64,
+}
+
+enum Target {
+    Notification(NotificationId),
+    Broadcast(BroadcastId),
+}
+
 /// Says what cancelling came to.
 pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let answer: CancelAnswer = client.post(&path(&args.id)?, &())?;
+    let is_plain = !args.dry_run && args.of.tenant.is_none();
+    match args.id.as_deref().map(target).transpose()? {
+        Some(Target::Notification(id)) if is_plain => {
+            one(args, client, &format!("/v1/notifications/{id}/cancel"))
+        }
+        Some(Target::Notification(id)) => {
+            let message = format!(
+                "--dry-run and --tenant are for what is more than one; `belfry status {id}` shows one"
+            );
+            Err(CliError::new(FailureKind::Usage, message).into())
+        }
+        Some(Target::Broadcast(id)) if is_plain => {
+            one(args, client, &format!("/v1/broadcasts/{id}/cancel"))
+        }
+        Some(Target::Broadcast(id)) => scope(args, client, Some(id)),
+        None => scope(args, client, None),
+    }
+}
+
+fn one(args: &CancelArgs, client: &Client, path: &str) -> anyhow::Result<ExitCode> {
+    let answer: CancelAnswer = client.post(path, &())?;
     if args.json {
         output::json(&answer)?;
     } else {
@@ -41,13 +82,43 @@ pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn path(id: &str) -> Result<String, CliError> {
-    if let Ok(broadcast) = id.parse::<BroadcastId>() {
-        return Ok(format!("/v1/broadcasts/{broadcast}/cancel"));
+/// A bounded number at a time.
+fn scope(
+    args: &CancelArgs,
+    client: &Client,
+    broadcast: Option<BroadcastId>,
+) -> anyhow::Result<ExitCode> {
+    let verb = if args.dry_run { "would be cancelled" } else { "cancelled" };
+    let (mut total, mut next, status) = (Total::default(), None::<String>, StatusLine::new());
+    loop {
+        let more = [("dry_run", args.dry_run.then_some("true")), ("after", next.as_deref())];
+        let path = args.of.path("cancel", broadcast, &more);
+        let answer: CancelScopeAnswer = client.post(&path, &())?;
+        total.cancelled += answer.cancelled;
+        total.under_way += answer.under_way;
+        next = answer.next;
+        if next.is_none() {
+            break;
+        }
+        status.say(|| format!("{} {verb}", total.cancelled));
     }
-    if let Ok(notification) = id.parse::<NotificationId>() {
-        return Ok(format!("/v1/notifications/{notification}/cancel"));
+    status.finish();
+    if args.json {
+        output::json(&total)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let Total { cancelled, under_way } = total;
+    output::line(format_args!("{cancelled} {verb}; too late for {under_way} under way"))?;
+    if under_way > 0 && !args.dry_run {
+        let advice = "what is under way may come back for another attempt: pause it, and cancel again when nothing is";
+        output::line(format_args!("{advice}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn target(id: &str) -> Result<Target, CliError> {
+    let broadcast = id.parse().map(Target::Broadcast).ok();
+    let target = broadcast.or_else(|| id.parse().map(Target::Notification).ok());
     let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    Err(CliError::new(FailureKind::BadInput, message))
+    target.ok_or_else(|| CliError::new(FailureKind::BadInput, message))
 }

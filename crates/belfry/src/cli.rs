@@ -49,7 +49,7 @@ pub(crate) enum CliCommand {
     Estimate(EstimateArgs),
     /// Show the delivery log (reads the store, the engine need not run)
     Log(LogArgs),
-    /// Cancel a notification or a broadcast
+    /// Cancel what is not sent yet: a notification, a broadcast, a lane, a channel, or all of a tenant
     Cancel(CancelArgs),
     /// Send nothing of a broadcast, a channel, a lane or a tenant until it is resumed
     Pause(PauseArgs),

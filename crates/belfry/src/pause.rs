@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use api::{PauseAnswer, ResumeAnswer};
 use clap::Args;
-use notification::{BroadcastId, Priority};
+use notification::BroadcastId;
 
-use crate::client::{Client, with_query};
+use crate::args::ScopeArgs;
+use crate::client::Client;
 use crate::output;
 
 /// `belfry pause`, `belfry resume`
@@ -15,21 +16,8 @@ pub(crate) struct PauseArgs {
     /// A broadcast (`bc_` and a number)
     #[arg(required_unless_present_any = ["all", "channel"], conflicts_with_all = ["all", "channel"])]
     pub(crate) id: Option<BroadcastId>,
-    /// All that the tenant has
-    #[arg(long, conflicts_with = "channel")]
-    pub(crate) all: bool,
-    /// What goes by this channel
-    #[arg(long)]
-    pub(crate) channel: Option<String>,
-    /// Of that, what goes to this destination, as the lanes of `belfry status` name it
-    #[arg(long, requires_all = ["channel", "priority"])]
-    pub(crate) destination: Option<String>,
-    /// And has this priority
-    #[arg(long, requires = "destination")]
-    pub(crate) priority: Option<Priority>,
-    /// Tenant, with an operator's key [default: the key's]
-    #[arg(long)]
-    pub(crate) tenant: Option<String>,
+    #[command(flatten)]
+    pub(crate) of: ScopeArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -67,16 +55,6 @@ pub(crate) fn resume(args: &PauseArgs, client: &Client) -> anyhow::Result<ExitCo
 
 impl PauseArgs {
     fn path(&self, action: &str) -> String {
-        let Self { id, all, channel, destination, priority, tenant, json: _ } = self;
-        let id = id.map(|id| id.to_string());
-        let given = [
-            ("broadcast", id.as_deref()),
-            ("all", all.then_some("true")),
-            ("channel", channel.as_deref()),
-            ("destination", destination.as_deref()),
-            ("priority", priority.map(Priority::as_str)),
-            ("tenant", tenant.as_deref()),
-        ];
-        with_query(&format!("/v1/{action}"), &given)
+        self.of.path(action, self.id, &[])
     }
 }

@@ -1,9 +1,9 @@
-//! `belfry requeue`: sends again what was given up.
+//! `belfry requeue`: sends again what was given up, or cancelled.
 
 use std::process::ExitCode;
 
 use clap::Args;
-use notification::{BroadcastId, NotificationId};
+use notification::{BroadcastId, NotificationId, Priority};
 use serde::{Deserialize, Serialize};
 
 use crate::client::{Client, with_query};
@@ -13,21 +13,30 @@ use crate::output;
 /// `belfry requeue`
 #[derive(Debug, Args)]
 pub(crate) struct RequeueArgs {
-    /// A notification (a UUID), or a broadcast (`bc_` and a number) whose dead ones are meant
+    /// A notification (a UUID), or a broadcast (`bc_` and a number) whose dead ones are meant, or those of --state
     pub(crate) id: Option<String>,
-    /// All dead ones that match the other options
+    /// All that match the other options
     #[arg(long, conflicts_with = "id")]
     pub(crate) all: bool,
+    /// Those that stand in one of these: dead, cancelled, or both with a comma
+    #[arg(long, value_name = "STATES", default_value = DEAD)]
+    pub(crate) state: String,
     /// Those of this channel
     #[arg(long)]
     pub(crate) channel: Option<String>,
     /// Those to this destination: a host, a bundle, a domain, as the lanes of `belfry status` name it
     #[arg(long)]
     pub(crate) destination: Option<String>,
-    /// Those that died at this instant or later (RFC 3339)
+    /// Those of this priority
+    #[arg(long)]
+    pub(crate) priority: Option<Priority>,
+    /// Those of this tenant, with an operator's key [default: the key's]
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// Those that ended at this instant or later (RFC 3339)
     #[arg(long, value_name = "INSTANT")]
     pub(crate) since: Option<String>,
-    /// Those that died before this instant (RFC 3339)
+    /// Those that ended before this instant (RFC 3339)
     #[arg(long, value_name = "INSTANT")]
     pub(crate) until: Option<String>,
     /// Those whose last words in the log have this in them
@@ -50,6 +59,9 @@ struct RequeueAnswer {
     matched: u64,
     requeued: u64,
     expired: u64,
+    /// An engine of an older version says nothing of it.
+    #[serde(default)]
+    not_yet: u64,
     #[serde(skip_serializing)]
     next: Option<String>,
 }
@@ -59,6 +71,8 @@ struct RequeueOneAnswer {
     requeued: u64,
 }
 
+/// The state that is meant where nothing is said.
+const DEAD: &str = "dead";
 /// Notifications that one call requeues at most.
 const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
 
@@ -71,7 +85,7 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCod
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
         Some(RequeueTarget::Notification(id)) => {
-            let path = format!("/v1/notifications/{id}/requeue");
+            let path = with_query(&format!("/v1/notifications/{id}/requeue"), &[args.states()]);
             let RequeueOneAnswer { requeued } = client.post(&path, &())?;
             RequeueAnswer { matched: 1, requeued, ..RequeueAnswer::default() }
         }
@@ -82,14 +96,29 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCod
         output::json(&total)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let RequeueAnswer { matched, requeued, expired, .. } = total;
+    let RequeueAnswer { matched, requeued, expired, not_yet, .. } = total;
     let verb = if args.dry_run { "would be requeued" } else { "requeued" };
+    let state = args.state.replace(',', " or ");
     let expired = match expired {
         0 => String::new(),
-        expired => format!("; {expired} expired and stay dead"),
+        expired => format!("; {expired} expired and stay {state}: send new ones"),
     };
-    output::line(format_args!("{requeued} of {matched} dead notifications {verb}{expired}"))?;
+    output::line(format_args!("{requeued} of {matched} {state} notifications {verb}{expired}"))?;
+    if not_yet > 0 {
+        output::line(format_args!(
+            "{not_yet} were cancelled while their broadcast was not released: ask again in some seconds, or when it is resumed"
+        ))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+// === impl RequeueArgs ===
+
+impl RequeueArgs {
+    /// The parameter for them; none for what is usual, which engines of older versions know as well.
+    fn states(&self) -> (&'static str, Option<&str>) {
+        ("state", Some(&*self.state).filter(|state| *state != DEAD))
+    }
 }
 
 enum RequeueTarget {
@@ -101,7 +130,7 @@ fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CliError> {
     let Some(id) = &args.id else {
         let RequeueArgs { channel, destination, since, until, reason, all, .. } = args;
         let is_narrow = [channel, destination, since, until, reason].iter().any(|it| it.is_some());
-        if is_narrow || *all {
+        if is_narrow || args.priority.is_some() || *all {
             return Ok(None);
         }
         let message = "say what to requeue: an identifier, a filter such as --channel, or --all";
@@ -131,6 +160,7 @@ fn many(
             matched: total.matched + answer.matched,
             requeued: total.requeued + answer.requeued,
             expired: total.expired + answer.expired,
+            not_yet: total.not_yet + answer.not_yet,
             next: answer.next,
         };
         if total.next.is_none() {
@@ -154,6 +184,9 @@ fn path(
         ("broadcast", broadcast.as_deref()),
         ("channel", channel.as_deref()),
         ("destination", destination.as_deref()),
+        ("priority", args.priority.map(Priority::as_str)),
+        ("tenant", args.tenant.as_deref()),
+        args.states(),
         ("since", since.as_deref()),
         ("until", until.as_deref()),
         ("reason", reason.as_deref()),

@@ -19,7 +19,7 @@ pub enum State {
     Refused,
     /// Its `expires_at` passed, or would have before its next attempt.
     Expired,
-    /// The caller withdrew it in time.
+    /// It was withdrawn in time. An operator may send it again.
     Cancelled,
     /// Its recipient is on the suppression list; the provider was not asked.
     Suppressed,
@@ -128,6 +128,8 @@ pub const TRANSITIONS: &[Transition] = &[
     // At most once, what has begun is in doubt after the first crash and is never sent again.
     split(State::Begun, Event::Quarantine, Some(State::Dead), None),
     both(State::Dead, Event::Requeue, State::Pending),
+    // It was pending: whatever its guarantee, no provider has it that it may not be sent to again (decision 0034).
+    both(State::Cancelled, Event::Requeue, State::Pending),
 ];
 
 // === impl State ===
@@ -136,6 +138,11 @@ impl State {
     /// Whether a notification stays here for ever, unless an operator requeues it.
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Pending | Self::Claimed | Self::Begun)
+    }
+
+    /// Whether an operator may send it again from here: no provider has it.
+    pub const fn may_be_requeued(self) -> bool {
+        matches!(self, Self::Dead | Self::Cancelled)
     }
 
     /// Where `event` leads from here under `guarantee`; `None` when it cannot happen.
@@ -223,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_dead_one_leaves_a_terminal_state_and_everything_reaches_one() {
+    fn only_a_requeue_leaves_a_terminal_state_and_everything_reaches_one() {
         for row in TRANSITIONS {
-            let is_requeued = (row.from, row.event) == (State::Dead, Event::Requeue);
+            let is_requeued = row.from.may_be_requeued() && row.event == Event::Requeue;
             assert_eq!(row.from.is_terminal(), is_requeued, "{row:?}");
         }
         for &guarantee in Guarantee::ALL {

@@ -47,6 +47,28 @@ pub struct Pauses {
 
 // === impl Scope ===
 
+impl Scope {
+    /// Whether `envelope`, of the tenant that is meant, is part of it.
+    pub fn has(&self, envelope: &Envelope) -> bool {
+        let Lane { channel, destination, priority, .. } = &envelope.lane;
+        match self {
+            Self::Tenant => true,
+            Self::Channel(meant) => meant == channel,
+            Self::Lane { channel: meant, destination: to, priority: with } => {
+                (meant, to, with) == (channel, destination, priority)
+            }
+            Self::Broadcast(id) => envelope.broadcast == Some(*id),
+        }
+    }
+
+    /// The lane of `tenant` that it is, if it is one.
+    pub fn lane_of(&self, tenant: &Name) -> Option<Lane> {
+        let Self::Lane { channel, destination, priority } = self else { return None };
+        let (channel, destination) = (channel.clone(), Arc::clone(destination));
+        Some(Lane { channel, destination, priority: *priority, tenant: tenant.clone() })
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -11,6 +11,7 @@
 //!
 //! [`conformance`] is the suite that every backend passes, and every double.
 
+mod cancel;
 mod claim;
 mod cluster;
 mod error;
@@ -31,13 +32,14 @@ pub mod sqlite;
 mod statements;
 mod suppression;
 
+pub use cancel::{CancelPage, CancelPlace, CancelPlaceError, CancelScope, CancelTarget, Cancelled};
 pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settled, Settlements};
 pub use cluster::{ClusterStatus, DrainedRows, Outbox, OutboxRow, Take, Validator, WorkerStatus};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
-pub use operations::{CancelTarget, Cancelled, Operations, Paused, Requeued};
+pub use operations::{Operations, Paused, Requeued};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresReader};
 pub use read::{

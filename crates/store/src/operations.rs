@@ -1,39 +1,26 @@
 //! Operations: what callers and operators may change about notifications that were accepted, and about the suppression list.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
-use notification::{BroadcastId, Name, NotificationId, Pause, Scope, Timestamp};
+use notification::{Name, NotificationId, Pause, Scope, State, Timestamp};
 
-use crate::{FeedCursor, Lift, StoreError, Suppression};
-
-/// A notification or a broadcast to cancel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CancelTarget {
-    /// One notification.
-    Notification(NotificationId),
-    /// All pending notifications of a broadcast.
-    Broadcast(BroadcastId),
-}
-
-/// How many notifications were cancelled, and how many were too late.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cancelled {
-    /// Now cancelled.
-    pub cancelled: u64,
-    /// Too late: claimed, and perhaps on the wire.
-    pub under_way: u64,
-    /// Too late: ended before.
-    pub ended: u64,
-}
+use crate::{
+    CancelPage, CancelScope, CancelTarget, Cancelled, FeedCursor, Lift, StoreError, Suppression,
+};
 
 /// The answer to requeueing one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Requeued {
     /// It is pending again and due now, with all attempts before it.
     Requeued,
-    /// It was not dead: nothing has changed.
-    NotDead,
+    /// It stands in none of the states that were asked for: nothing has changed.
+    OtherState,
     /// Its `expires_at` has passed: nothing has changed.
     Expired,
+    /// It was cancelled while its broadcast waits to be released (decision 0023), and can be sent again when its slice has
+    /// passed: nothing has changed.
+    NotYet,
     /// This tenant has no such notification.
     Unknown,
 }
@@ -66,12 +53,17 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError>;
 
-    /// Sends dead notifications of `tenant` again, as new attempts of the same ones, and answers in order. One that is in
-    /// doubt is never sent again; a dead one was accepted by no provider, whatever its guarantee. The log gets a line of the
-    /// attempt 0 for each.
+    /// Cancels what waits of a scope, or counts it, a bounded number of rows at a time; `None` when there is no such broadcast.
+    /// See [`CancelScope`].
+    async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError>;
+
+    /// Sends notifications of `tenant` again that stand in one of `states`, dead or cancelled, as new attempts of the same
+    /// ones, and answers in order. No provider has one of these: a dead one was accepted by none, whatever its guarantee, and a
+    /// cancelled one was waiting. The log gets a line of the attempt 0 for each.
     async fn requeue(
         &self,
         ids: Vec<NotificationId>,
+        states: BTreeSet<State>,
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError>;

@@ -51,15 +51,15 @@ pub struct History {
     pub fallback_id: Option<NotificationId>,
 }
 
-/// Which notifications to list. `None` matches all.
+/// Which notifications to list. What is not set matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Whose.
     pub tenant: Option<Name>,
     /// On which channel.
     pub channel: Option<Name>,
-    /// Where they stand.
-    pub state: Option<State>,
+    /// Where they stand: in one of these, or anywhere if there is none.
+    pub states: BTreeSet<State>,
     /// Of which broadcast.
     pub broadcast: Option<BroadcastId>,
 }
@@ -222,11 +222,11 @@ impl History {
 impl Filter {
     /// Whether `history` belongs on the list.
     pub fn matches(&self, history: &History) -> bool {
-        let Self { tenant, channel, state, broadcast } = self;
+        let Self { tenant, channel, states, broadcast } = self;
         let envelope = &history.envelope;
         tenant.as_ref().is_none_or(|tenant| tenant == &envelope.lane.tenant)
             && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
-            && state.is_none_or(|state| state == history.state)
+            && (states.is_empty() || states.contains(&history.state))
             && broadcast.is_none_or(|broadcast| Some(broadcast) == envelope.broadcast)
     }
 }

@@ -13,8 +13,8 @@ use store::conformance::{
 };
 use store::sqlite::Options;
 use store::{
-    Begin, Begun, Claims, Filter, Ingest, Mark, ReadStore, RecipientGroup, Recovery, Sqlite, Store,
-    StoreError,
+    Begin, Begun, CancelScope, Claims, Filter, Ingest, Mark, Operations, ReadStore, RecipientGroup,
+    Recovery, Sqlite, Store, StoreError,
 };
 use tempfile::TempDir;
 
@@ -150,6 +150,10 @@ async fn what_waits_from_before_lanes_were_of_tenants_is_sent_for_its_tenant() {
     drop(connection);
     let store = open(directory.path()).0;
     Shape { tenant: "shop", ..Shape::default() }.ingest(&store, 1).await;
+    let (tenant, scope) = (name("default"), notification::Scope::Channel(name("channel")));
+    let whose_lane_it_is = CancelScope { tenant, scope, from: None, is_dry: false, now: at(0) };
+    let page = store.cancel_scope(whose_lane_it_is).await.unwrap().unwrap();
+    assert_eq!((page.cancelled, page.next), (0, None), "nobody cancels for another tenant");
     let expect = [("news", 2), ("shop", 1), ("shop", 2)];
     assert_eq!(
         claim_by_tenant(&store, 0).await,

@@ -7,6 +7,7 @@
 )]
 
 mod bad_input;
+mod cancel;
 mod create;
 mod estimate;
 mod fallback;

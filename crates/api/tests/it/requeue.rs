@@ -54,7 +54,10 @@ async fn one_is_requeued_once_and_only_when_it_is_dead() {
     let id = create(&fixture, "a1", "").await;
     let path = format!("/v1/notifications/{id}/requeue");
     let problem = fixture.call(Method::POST, &path).await.problem(409);
-    assert_eq!(problem["detail"], "it is not dead: only what was given up is sent again");
+    assert_eq!(
+        problem["detail"],
+        "it is not dead: what was given up is sent again, and with state=cancelled what was cancelled"
+    );
     give_up(&fixture, "").await;
     assert_eq!(fixture.call(Method::POST, &path).await.json(), json!({"requeued": 1}));
     fixture.call(Method::POST, &path).await.problem(409);
@@ -79,7 +82,7 @@ async fn what_expired_stays_dead_and_the_answer_says_why() {
     let problem = fixture.call(Method::POST, &path).await.problem(409);
     assert_eq!(problem["detail"], "its expires_at has passed: send a new one");
     let all = requeue(&fixture, "").await;
-    assert_eq!(all, json!({"matched": 1, "requeued": 0, "expired": 1, "next": null}));
+    assert_eq!(all, json!({"matched": 1, "requeued": 0, "expired": 1, "not_yet": 0, "next": null}));
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,3 +126,35 @@ fn a_pause_through_one_engine_is_in_force_in_the_other_and_outlives_either() {
     assert_eq!((tally.accepted, tally.duplicates, tally.missing), (24_000, 0, 0));
     two.stop();
 }
+
+#[test]
+fn a_channel_is_paused_cancelled_and_sent_again_and_everybody_gets_it_once() {
+    let cluster = with_few_places(Cluster::on_disk(12_000, &["--latency", "20ms"]));
+    let engine = cluster.start("serve", "engine");
+    cluster.broadcast(&engine, 0..6_000, AtLeastOnce);
+    cluster.broadcast(&engine, 6_000..12_000, AtMostOnce);
+    eventually("it is sent", || cluster.requests() > 1_000);
+    let channel = ["--channel", "ios"];
+    run(&cluster, &engine, "pause", &channel);
+    let sent = rests(&cluster, &engine);
+    assert!(sent < 11_000, "{sent} were sent before the pause");
+    let rest = json!({"cancelled": 12_000 - sent, "under_way": 0});
+    assert_eq!(run(&cluster, &engine, "cancel", &["--channel", "ios", "--dry-run"]), rest);
+    assert_eq!(cluster.status(&engine)["totals"]["cancelled"], json!(0));
+    assert_eq!(run(&cluster, &engine, "cancel", &channel), rest);
+    assert_eq!(run(&cluster, &engine, "resume", &channel), json!({"resumed": true}));
+    cluster.drained(&engine, 12_000);
+    assert_eq!(rests(&cluster, &engine), sent, "nothing of it was left to be sent");
+    engine.kill();
+    let engine = cluster.start("serve", "engine-again");
+    let requeued = run(&cluster, &engine, "requeue", &["--all", "--state", "cancelled"]);
+    let missed = 12_000 - sent;
+    let expect = json!({"matched": missed, "requeued": missed, "expired": 0, "not_yet": 0});
+    assert_eq!(requeued, expect);
+    cluster.drained(&engine, 12_000);
+    let (audit, tally) = (cluster.audit(&engine), cluster.books().tally());
+    assert!(audit.balanced, "{audit:?}");
+    assert_eq!((audit.delivered, audit.cancelled, audit.in_doubt), (12_000, 0, 0), "{audit:?}");
+    assert_eq!((tally.accepted, tally.duplicates, tally.missing), (12_000, 0, 0));
+    engine.stop();
+}

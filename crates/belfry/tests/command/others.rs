@@ -244,9 +244,54 @@ fn cancelling_names_what_is_meant() {
     let ended = workspace.belfry(&["cancel", "bc_7", "--url", &engine.url]);
     assert_eq!(ended.out, "5 cancelled; too late for 1 under way and 2 that ended\n");
     assert_eq!(engine.requests()[0].target, "POST /v1/broadcasts/bc_7/cancel");
+    let usage = |arguments: &[&str]| workspace.belfry(&[&["cancel"], arguments].concat()).code;
+    let id = "01993c5a-2b7a-8a41-8000-000000010000";
+    assert_eq!(usage(&[]), 2, "everything must be said");
+    assert_eq!(usage(&["bc_7", "--all"]), 2);
+    assert_eq!(usage(&["--channel", "ios", "--priority", "bulk"]), 2);
+    assert_eq!(usage(&[id, "--dry-run"]), 2);
     let ended = workspace.belfry(&["cancel", "seven", "--url", &engine.url]);
     let message = "belfry: \"seven\" is neither a notification (a UUID) nor a broadcast (bc_1)";
     assert_eq!((ended.code, ended.err), (65, vec![message.to_owned()]));
+}
+
+#[test]
+fn cancelling_a_scope_goes_on_to_the_end() {
+    let engine = Engine::start(|request| {
+        let is_last = request.target.contains("after=");
+        let next = if is_last { json!(null) } else { json!("lane.1.2.3.ios") };
+        let (under_way, scope) = (if is_last { 0 } else { 3 }, "as named");
+        let answer = json!({"tenant": "t", "scope": scope, "cancelled": 5, "under_way": under_way, "next": next});
+        Reply::Json(200, answer)
+    });
+    let workspace = Workspace::new();
+    let belfry = |arguments: &[&str]| {
+        workspace.belfry(&[&["cancel", "--url", &engine.url], arguments].concat())
+    };
+    let lane = ["--channel", "ios", "--destination", "h", "--priority", "bulk", "--tenant", "t"];
+    let ended = belfry(&lane);
+    let advice = "what is under way may come back for another attempt: pause it, and cancel again when nothing is";
+    assert_eq!(ended.out, format!("10 cancelled; too late for 3 under way\n{advice}\n"));
+    let counted = belfry(&["bc_7", "--dry-run"]);
+    assert_eq!(counted.out, "10 would be cancelled; too late for 3 under way\n");
+    let all: serde_json::Value = serde_json::from_str(&belfry(&["--all", "--json"]).out).unwrap();
+    assert_eq!(all, json!({"cancelled": 10, "under_way": 3}));
+    let targets: Vec<String> =
+        engine.requests().into_iter().map(|request| request.target).collect();
+    let lane = "POST /v1/cancel?channel=ios&destination=h&priority=bulk&tenant=t";
+    let broadcast = "POST /v1/cancel?broadcast=bc_7&dry_run=true";
+    let all = "POST /v1/cancel?all=true";
+    assert_eq!(
+        targets,
+        [
+            lane.to_owned(),
+            format!("{lane}&after=lane.1.2.3.ios"),
+            broadcast.to_owned(),
+            format!("{broadcast}&after=lane.1.2.3.ios"),
+            all.to_owned(),
+            format!("{all}&after=lane.1.2.3.ios"),
+        ]
+    );
 }
 
 #[test]

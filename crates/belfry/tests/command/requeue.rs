@@ -21,12 +21,17 @@ fn requeueing_names_what_is_meant_and_goes_on_to_the_end() {
         workspace.belfry(&[&["requeue", "--url", &engine.url], arguments].concat())
     };
     let ended = belfry(&["bc_7", "--reason", "503 & more"]);
-    assert_eq!(ended.out, "1001 of 1003 dead notifications requeued; 2 expired and stay dead\n");
+    assert_eq!(
+        ended.out,
+        "1001 of 1003 dead notifications requeued; 2 expired and stay dead: send new ones\n"
+    );
     let id = "01993c5a-2b7a-8a41-8000-000000010000";
     assert_eq!(belfry(&[id]).out, "1 of 1 dead notifications requeued\n");
+    let cancelled = belfry(&[id, "--state", "dead,cancelled"]);
+    assert_eq!(cancelled.out, "1 of 1 dead or cancelled notifications requeued\n");
     let counted = belfry(&["--all", "--dry-run", "--limit", "1000", "--json"]);
     let counted: serde_json::Value = serde_json::from_str(&counted.out).unwrap();
-    assert_eq!(counted, json!({"matched": 1000, "requeued": 998, "expired": 2}));
+    assert_eq!(counted, json!({"matched": 1000, "requeued": 998, "expired": 2, "not_yet": 0}));
     let targets: Vec<String> =
         engine.requests().into_iter().map(|request| request.target).collect();
     assert_eq!(
@@ -35,6 +40,7 @@ fn requeueing_names_what_is_meant_and_goes_on_to_the_end() {
             "POST /v1/requeue?limit=1000&broadcast=bc_7&reason=503%20%26%20more",
             "POST /v1/requeue?limit=1000&broadcast=bc_7&reason=503%20%26%20more&after=place",
             &format!("POST /v1/notifications/{id}/requeue"),
+            &format!("POST /v1/notifications/{id}/requeue?state=dead%2Ccancelled"),
             "POST /v1/requeue?limit=1000&dry_run=true",
         ]
     );

@@ -1,11 +1,14 @@
 //! Cancelling: what is not claimed can be cancelled.
 
-use notification::{Disposition, State, limits};
+use std::collections::BTreeMap;
+
+use notification::{BroadcastId, Disposition, Pause, Priority, Scope, State, limits};
 
 use super::support::{
-    BroadcastShape, Shape, at, claim_all, claim_one, find, indexes, name, part, settle_one,
+    BroadcastShape, Shape, at, cancel_scope, cancelled, claim_all, claim_one, count_scope, find,
+    indexes, name, part, settle_all, settle_one,
 };
-use crate::{CancelTarget, Cancelled, ClaimRequest, Store};
+use crate::{CancelScope, CancelTarget, Cancelled, ClaimRequest, Filter, Store};
 
 pub(super) async fn what_is_pending_is_cancelled_once(store: &dyn Store) {
     let ids = Shape { due_at: 5, ..Shape::default() }.ingest(store, 3).await;
@@ -58,4 +61,111 @@ pub(super) async fn nobody_cancels_for_another_tenant(store: &dyn Store) {
         assert_eq!(store.cancel(target, name("other"), at(0)).await.unwrap(), None);
     }
     assert_eq!(store.totals().await.unwrap().pending, 2);
+}
+
+pub(super) async fn a_scope_is_cancelled_and_nothing_else(store: &dyn Store) {
+    let urgent = Priority::Urgent;
+    let shapes = [
+        Shape::default(),
+        Shape { destination: "there", due_at: 900, ..Shape::default() },
+        Shape { priority: urgent, ..Shape::default() },
+        Shape { tenant: "other", ..Shape::default() },
+    ];
+    let scopes = [
+        ("tenant", "lane/channel/normal/here", [0, 3, 3, 3]),
+        ("tenant", "lane/channel/urgent/here", [3, 3, 0, 3]),
+        ("tenant", "lane/channel/bulk/here", [3, 3, 3, 3]),
+        ("tenant", "lane/channel/normal/nowhere", [3, 3, 3, 3]),
+        ("tenant", "channel/channel", [0, 0, 0, 3]),
+        ("tenant", "channel/channe", [3, 3, 3, 3]),
+        ("tenant", "tenant", [0, 0, 0, 3]),
+        ("other", "tenant", [3, 3, 3, 0]),
+        ("stranger", "tenant", [3, 3, 3, 3]),
+    ];
+    for (tenant, scope, expect) in scopes {
+        for shape in &shapes {
+            shape.ingest(store, 3).await;
+        }
+        let wanted = 12 - expect.iter().sum::<u64>();
+        assert_eq!(count_scope(store, tenant, scope).await, cancelled(wanted, 0), "{scope}");
+        assert_eq!(store.totals().await.unwrap().pending, 12, "it was only counted");
+        assert_eq!(cancel_scope(store, tenant, scope).await, cancelled(wanted, 0), "{scope}");
+        assert_eq!(cancel_scope(store, tenant, scope).await, cancelled(0, 0), "{scope}, again");
+        let mut left = BTreeMap::new();
+        for chunk in claim_all(store, 900).await {
+            let lane = chunk.envelope.lane.clone();
+            *left.entry(lane).or_insert(0) += chunk.deliveries.len() as u64;
+            settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+        }
+        let left = shapes.each_ref().map(|shape| left.get(&shape.draft("0").envelope.lane));
+        assert_eq!(left.map(|count| count.copied().unwrap_or(0)), expect, "{scope}");
+    }
+}
+
+pub(super) async fn what_is_paused_is_cancelled_to_the_last(store: &dyn Store) {
+    let ids = Shape::default().ingest(store, 4).await;
+    let chunk = claim_one(store, 0).await;
+    Shape { destination: "there", ..Shape::default() }.ingest(store, 2).await;
+    let scope = Scope::Channel(name("channel"));
+    let pause = Pause { tenant: name("tenant"), scope: scope.clone(), since: at(1) };
+    store.pause(pause).await.unwrap();
+    assert_eq!(cancel_scope(store, "tenant", "channel/channel").await, cancelled(2, 4));
+    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(2) })).await;
+    assert_eq!(cancel_scope(store, "tenant", "channel/channel").await, cancelled(1, 2));
+    settle_one(store, part(&chunk, &[2, 3], Disposition::HandedBack { at: at(2) })).await;
+    assert_eq!(cancel_scope(store, "tenant", "channel/channel").await, cancelled(2, 0));
+    assert!(store.resume(name("tenant"), scope).await.unwrap());
+    assert!(claim_all(store, 1_000).await.is_empty(), "nothing was left");
+    let history = find(store, ids[1]).await;
+    let lines: Vec<_> = history.attempts.iter().map(|it| (it.attempt, it.state)).collect();
+    assert_eq!(lines, [(1, State::Pending), (0, State::Cancelled)]);
+    let account = store.totals().await.unwrap();
+    assert_eq!((account.delivered, account.cancelled, account.pending), (1, 5, 0));
+}
+
+pub(super) async fn a_broadcast_is_a_scope_like_the_others(store: &dyn Store) {
+    let id = BroadcastShape::default().open(store, 2 * limits::BATCH_ITEMS).await;
+    let (items, scope) = (limits::BATCH_ITEMS as u64, format!("broadcast/{id}"));
+    let of = |tenant: &str, id: BroadcastId| CancelScope {
+        tenant: name(tenant),
+        scope: Scope::Broadcast(id),
+        from: None,
+        is_dry: false,
+        now: at(2),
+    };
+    assert_eq!(store.cancel_scope(of("tenant", id)).await.unwrap(), None, "not sealed");
+    store.seal_broadcast(id, at(0)).await.unwrap();
+    Shape::default().ingest(store, 1).await;
+    let other = BroadcastId(id.0 + 1_000);
+    for unknown in [of("other", id), of("tenant", other)] {
+        assert_eq!(store.cancel_scope(unknown).await.unwrap(), None);
+    }
+    let request = ClaimRequest { items: 1, lowest: Priority::Bulk, ..super::claim_request(0) };
+    let mut chunks = store.claim(request).await.unwrap().chunks;
+    chunks.extend(store.claim(request).await.unwrap().chunks);
+    let of_it = |chunk: &&notification::Chunk| chunk.envelope.broadcast == Some(id);
+    let under_way: usize = chunks.iter().filter(of_it).map(|it| it.deliveries.len()).sum();
+    assert_eq!(under_way as u64, items, "one of its two chunks, behind what is more urgent");
+    assert_eq!(count_scope(store, "tenant", &scope).await, cancelled(items, items));
+    assert_eq!(cancel_scope(store, "tenant", &scope).await, cancelled(items, items));
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.cancelled, account.pending), (items, items));
+}
+
+/// A broadcast has lanes in common with what is sent one by one.
+pub(super) async fn a_lane_is_cancelled_with_its_part_of_a_broadcast(store: &dyn Store) {
+    let id = BroadcastShape::default().open(store, 0).await;
+    store.add_recipients(id, super::groups_in_turn(4), at(0)).await.unwrap();
+    store.seal_broadcast(id, at(0)).await.unwrap();
+    let shape = Shape { priority: Priority::Bulk, destination: "there", ..Shape::default() };
+    shape.ingest(store, 1).await;
+    let lane = "lane/channel/bulk/there";
+    assert_eq!(count_scope(store, "tenant", lane).await, cancelled(3, 0));
+    assert_eq!(cancel_scope(store, "tenant", lane).await, cancelled(3, 0));
+    let filter = Filter { states: [State::Cancelled].into(), ..Filter::default() };
+    let items = store.list(filter, None, 9).await.unwrap().items;
+    let destinations = items.iter().map(|it| &*it.envelope.lane.destination);
+    assert_eq!(destinations.collect::<Vec<_>>(), ["there"; 3]);
+    assert_eq!(claim_all(store, 0).await.iter().flat_map(indexes).count(), 2);
 }

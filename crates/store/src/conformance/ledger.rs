@@ -50,9 +50,11 @@ pub(super) async fn a_list_is_paged_and_filtered(store: &dyn Store) {
     assert_eq!(all(Filter { channel, ..Filter::default() }).await, []);
     let filter = Filter { broadcast: Some(broadcast), ..Filter::default() };
     assert_eq!(all(filter).await, everything[7..]);
-    let state = Some(State::Delivered);
     let delivered = first.chunks[0].deliveries.len();
-    assert_eq!(all(Filter { state, ..Filter::default() }).await.len(), delivered);
+    let states = [State::Delivered].into();
+    assert_eq!(all(Filter { states, ..Filter::default() }).await.len(), delivered);
+    let states = [State::Delivered, State::Pending, State::Claimed].into();
+    assert_eq!(all(Filter { states, ..Filter::default() }).await.len(), everything.len());
 }
 
 pub(super) async fn the_log_is_read_once_from_start_to_end(store: &dyn Store) {

@@ -109,6 +109,10 @@ pub async fn exercise_slices<S: Store>(
         a_paused_broadcast_is_put_away_by_the_chunk_however_little_is_sent
         what_is_resumed_comes_back_slice_by_slice
         a_paused_broadcast_expires_and_is_cancelled
+        what_waits_is_withdrawn_with_its_channel_and_comes_back
+        a_lane_is_cancelled_with_what_waits_for_it
+        what_is_put_away_is_cancelled_by_its_lane
+        a_cancellation_looks_at_a_slice_in_each_call
     }
 }
 
@@ -211,7 +215,11 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_is_pending_is_cancelled_once
             what_is_claimed_is_under_way
             a_broadcast_is_cancelled_as_far_as_it_goes
-            nobody_cancels_for_another_tenant;
+            nobody_cancels_for_another_tenant
+            a_scope_is_cancelled_and_nothing_else
+            what_is_paused_is_cancelled_to_the_last
+            a_broadcast_is_a_scope_like_the_others
+            a_lane_is_cancelled_with_its_part_of_a_broadcast;
         pausing:
             what_is_paused_waits_until_it_is_resumed
             to_pause_or_resume_twice_is_to_do_it_once
@@ -221,6 +229,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             a_resumed_lane_is_told_of;
         requeueing:
             a_dead_one_is_sent_again_as_itself
+            a_cancelled_one_is_sent_again_as_itself
+            what_is_cancelled_and_dead_in_turn_is_counted_where_it_stands
             what_is_not_dead_stays_as_it_is
             what_expired_meanwhile_is_not_sent_again
             two_who_requeue_the_same_requeue_it_once

@@ -3,16 +3,26 @@
 use notification::{Disposition, Guarantee, NotificationId, State};
 
 use super::support::{
-    BroadcastShape, Shape, at, claim_all, claim_one, find, indexes, name, part, settle_all,
-    settle_one,
+    BroadcastShape, Shape, at, cancel_scope, claim_all, claim_one, find, indexes, name, part,
+    settle_all, settle_one,
 };
-use crate::{CancelTarget, Filter, Mark, Requeued, Store};
+use crate::{Begun, CancelTarget, Filter, Mark, Requeued, Store};
 
 const DEAD: Disposition = Disposition::Ended(State::Dead);
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
 async fn requeue(store: &dyn Store, ids: &[NotificationId], millis: i64) -> Vec<Requeued> {
-    store.requeue(ids.to_vec(), name("tenant"), at(millis)).await.expect("requeue")
+    requeue_from(store, &[State::Dead], ids, millis).await
+}
+
+async fn requeue_from(
+    store: &dyn Store,
+    states: &[State],
+    ids: &[NotificationId],
+    millis: i64,
+) -> Vec<Requeued> {
+    let states = states.iter().copied().collect();
+    store.requeue(ids.to_vec(), states, name("tenant"), at(millis)).await.expect("requeue")
 }
 
 pub(super) async fn a_dead_one_is_sent_again_as_itself(store: &dyn Store) {
@@ -44,9 +54,9 @@ pub(super) async fn a_dead_one_is_sent_again_as_itself(store: &dyn Store) {
 
 pub(super) async fn what_is_not_dead_stays_as_it_is(store: &dyn Store) {
     let ids = Shape::default().ingest(store, 4).await;
-    assert_eq!(requeue(store, &ids[..1], 1).await, [Requeued::NotDead], "pending");
+    assert_eq!(requeue(store, &ids[..1], 1).await, [Requeued::OtherState], "pending");
     let chunk = claim_one(store, 0).await;
-    assert_eq!(requeue(store, &ids[..1], 1).await, [Requeued::NotDead], "claimed");
+    assert_eq!(requeue(store, &ids[..1], 1).await, [Requeued::OtherState], "claimed");
     settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     settle_one(store, part(&chunk, &[1], Disposition::Ended(State::Refused))).await;
     settle_one(store, part(&chunk, &[2, 3], DEAD)).await;
@@ -64,21 +74,96 @@ pub(super) async fn what_is_not_dead_stays_as_it_is(store: &dyn Store) {
     settle_all(store, &claim_one(store, 0).await, DEAD).await;
     let asked = [ids[0], ids[1], cancelled, once[0], once[1], strange, ids[3], ids[2], ids[3]];
     let expect = [
-        Requeued::NotDead,
-        Requeued::NotDead,
-        Requeued::NotDead,
-        Requeued::NotDead,
+        Requeued::OtherState,
+        Requeued::OtherState,
+        Requeued::OtherState,
+        Requeued::OtherState,
         Requeued::Requeued,
         Requeued::Unknown,
         Requeued::Requeued,
         Requeued::Requeued,
-        Requeued::NotDead,
+        Requeued::OtherState,
     ];
     assert_eq!(requeue(store, &asked, 3).await, expect);
-    assert_eq!(requeue(store, &asked[6..], 3).await, [Requeued::NotDead; 3], "they are pending");
+    assert_eq!(requeue(store, &asked[6..], 3).await, [Requeued::OtherState; 3], "they are pending");
     let mut claimed: Vec<u16> = claim_all(store, 3).await.iter().flat_map(indexes).collect();
     claimed.sort_unstable();
     assert_eq!(claimed, [1, 2, 3]);
+}
+
+pub(super) async fn a_cancelled_one_is_sent_again_as_itself(store: &dyn Store) {
+    let once = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    let (ids, soon) = (once.ingest(store, 3).await, Some(50));
+    let expires = Shape { expires_at: soon, ..Shape::default() }.ingest(store, 1).await;
+    // One was begun once, and the provider had not taken it.
+    let chunk = claim_all(store, 0).await.into_iter().find(|it| it.deliveries.len() == 3).unwrap();
+    store.begin(vec![Mark { chunk: chunk.id, epoch: chunk.epoch, through: 0 }]).await.unwrap();
+    settle_one(store, part(&chunk, &[0], Disposition::Retry { at: at(8) })).await;
+    settle_one(store, part(&chunk, &[1, 2], Disposition::HandedBack { at: at(8) })).await;
+    let cancelled = cancel_scope(store, "tenant", "tenant").await;
+    assert_eq!((cancelled.cancelled, cancelled.under_way), (3, 1));
+    assert_eq!(requeue(store, &ids, 9).await, [Requeued::OtherState; 3], "dead ones were meant");
+    let both = [State::Dead, State::Cancelled];
+    let twice = [ids[0], ids[1], ids[1]];
+    let expect = [Requeued::Requeued, Requeued::Requeued, Requeued::OtherState];
+    assert_eq!(requeue_from(store, &both, &twice, 9).await, expect);
+    assert_eq!(requeue_from(store, &both, &expires, 9).await, [Requeued::OtherState]);
+    let account = store.totals().await.unwrap();
+    assert_eq!((account.accepted, account.cancelled, account.pending), (4, 1, 3));
+    let history = find(store, ids[0]).await;
+    assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(9))));
+    let mut again = Vec::new();
+    for chunk in claim_all(store, 9).await {
+        assert_eq!(chunk.attempt, 1);
+        again.extend(indexes(&chunk).into_iter().map(|index| chunk.notification_id(index)));
+        let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: 2 };
+        assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+        settle_all(store, &chunk, DELIVERED).await;
+    }
+    again.sort_unstable();
+    assert_eq!(again, ids[..2]);
+    let lines = find(store, ids[1]).await.attempts;
+    let lines: Vec<(u16, State, &str)> =
+        lines.iter().map(|it| (it.attempt, it.state, &*it.detail)).collect();
+    let back = (0, State::Pending, "requeued, after it was cancelled");
+    assert_eq!(lines, [(0, State::Cancelled, ""), back, (1, State::Delivered, "")]);
+    assert_eq!(requeue_from(store, &both, &ids[..2], 9).await, [Requeued::OtherState; 2]);
+    let states = [State::Cancelled].into();
+    let left = store.list(Filter { states, ..Filter::default() }, None, 9).await.unwrap().items;
+    assert_eq!(left.iter().map(|it| it.id).collect::<Vec<_>>(), ids[2..]);
+}
+
+pub(super) async fn what_is_cancelled_and_dead_in_turn_is_counted_where_it_stands(
+    store: &dyn Store,
+) {
+    let broadcast = BroadcastShape::default().open(store, 3).await;
+    store.seal_broadcast(broadcast, at(0)).await.unwrap();
+    let page = store.list(Filter::default(), None, 3).await.unwrap();
+    let ids: Vec<NotificationId> = page.items.iter().map(|history| history.id).collect();
+    let account = async || {
+        let account = store.broadcast(broadcast).await.unwrap().unwrap().account;
+        assert_eq!(account, store.totals().await.unwrap());
+        (account.dead, account.cancelled, account.pending)
+    };
+    for round in 0..3 {
+        let target = CancelTarget::Broadcast(broadcast);
+        let cancelled = store.cancel(target, name("tenant"), at(round)).await.unwrap().unwrap();
+        assert_eq!((cancelled.cancelled, cancelled.ended), (3, 0));
+        assert_eq!(account().await, (0, 3, 0));
+        let again = store.cancel(target, name("tenant"), at(round)).await.unwrap().unwrap();
+        assert_eq!((again.cancelled, again.ended), (0, 3));
+        let requeued = requeue_from(store, &[State::Cancelled], &ids, round).await;
+        assert_eq!(requeued, [Requeued::Requeued; 3]);
+        assert_eq!(account().await, (0, 0, 3));
+        for chunk in claim_all(store, round).await {
+            settle_all(store, &chunk, DEAD).await;
+        }
+        assert_eq!(account().await, (3, 0, 0));
+        let wrong = requeue_from(store, &[State::Cancelled], &ids, round).await;
+        assert_eq!(wrong, [Requeued::OtherState; 3]);
+        assert_eq!(requeue(store, &ids, round).await, [Requeued::Requeued; 3]);
+        assert_eq!(find(store, ids[0]).await.state, State::Pending);
+    }
 }
 
 pub(super) async fn what_expired_meanwhile_is_not_sent_again(store: &dyn Store) {
@@ -87,6 +172,9 @@ pub(super) async fn what_expired_meanwhile_is_not_sent_again(store: &dyn Store) 
     assert_eq!(requeue(store, &ids, 100).await, [Requeued::Expired]);
     assert_eq!(find(store, ids[0]).await.state, State::Dead);
     assert_eq!(requeue(store, &ids, 99).await, [Requeued::Requeued]);
+    cancel_scope(store, "tenant", "channel/channel").await;
+    let cancelled = [State::Cancelled];
+    assert_eq!(requeue_from(store, &cancelled, &ids, 100).await, [Requeued::Expired]);
 }
 
 pub(super) async fn two_who_requeue_the_same_requeue_it_once(store: &dyn Store) {
@@ -104,7 +192,7 @@ pub(super) async fn two_who_requeue_the_same_requeue_it_once(store: &dyn Store) 
 pub(super) async fn a_broadcast_counts_what_was_requeued_and_died_again(store: &dyn Store) {
     let broadcast = BroadcastShape::default().open(store, 4).await;
     store.seal_broadcast(broadcast, at(0)).await.unwrap();
-    let dead = Filter { state: Some(State::Dead), ..Filter::default() };
+    let dead = Filter { states: [State::Dead].into(), ..Filter::default() };
     for _ in 0..3 {
         for chunk in claim_all(store, 0).await {
             settle_all(store, &chunk, DEAD).await;

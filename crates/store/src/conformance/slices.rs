@@ -5,12 +5,12 @@ use notification::{
 };
 
 use super::support::{
-    BroadcastShape, at, claim_all, claim_request, find, groups, name, part, settle_all, settle_one,
-    the_books_balance, whole_log,
+    BroadcastShape, Shape, at, cancel_scope, cancelled, claim_all, claim_request, count_scope,
+    find, groups, groups_in_turn, name, part, settle_all, settle_one, the_books_balance, whole_log,
 };
 use crate::{
-    BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, ClaimRequest, Filter, History,
-    Paused, Requeued, Store,
+    BroadcastDraft, BroadcastOpened, CancelScope, CancelTarget, Cancelled, ClaimRequest, Filter,
+    History, Paused, Requeued, Store,
 };
 
 /// A sealed broadcast of four batches, of three members each; one of them has its chunk.
@@ -34,6 +34,11 @@ async fn ids(store: &dyn Store, id: BroadcastId) -> Vec<NotificationId> {
 
 async fn cancel(store: &dyn Store, target: CancelTarget) -> Cancelled {
     store.cancel(target, name("tenant"), at(2)).await.unwrap().expect("it is there")
+}
+
+async fn requeue(store: &dyn Store, ids: &[NotificationId]) -> Vec<Requeued> {
+    let states = [State::Dead, State::Cancelled].into();
+    store.requeue(ids.to_vec(), states, name("tenant"), at(3)).await.unwrap()
 }
 
 /// Claims the first chunk alone.
@@ -67,8 +72,8 @@ pub(super) async fn what_waits_is_pending_everywhere(
             assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(0))));
             assert_eq!(find(store, history.id).await, history);
         }
-        let requeued = store.requeue(all.clone(), name("tenant"), at(3)).await.unwrap();
-        assert_eq!(requeued, [Requeued::NotDead; 12]);
+        let requeued = requeue(store, &all).await;
+        assert_eq!(requeued, [Requeued::OtherState; 12]);
         assert_eq!(next().await, made < 4, "four slices, one of them with the sealing");
     }
     assert_eq!(deliver_all(store).await, 12);
@@ -307,4 +312,136 @@ pub(super) async fn a_paused_broadcast_expires_and_is_cancelled(
     while next().await {}
     assert_eq!(deliver_all(store).await, 0);
     assert_eq!(store.totals().await.unwrap().cancelled, 12);
+}
+
+pub(super) async fn what_waits_is_withdrawn_with_its_channel_and_comes_back(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    let all = ids(store, id).await;
+    assert!(next().await);
+    let chunk = claim_one(store).await;
+    // Two batches have their chunks, and one of these is under way; two wait.
+    for (tenant, scope, expect) in [
+        ("other", "tenant", cancelled(0, 0)),
+        ("tenant", "channel/another", cancelled(0, 0)),
+        ("tenant", "lane/channel/normal/here", cancelled(0, 0)),
+        ("tenant", "channel/channel", cancelled(9, 3)),
+    ] {
+        assert_eq!(count_scope(store, tenant, scope).await, expect, "{scope}");
+        assert_eq!(cancel_scope(store, tenant, scope).await, expect, "{scope}");
+        the_books_balance(store).await;
+    }
+    assert_eq!(cancel_scope(store, "tenant", "tenant").await, cancelled(0, 3));
+    settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+    // It is not written down yet who was withdrawn: nobody is both sent again and withdrawn.
+    let (early, late) = (vec![Requeued::Requeued; 3], vec![Requeued::NotYet; 6]);
+    let expect = [vec![Requeued::OtherState; 3], early, late].concat();
+    assert_eq!(requeue(store, &all).await, expect);
+    the_books_balance(store).await;
+    while next().await {
+        the_books_balance(store).await;
+    }
+    let expect = [vec![Requeued::OtherState; 6], vec![Requeued::Requeued; 6]].concat();
+    assert_eq!(requeue(store, &all).await, expect);
+    assert_eq!(deliver_all(store).await, 9, "each of them, once");
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.delivered, account.cancelled, account.pending), (12, 0, 0));
+}
+
+pub(super) async fn a_lane_is_cancelled_with_what_waits_for_it(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = BroadcastShape::default().open(store, 0).await;
+    // Six batches of one each, to two destinations in turn.
+    for _ in 0..3 {
+        store.add_recipients(id, groups_in_turn(2), at(0)).await.unwrap();
+    }
+    assert_eq!(store.seal_broadcast(id, at(1)).await.unwrap(), 6);
+    let there =
+        list(store, id).await.into_iter().filter(|it| &*it.envelope.lane.destination == "there");
+    let there: Vec<NotificationId> = there.map(|history| history.id).collect();
+    let one = cancel(store, CancelTarget::Notification(there[2])).await;
+    assert_eq!(one.cancelled, 1);
+    let lane = "lane/channel/bulk/there";
+    assert_eq!(count_scope(store, "tenant", lane).await, cancelled(2, 0));
+    assert_eq!(cancel_scope(store, "tenant", lane).await, cancelled(2, 0));
+    the_books_balance(store).await;
+    assert_eq!(cancel_scope(store, "tenant", lane).await, cancelled(0, 0));
+    assert_eq!(requeue(store, &there).await, [Requeued::NotYet; 3], "they wait with the others");
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.cancelled, account.pending), (3, 3));
+    while next().await {
+        the_books_balance(store).await;
+    }
+    assert_eq!(deliver_all(store).await, 3, "the other lane");
+    assert_eq!(requeue(store, &there).await, [Requeued::Requeued; 3]);
+    assert_eq!(deliver_all(store).await, 3);
+    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.delivered, account.cancelled, account.pending), (6, 0, 0));
+}
+
+pub(super) async fn what_is_put_away_is_cancelled_by_its_lane(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    assert!(next().await);
+    pause(store, id).await;
+    assert_eq!(deliver_all(store).await, 0);
+    assert_eq!(cancel_scope(store, "tenant", "lane/channel/bulk/here").await, cancelled(12, 0));
+    the_books_balance(store).await;
+    assert!(resume(store, id).await);
+    while next().await {
+        the_books_balance(store).await;
+    }
+    assert_eq!(deliver_all(store).await, 0);
+    assert_eq!(requeue(store, &ids(store, id).await).await, [Requeued::Requeued; 12]);
+    assert_eq!(deliver_all(store).await, 12);
+}
+
+/// More chunks and more lanes than a slice has, and a place handed back that no answer gave.
+pub(super) async fn a_cancellation_looks_at_a_slice_in_each_call(
+    store: &dyn Store,
+    _next: &impl AsyncFn() -> bool,
+) {
+    let destinations = ["a", "b", "c", "d"];
+    for due_at in [5, 3, 4] {
+        for destination in destinations {
+            Shape { destination, due_at, ..Shape::default() }.ingest(store, 2).await;
+        }
+    }
+    Shape { tenant: "other", ..Shape::default() }.ingest(store, 1).await;
+    let mut request = CancelScope {
+        tenant: name("tenant"),
+        scope: Scope::Tenant,
+        from: None,
+        is_dry: false,
+        now: at(2),
+    };
+    let mut calls = Vec::new();
+    loop {
+        let page = store.cancel_scope(request.clone()).await.unwrap().unwrap();
+        calls.push(page.cancelled);
+        // What comes into a lane that it has passed is left.
+        if calls.len() > 6 {
+            Shape { destination: "a", due_at: 1, ..Shape::default() }.ingest(store, 1).await;
+        }
+        let Some(next) = page.next else { break };
+        request.from = Some(next.to_string().parse().unwrap());
+    }
+    assert_eq!(calls.iter().sum::<u64>(), 24);
+    assert_eq!(calls.iter().max(), Some(&2), "a chunk in each");
+    let scope = "lane/channel/normal/d".parse().unwrap();
+    let from = Some("lane.1.0.0.channel".parse().unwrap());
+    let elsewhere = CancelScope { scope, from, ..request };
+    let page = store.cancel_scope(elsewhere).await.unwrap().unwrap();
+    assert_eq!(
+        (page.cancelled, page.next),
+        (0, None),
+        "a place in another lane is none in this one"
+    );
+    assert_eq!(deliver_all(store).await, calls.len() - 6 + 1);
 }

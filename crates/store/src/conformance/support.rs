@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use notification::{
     ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency, Lane,
-    NotificationId, OutcomeGroup, Priority, Settlement, Timestamp,
+    NotificationId, OutcomeGroup, Priority, Scope, Settlement, Timestamp,
 };
 
 pub use notification::sample::name;
 
 use crate::{
-    Admission, BroadcastDraft, BroadcastOpened, ClaimRequest, History, LogEntry, LogPosition,
-    RecipientGroup, Settled, Store,
+    Admission, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, ClaimRequest, History,
+    LogEntry, LogPosition, RecipientGroup, Settled, Store,
 };
 
 /// A notification to be written, plain but for what a case changes.
@@ -220,6 +220,37 @@ pub(super) async fn settle_one(store: &dyn Store, settlement: Settlement) -> Set
 pub async fn settle_all(store: &dyn Store, chunk: &Chunk, disposition: Disposition) {
     let settled = settle_one(store, part(chunk, &indexes(chunk), disposition)).await;
     assert_eq!(settled, Settled::Applied { remaining: 0 });
+}
+
+/// Cancels a scope from its first page to its last, at 2.
+pub(super) async fn cancel_scope(store: &dyn Store, tenant: &str, scope: &str) -> CancelPage {
+    scope_pages(store, tenant, scope, false).await
+}
+
+/// What cancelling a scope would come to.
+pub(super) async fn count_scope(store: &dyn Store, tenant: &str, scope: &str) -> CancelPage {
+    scope_pages(store, tenant, scope, true).await
+}
+
+async fn scope_pages(store: &dyn Store, tenant: &str, scope: &str, is_dry: bool) -> CancelPage {
+    let scope: Scope = scope.parse().expect("a scope");
+    let (mut total, mut from) = (CancelPage::default(), None);
+    loop {
+        let (tenant, scope) = (name(tenant), scope.clone());
+        let request = CancelScope { tenant, scope, from, is_dry, now: at(2) };
+        let page = store.cancel_scope(request).await.expect("cancel").expect("it is there");
+        total.cancelled += page.cancelled;
+        total.under_way += page.under_way;
+        from = page.next;
+        if from.is_none() {
+            return total;
+        }
+    }
+}
+
+/// A cancellation that came to this, and is over.
+pub(super) const fn cancelled(cancelled: u64, under_way: u64) -> CancelPage {
+    CancelPage { cancelled, under_way, next: None }
 }
 
 pub(super) async fn find(store: &dyn Store, id: NotificationId) -> History {

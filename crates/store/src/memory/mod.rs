@@ -20,16 +20,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use notification::{
     Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope,
-    Settlement, Ticket, Timestamp,
+    Settlement, State, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
 use crate::{
-    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending, EventPosition, FeedCursor,
-    Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, Offer,
-    Operations, Page, ParkedChannel, Paused, ReadStore, RecipientGroup, Recovery, Requeued,
-    Settled, Settlements, StoreError, Suppression, SuppressionPage, Take,
+    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
+    CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
+    EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
+    LogPosition, Mark, Offer, Operations, Page, ParkedChannel, Paused, ReadStore, RecipientGroup,
+    Recovery, Requeued, Settled, Settlements, StoreError, Suppression, SuppressionPage, Take,
 };
 use books::Books;
 
@@ -284,13 +284,20 @@ impl Operations for Memory {
         Ok(self.change(|books| books.cancel(target, &tenant, now)))
     }
 
+    async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError> {
+        Ok(self.change(|books| books.cancel_scope(&request)))
+    }
+
     async fn requeue(
         &self,
         ids: Vec<NotificationId>,
+        states: BTreeSet<State>,
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
-        Ok(self.change(|books| ids.iter().map(|&id| books.requeue(id, &tenant, now)).collect()))
+        Ok(self.change(|books| {
+            ids.iter().map(|&id| books.requeue(id, &states, &tenant, now)).collect()
+        }))
     }
 
     async fn suppress(

@@ -1,14 +1,17 @@
 //! Outcomes and withdrawals.
 
+use std::collections::BTreeSet;
+
 use notification::{
     BatchId, BroadcastId, ChunkId, Disposition, Event, Guarantee, Name, NotificationId,
-    OutcomeGroup, Settlement, State, Timestamp,
+    OutcomeGroup, Scope, Settlement, State, Timestamp,
 };
 
 use super::books::{Books, Piece};
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::Attempts;
-use crate::{CancelTarget, Cancelled, Requeued, Settled, Suppression};
+use crate::rows::requeue::log_line;
+use crate::{CancelPage, CancelScope, CancelTarget, Cancelled, Requeued, Settled, Suppression};
 
 impl Books {
     pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
@@ -82,11 +85,7 @@ impl Books {
             if state.is_terminal() {
                 cancelled.ended += 1;
             } else if state == State::Pending {
-                self.advance(batch, index, Event::Cancel);
-                self.note(batch, index, LogLine::unattempted(now, State::Cancelled));
-                if let Some(chunk) = self.chunk_with(batch, index) {
-                    self.take_members(chunk, &[index]);
-                }
+                self.cancel_pending(batch, index, now);
                 cancelled.cancelled += 1;
             } else {
                 cancelled.under_way += 1;
@@ -95,10 +94,48 @@ impl Books {
         Some(cancelled)
     }
 
-    /// Sends a dead one again.
+    /// Cancels all that waits of a scope, at once.
+    pub(super) fn cancel_scope(&mut self, request: &CancelScope) -> Option<CancelPage> {
+        let CancelScope { tenant, scope, from: _, is_dry, now } = request;
+        if let Scope::Broadcast(id) = scope
+            && self.broadcast(*id).is_none_or(|status| status.tenant != *tenant)
+        {
+            return None;
+        }
+        let mut page = CancelPage::default();
+        let is_meant = |piece: &Piece| {
+            let envelope = &self.batch(piece.batch).envelope;
+            envelope.lane.tenant == *tenant && scope.has(envelope)
+        };
+        let pieces: Vec<Piece> =
+            self.chunks.values().filter(|piece| is_meant(piece)).cloned().collect();
+        for Piece { batch, members, lease_until, .. } in pieces {
+            let items = members.len() as u64;
+            if lease_until.is_some() {
+                page.under_way += items;
+                continue;
+            }
+            page.cancelled += items;
+            for index in members.into_iter().filter(|_| !is_dry) {
+                self.cancel_pending(batch, index, *now);
+            }
+        }
+        Some(page)
+    }
+
+    fn cancel_pending(&mut self, batch: BatchId, index: u16, now: Timestamp) {
+        self.advance(batch, index, Event::Cancel);
+        self.note(batch, index, LogLine::unattempted(now, State::Cancelled));
+        if let Some(chunk) = self.chunk_with(batch, index) {
+            self.take_members(chunk, &[index]);
+        }
+    }
+
+    /// Sends one again that stands in one of `states`.
     pub(super) fn requeue(
         &mut self,
         id: NotificationId,
+        states: &BTreeSet<State>,
         tenant: &Name,
         now: Timestamp,
     ) -> Requeued {
@@ -108,18 +145,15 @@ impl Books {
             return Requeued::Unknown;
         }
         let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
-        if self.entry(batch, index).state != State::Dead {
-            return Requeued::NotDead;
+        let state = self.entry(batch, index).state;
+        if !states.contains(&state) || !state.may_be_requeued() {
+            return Requeued::OtherState;
         }
         if is_expired {
             return Requeued::Expired;
         }
         self.advance(batch, index, Event::Requeue);
-        self.note(
-            batch,
-            index,
-            LogLine { detail: "requeued", ..LogLine::unattempted(now, State::Pending) },
-        );
+        self.note(batch, index, log_line(state, now));
         self.add_piece(Piece::first(batch, now, vec![index]));
         Requeued::Requeued
     }

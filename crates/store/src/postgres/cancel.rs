@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use notification::{BroadcastId, Name, NotificationId, State, Timestamp, limits};
+use notification::{BroadcastId, Name, NotificationId, Scope, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, select_chunk, signed};
@@ -13,8 +13,8 @@ use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 use crate::rows::release::{CancelCursor, CancelSlice, Cancellation};
-use crate::rows::requeue::Deaths;
-use crate::{Cancelled, StoreError};
+use crate::rows::requeue::Ends;
+use crate::{CancelScope, Cancelled, StoreError};
 
 /// Withdraws one notification.
 #[derive(Debug)]
@@ -26,12 +26,11 @@ pub(super) struct CancelNotification {
 
 /// Withdraws what is pending of some batches of a broadcast; with the first of them all that waits for its chunk.
 #[derive(Debug)]
-pub(super) struct CancelBroadcastSlice {
-    pub(super) broadcast: BroadcastId,
-    pub(super) tenant: Name,
-    pub(super) now: Timestamp,
+struct CancelBroadcastSlice {
+    broadcast: BroadcastId,
+    request: CancelScope,
     /// Where the slice before ended.
-    pub(super) place: Option<CancelCursor>,
+    place: Option<CancelCursor>,
 }
 
 #[async_trait]
@@ -84,42 +83,14 @@ impl WriterRequest for CancelBroadcastSlice {
     type Answer = Option<CancelSlice>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
+        let Self { broadcast, request, place } = self;
         let mut slice = CancelSlice::default();
-        let CancelCursor { after, until } = match self.place {
-            Some(place) => place,
-            None => match self.begin(transaction, &mut slice).await? {
-                Some(place) => place,
-                None => return Ok(None),
-            },
+        let place = match place {
+            Some(place) => Some(*place),
+            None => transaction.begin_cancel(*broadcast, request, &mut slice).await?,
         };
-        let select = "SELECT id, count FROM batch WHERE broadcast = $1 AND id > $2 AND id <= $3 \
-             ORDER BY id LIMIT $4";
-        let size = transaction.state.slicing.batches;
-        let parameters: [&(dyn ToSql + Sync); 4] =
-            [&self.broadcast.0.cast_signed(), &after, &until, &signed(size)];
-        let (mut batches, mut total) = (Vec::new(), 0);
-        for row in &transaction.rows(select, &parameters).await? {
-            batches.push(row.try_get::<_, i64>(0)?);
-            total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
-        }
-        let (mut under_way, mut cancelled) = (0, 0);
-        let mut writes = Writes::default();
-        let all_members = Members::all(limits::BATCH_ITEMS);
-        for chunk in transaction.pending_of(&batches, &all_members).await? {
-            let count = chunk.count as u64;
-            if chunk.lease_until.is_some() {
-                under_way += count;
-            } else {
-                transaction.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
-                cancelled += count;
-            }
-        }
-        transaction.write(writes).await?;
-        slice.counted.under_way += under_way;
-        slice.counted.cancelled += cancelled;
-        slice.counted.ended += total.saturating_sub(under_way + cancelled);
-        let last = batches.last().filter(|_| batches.len() == size);
-        slice.next = last.map(|&after| CancelCursor { after, until });
+        let Some(place) = place else { return Ok(None) };
+        transaction.cancel_batches(*broadcast, place, request, &mut slice).await?;
         Ok(Some(slice))
     }
 }
@@ -135,7 +106,9 @@ impl WriterHandle {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         let mut cancellation = Cancellation::default();
-        let next = |place| CancelBroadcastSlice { broadcast, tenant: tenant.clone(), now, place };
+        let scope = Scope::Broadcast(broadcast);
+        let request = CancelScope { tenant, scope, from: None, is_dry: false, now };
+        let next = |place| CancelBroadcastSlice { broadcast, request: request.clone(), place };
         let mut slice = self.run_or_give_up(next(None)).await?;
         while let Some(done) = slice {
             let Some(place) = cancellation.add(&done) else {
@@ -177,55 +150,115 @@ impl CancelNotification {
         transaction.end(&mut writes, batch, &line, &Members::from_iter([index]));
         transaction.write(writes).await?;
         // Withdrawing the broadcast counts those that wait by this number: this one is counted here.
-        let update = "UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = $1";
-        transaction.execute(update, &[&broadcast]).await?;
+        transaction.uncount_waiting(broadcast, 1).await?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
-    }
-}
-
-// === impl CancelBroadcastSlice ===
-
-impl CancelBroadcastSlice {
-    /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
-    async fn begin(
-        &self,
-        transaction: &mut Transaction<'_>,
-        slice: &mut CancelSlice,
-    ) -> Result<Option<CancelCursor>, RunError> {
-        let number = self.broadcast.0.cast_signed();
-        let select =
-            "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
-        if transaction.rows(select, &[&number, &self.tenant.as_str()]).await?.is_empty() {
-            return Ok(None);
-        }
-        let select = "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
-             WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
-        let rows = transaction.rows(select, &[&number]).await?;
-        let Some(row) = rows.first() else {
-            // Every batch has its chunk.
-            return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
-        };
-        // The lines of the log are still to be written, and the row may have been passed over while it was locked.
-        transaction.effects.waits = true;
-        slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
-        // Asked a second time, those that wait are cancelled already, and in the totals.
-        if row.try_get::<_, Option<i64>>(3)?.is_none() {
-            let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
-            let update = "UPDATE unreleased SET withdrawn_at = $2 WHERE broadcast = $1";
-            transaction.execute(update, &[&number, &self.now.millis()]).await?;
-            transaction
-                .count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
-            slice.counted.cancelled = waiting;
-        }
-        // Behind `passed` no batch has a chunk, and from now on none gets one.
-        Ok(Some(CancelCursor { after: 0, until: row.try_get(2)? }))
     }
 }
 
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    fn withdraw(
+    /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
+    pub(super) async fn begin_cancel(
+        &mut self,
+        broadcast: BroadcastId,
+        request: &CancelScope,
+        slice: &mut CancelSlice,
+    ) -> Result<Option<CancelCursor>, RunError> {
+        let number = broadcast.0.cast_signed();
+        let select =
+            "SELECT FROM broadcast WHERE id = $1 AND tenant = $2 AND sealed_at IS NOT NULL";
+        if self.rows(select, &[&number, &request.tenant.as_str()]).await?.is_empty() {
+            return Ok(None);
+        }
+        let select = "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
+             WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
+        let rows = self.rows(select, &[&number]).await?;
+        let Some(row) = rows.first() else {
+            // Every batch has its chunk.
+            return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
+        };
+        // The lines of the log are still to be written, and the row may have been passed over while it was locked.
+        self.effects.waits = true;
+        slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
+        // Asked a second time, those that wait are cancelled already, and in the totals.
+        if row.try_get::<_, Option<i64>>(3)?.is_none() {
+            let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
+            self.withdraw_waiting(number, waiting, request).await?;
+            slice.counted.cancelled = waiting;
+        }
+        // Behind `passed` no batch has a chunk, and from now on none gets one.
+        Ok(Some(CancelCursor { after: 0, until: row.try_get(2)? }))
+    }
+
+    /// Withdraws what is pending of the batches from a place on.
+    pub(super) async fn cancel_batches(
+        &mut self,
+        broadcast: BroadcastId,
+        CancelCursor { after, until }: CancelCursor,
+        request: &CancelScope,
+        slice: &mut CancelSlice,
+    ) -> Result<(), RunError> {
+        let select = "SELECT id, count FROM batch WHERE broadcast = $1 AND id > $2 AND id <= $3 \
+             ORDER BY id LIMIT $4";
+        let size = self.state.slicing.batches;
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&broadcast.0.cast_signed(), &after, &until, &signed(size)];
+        let (mut batches, mut total) = (Vec::new(), 0);
+        for row in &self.rows(select, &parameters).await? {
+            batches.push(row.try_get::<_, i64>(0)?);
+            total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
+        }
+        let (mut under_way, mut cancelled) = (0, 0);
+        let mut writes = Writes::default();
+        let all_members = Members::all(limits::BATCH_ITEMS);
+        for chunk in self.pending_of(&batches, &all_members).await? {
+            let count = chunk.count as u64;
+            if chunk.lease_until.is_some() {
+                under_way += count;
+                continue;
+            }
+            cancelled += count;
+            if !request.is_dry {
+                self.withdraw(&mut writes, &chunk, &chunk.members(), request.now);
+            }
+        }
+        self.write(writes).await?;
+        slice.counted.under_way += under_way;
+        slice.counted.cancelled += cancelled;
+        slice.counted.ended += total.saturating_sub(under_way + cancelled);
+        let last = batches.last().filter(|_| batches.len() == size);
+        slice.next = last.map(|&after| CancelCursor { after, until });
+        Ok(())
+    }
+
+    /// Cancels the `waiting` members of a broadcast that have no chunk, all at once. The caller holds its row.
+    pub(super) async fn withdraw_waiting(
+        &mut self,
+        broadcast: i64,
+        waiting: u64,
+        request: &CancelScope,
+    ) -> Result<(), RunError> {
+        if !request.is_dry {
+            let update = "UPDATE unreleased SET withdrawn_at = $2 WHERE broadcast = $1";
+            self.execute(update, &[&broadcast, &request.now.millis()]).await?;
+            self.count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+
+    /// So many of a broadcast do not wait for their chunk any more. The caller holds its row.
+    pub(super) async fn uncount_waiting(
+        &mut self,
+        broadcast: i64,
+        items: usize,
+    ) -> Result<(), RunError> {
+        let update = "UPDATE unreleased SET waiting = waiting - $2 WHERE broadcast = $1";
+        self.execute(update, &[&broadcast, &signed(items)]).await?;
+        Ok(())
+    }
+
+    pub(super) fn withdraw(
         &mut self,
         writes: &mut Writes,
         chunk: &ChunkRow,
@@ -289,20 +322,21 @@ impl Transaction<'_> {
             return Ok(());
         }
         let batches: Vec<i64> = missing.keys().copied().collect();
-        let mut deaths: HashMap<i64, Deaths> = HashMap::new();
+        let mut ends: HashMap<i64, Ends> = HashMap::new();
         for (batch, log) in self.logged(&batches).await? {
             let Some(missing) = missing.get_mut(&batch) else { continue };
             for group in log {
-                // A dead one may be pending again.
-                deaths.entry(batch).or_default().add(&group);
-                if group.attempted.state.is_terminal() && group.attempted.state != State::Dead {
+                // One that was requeued is pending again.
+                ends.entry(batch).or_default().add(&group);
+                let state = group.attempted.state;
+                if state.is_terminal() && !state.may_be_requeued() {
                     group.indexes.iter().for_each(|index| _ = missing.remove(*index));
                 }
             }
         }
-        for (batch, deaths) in deaths {
+        for (batch, ends) in ends {
             let Some(missing) = missing.get_mut(&batch) else { continue };
-            deaths.members().iter().for_each(|index| _ = missing.remove(index));
+            ends.members().iter().for_each(|index| _ = missing.remove(index));
         }
         missing.retain(|_, members| !members.is_empty());
         Ok(())

@@ -16,6 +16,7 @@ mod ahead;
 mod audit;
 mod broadcast;
 mod cancel;
+mod cancel_scope;
 mod choose;
 mod claim;
 mod columns;

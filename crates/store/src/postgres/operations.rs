@@ -1,19 +1,21 @@
 //! The traits of the store, each call a request to one of its writers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement, Ticket,
-    Timestamp,
+    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement, State,
+    Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
 use super::{Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, suppress};
 use crate::{
-    Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelTarget, Cancelled, Claim,
-    ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, Operations, Paused,
-    PostgresReader, RecipientGroup, Requeued, Settled, Settlements, StoreError, Suppression,
+    Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope,
+    CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift,
+    Mark, Operations, Paused, PostgresReader, RecipientGroup, Requeued, Settled, Settlements,
+    StoreError, Suppression,
 };
 
 #[async_trait]
@@ -132,13 +134,19 @@ impl Operations for Postgres {
         }
     }
 
+    async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError> {
+        self.work.run_or_give_up(request).await
+    }
+
     async fn requeue(
         &self,
         ids: Vec<NotificationId>,
+        states: BTreeSet<State>,
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
-        self.work.run_or_give_up(requeue::RequeueNotifications { ids, tenant, now }).await
+        let request = requeue::RequeueNotifications { ids, states, tenant, now };
+        self.work.run_or_give_up(request).await
     }
 
     async fn suppress(

@@ -215,7 +215,7 @@ impl<'a> Snapshot<'a> {
              CROSS JOIN LATERAL (SELECT entries FROM log WHERE log.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";
         // Row by row: the log of a large broadcast is not to be in memory as a whole.
         let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
-        let mut requeued = 0;
+        let mut requeued: BTreeMap<State, u64> = BTreeMap::new();
         while let Some(row) = entries.try_next().await? {
             let lane: i32 = row.try_get(1)?;
             for group in decode_log(row.try_get(0)?)? {
@@ -223,12 +223,14 @@ impl<'a> Snapshot<'a> {
                 parts.add_logged(&lane, &group.attempted, items);
                 if group.attempted.state.is_terminal() {
                     account.add(group.attempted.state, items);
-                } else if group.attempted.is_requeue() {
-                    requeued += items;
+                } else if let Some(from) = group.attempted.requeued_from() {
+                    *requeued.entry(from).or_default() += items;
                 }
             }
         }
-        account.remove(State::Dead, requeued);
+        for (state, items) in requeued {
+            account.remove(state, items);
+        }
         Ok(Some(BroadcastStatus {
             id,
             tenant: codes::name(row.try_get(0)?)?,

@@ -48,11 +48,11 @@ pub(super) struct Slice {
 #[derive(Debug)]
 pub(super) struct WaitingBatch {
     pub(super) id: i64,
-    lane: LaneId,
+    pub(super) lane: LaneId,
     due_at: Timestamp,
     count: usize,
     /// Of its members, those that have not ended.
-    rest: Members,
+    pub(super) rest: Members,
 }
 
 /// The broadcast that waits for least is the first: one of millions does not hold up a small one. Another process that makes a
@@ -93,11 +93,19 @@ impl WriterRequest for LogWithdrawn {
             // The totals have them as cancelled since then.
             let mut row = LogRow::new();
             row.push(&line, batch.rest.iter());
-            writes.log(BatchId(batch.id.cast_unsigned()), &row);
+            writes.log(batch.number(), &row);
         }
         transaction.write(writes).await?;
         transaction.pass(&slice).await?;
         Ok(true)
+    }
+}
+
+// === impl WaitingBatch ===
+
+impl WaitingBatch {
+    pub(super) fn number(&self) -> BatchId {
+        BatchId(self.id.cast_unsigned())
     }
 }
 
@@ -163,7 +171,7 @@ impl Transaction<'_> {
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
-            let (id, rest) = (BatchId(batch.id.cast_unsigned()), batch.rest.clone());
+            let (id, rest) = (batch.number(), batch.rest.clone());
             let chunk = NewChunk::first(id, batch.lane, batch.due_at, rest);
             writes.chunk(NewChunk { is_whole, ..chunk });
         }
@@ -172,7 +180,7 @@ impl Transaction<'_> {
     }
 
     /// Takes out what was cancelled one by one.
-    async fn leave_out_ended(&mut self, slice: &mut Slice) -> Result<(), RunError> {
+    pub(super) async fn leave_out_ended(&mut self, slice: &mut Slice) -> Result<(), RunError> {
         let ids: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
         let logged = self.logged(&ids).await?;
         for batch in &mut slice.batches {

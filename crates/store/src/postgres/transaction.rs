@@ -232,6 +232,12 @@ impl<'a> Transaction<'a> {
         *self.totals.entry(state.code()).or_default() += signed(items);
     }
 
+    /// Counts `items` that had ended in `state` and are pending again.
+    pub(super) fn count_requeued(&mut self, state: State, items: usize) {
+        *self.totals.entry(state.code()).or_default() -= signed(items);
+        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
+    }
+
     /// Ends `members` as `line` says. The caller takes them out of their chunk.
     pub(super) fn end(
         &mut self,
@@ -290,6 +296,19 @@ impl<'a> Transaction<'a> {
         let rows = self.rows(select, &[&ids]).await?;
         let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
         Ok(chunks.collect::<Result<_, _>>()?)
+    }
+
+    /// The number of `lane`, if there is such a lane.
+    pub(super) async fn find_lane(&mut self, lane: &Lane) -> Result<Option<LaneId>, Error> {
+        if let Some(id) = self.state.lane_numbers.get(lane) {
+            return Ok(Some(*id));
+        }
+        let (channels, destinations) = ([lane.channel.as_str()], [&*lane.destination]);
+        let (priorities, tenants) = ([i16::from(lane.priority.code())], [lane.tenant.as_str()]);
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&&channels[..], &&destinations[..], &&priorities[..], &&tenants[..]];
+        let rows = self.rows(SELECT_LANE_NUMBERS, &parameters).await?;
+        rows.first().map(|row| row.try_get::<_, i32>(0).map(i64::from)).transpose()
     }
 
     /// The numbers of `lanes`; a new lane gets one.

@@ -4,7 +4,7 @@ use notification::State;
 
 use super::codec::decode_log;
 use super::members::Members;
-use super::requeue::Deaths;
+use super::requeue::Ends;
 use crate::{Audit, StoreError};
 
 /// The members of one batch, while they are accounted for.
@@ -15,7 +15,7 @@ pub(crate) struct BatchAudit<'a> {
     missing: Members,
     /// Where those are that neither a chunk nor the log accounts for, if it waits for its chunk.
     waiting: Option<State>,
-    deaths: Deaths,
+    ends: Ends,
     audit: &'a mut Audit,
 }
 
@@ -44,8 +44,8 @@ impl<'a> BatchAudit<'a> {
         waiting: Option<State>,
         audit: &'a mut Audit,
     ) -> Self {
-        let (missing, deaths) = (Members::all(count), Deaths::default());
-        Self { batch, count, missing, waiting, deaths, audit }
+        let (missing, ends) = (Members::all(count), Ends::default());
+        Self { batch, count, missing, waiting, ends, audit }
     }
 
     /// Accounts for the members of a chunk.
@@ -68,11 +68,12 @@ impl<'a> BatchAudit<'a> {
     /// Accounts for what a row of the log ended.
     pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
         for group in decode_log(entries)? {
-            // A requeue may undo a death, in this row or another one: `finish` accounts for those that stay.
-            self.deaths.add(&group);
-            if group.attempted.state.is_terminal() && group.attempted.state != State::Dead {
+            // A requeue may take an end back, in this row or another one: `finish` accounts for those that stay.
+            self.ends.add(&group);
+            let state = group.attempted.state;
+            if state.is_terminal() && !state.may_be_requeued() {
                 for index in group.indexes {
-                    self.account(index, group.attempted.state);
+                    self.account(index, state);
                 }
             }
         }
@@ -81,15 +82,15 @@ impl<'a> BatchAudit<'a> {
 
     /// Reports whom nothing accounted for; how many wait for their chunk, or to be written off.
     pub(crate) fn finish(mut self) -> u64 {
-        for (index, deaths) in std::mem::take(&mut self.deaths).iter() {
-            if deaths < 0 {
+        for (state, index, ends) in std::mem::take(&mut self.ends).iter() {
+            if ends < 0 {
                 let batch = self.batch;
                 self.audit
-                    .report(format!("batch {batch}: member {index} was requeued and not dead"));
+                    .report(format!("batch {batch}: member {index} was requeued and not {state}"));
             }
-            // Two deaths without a requeue between them are two ends: the second one is reported.
-            for _ in 0..deaths {
-                self.account(index, State::Dead);
+            // Two of them without a requeue between them are two ends: the second one is reported.
+            for _ in 0..ends {
+                self.account(index, state);
             }
         }
         self.audit.account.accepted += self.count as u64;

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod blame;
+pub(crate) mod cancel_scope;
 pub(crate) mod claim_load;
 pub(crate) mod codec;
 pub(crate) mod codes;

@@ -52,7 +52,7 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         let Some(part) = own.map(|(_, part)| part).or(self.rest.as_mut()) else { return };
         let at = entry.at.to_unix();
         match entry.state {
-            State::Pending if entry.is_requeue() => {}
+            State::Pending if entry.requeued_from().is_some() => {}
             State::Pending => part.series.add(at, 0, count),
             State::Delivered
             | State::Refused

@@ -1,11 +1,12 @@
-//! Dead notifications that are sent again: what the log says of them, and which may be.
+//! Dead and cancelled notifications that are sent again: what the log says of them, and which may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{BatchId, NotificationId, State, Timestamp};
 
 use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
+use super::release::{Waiting, without};
 use crate::{Attempted, Requeued};
 
 /// A request by batch: places in the request, and members.
@@ -14,19 +15,41 @@ pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>
 /// A batch of which something is to be requeued.
 #[derive(Debug)]
 pub(crate) struct Owned {
+    /// Of the store that has it: a part of its members' identifiers, like the instant of their acceptance.
+    pub(crate) store_id: u16,
     pub(crate) id: BatchId,
     pub(crate) accepted_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) count: u16,
-    /// Its dead members, by the log.
-    pub(crate) dead: Members,
+    /// Set while it is part of a broadcast and has no chunk yet.
+    pub(crate) waiting: Option<Waiting>,
+    /// All that the log says of it.
+    pub(crate) log: Vec<LogGroup>,
 }
 
-/// Members that died and were requeued, counted; a log that is read by several transactions has no order to rely on.
+/// Members that are pending again, by the state that they stood in; none of them twice.
 #[derive(Debug, Default)]
-pub(crate) struct Deaths {
-    balance: BTreeMap<u16, i32>,
+pub(crate) struct Returned {
+    by_state: BTreeMap<State, Members>,
 }
+
+/// How often members ended in a way that a requeue takes back, less their requeues. They are counted, since a log that is
+/// read by several transactions has no order to rely on.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    by_state: BTreeMap<State, Balance>,
+}
+
+/// Ends less requeues. Nearly all members have one end and no requeue.
+#[derive(Debug, Default)]
+struct Balance {
+    once: Members,
+    more: BTreeMap<u16, i32>,
+}
+
+/// The log's word for a requeue, by the state that it takes back.
+const REQUEUED: [(State, &str); 2] =
+    [(State::Dead, "requeued"), (State::Cancelled, "requeued, after it was cancelled")];
 
 /// By batch, in the order of the batches.
 pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {
@@ -37,96 +60,168 @@ pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {
     asked
 }
 
-/// The row of the log for requeued members.
-pub(crate) fn log_row(members: &Members, now: Timestamp) -> LogRow {
-    let mut row = LogRow::new();
-    let line = LogLine { detail: "requeued", ..LogLine::unattempted(now, State::Pending) };
-    row.push(&line, members.iter());
-    row
+/// The line of the log for members that stood in `state` and are requeued.
+pub(crate) fn log_line(state: State, now: Timestamp) -> LogLine<'static> {
+    let detail = REQUEUED.iter().find(|(from, _)| *from == state).map_or("", |(_, word)| word);
+    LogLine { detail, ..LogLine::unattempted(now, State::Pending) }
 }
 
 // === impl Owned ===
 
 impl Owned {
-    /// Answers what is asked of this batch; returns the members that are pending from now on.
+    /// Answers what is asked of this batch, for members that stand in one of `states`; gives those that are pending from now on.
     pub(crate) fn answer(
         &self,
-        store_id: u16,
+        states: &BTreeSet<State>,
         now: Timestamp,
         asked: &[(usize, NotificationId)],
         answers: &mut [Requeued],
-    ) -> Members {
-        let mut members = Members::default();
+    ) -> Returned {
+        let mut ended = self.ended();
+        ended.retain(|state, _| states.contains(state));
+        let mut returned = Returned::default();
         for &(place, id) in asked {
             let index = id.index();
             // An id also tells the store and the time of acceptance: one that does not fit was never given here.
-            let same = NotificationId::new(self.accepted_at, store_id, self.id, index);
-            let answer = if same != id || index >= self.count {
-                Requeued::Unknown
-            } else if !self.dead.contains(index) {
-                Requeued::NotDead
-            } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
-                Requeued::Expired
-            } else if members.insert(index) {
-                Requeued::Requeued
-            } else {
-                // The second time in one request.
-                Requeued::NotDead
+            let same = NotificationId::new(self.accepted_at, self.store_id, self.id, index);
+            let stood_in = ended.iter().find(|(_, members)| members.contains(index));
+            let answer = match stood_in {
+                _ if same != id || index >= self.count => Requeued::Unknown,
+                Some(_) if self.expires_at.is_some_and(|expires_at| expires_at <= now) => {
+                    Requeued::Expired
+                }
+                // Until its batch has passed its slice, it must have no chunk.
+                Some(_) if self.waiting.is_some() => Requeued::NotYet,
+                Some((&state, _)) if returned.insert(state, index) => Requeued::Requeued,
+                // It has not ended, or this is the second time in one request.
+                _ => Requeued::OtherState,
             };
             if let Some(slot) = answers.get_mut(place) {
                 *slot = answer;
             }
         }
-        members
+        returned
+    }
+
+    /// Its members that ended in a way that a requeue takes back.
+    fn ended(&self) -> BTreeMap<State, Members> {
+        let mut ends = Ends::default();
+        self.log.iter().for_each(|group| ends.add(group));
+        let mut ended: BTreeMap<State, Members> =
+            ends.by_state.iter().map(|(state, balance)| (*state, balance.members())).collect();
+        if let Some(waiting) = self.waiting
+            && waiting.state() == State::Cancelled
+        {
+            let cancelled = ended.entry(State::Cancelled).or_default();
+            let unsaid = without(self.count.into(), &self.log);
+            unsaid.iter().for_each(|index| _ = cancelled.insert(index));
+        }
+        ended
     }
 }
 
-// === impl Deaths ===
+// === impl Returned ===
 
-impl Deaths {
+impl Returned {
+    /// False when it is there.
+    fn insert(&mut self, state: State, index: u16) -> bool {
+        self.by_state.entry(state).or_default().insert(index)
+    }
+
+    /// Those that stood in each state.
+    pub(crate) fn by_state(&self) -> impl Iterator<Item = (State, &Members)> {
+        self.by_state.iter().map(|(state, members)| (*state, members))
+    }
+
+    /// The row of the log.
+    pub(crate) fn log_row(&self, now: Timestamp) -> LogRow {
+        let mut row = LogRow::new();
+        for (state, members) in self.by_state() {
+            row.push(&log_line(state, now), members.iter());
+        }
+        row
+    }
+
+    /// All of them.
+    pub(crate) fn into_members(self) -> Members {
+        self.by_state.values().flat_map(Members::iter).collect()
+    }
+}
+
+// === impl Ends ===
+
+impl Ends {
     /// Counts what a line of the log says.
     pub(crate) fn add(&mut self, group: &LogGroup) {
-        let change = match (group.attempted.state == State::Dead, group.attempted.is_requeue()) {
-            (true, _) => 1,
-            (false, true) => -1,
-            (false, false) => return,
+        let (state, change) = match group.attempted.requeued_from() {
+            Some(state) => (state, -1),
+            None if group.attempted.state.may_be_requeued() => (group.attempted.state, 1),
+            None => return,
         };
-        for &index in &group.indexes {
-            *self.balance.entry(index).or_default() += change;
+        let balance = self.by_state.entry(state).or_default();
+        group.indexes.iter().for_each(|index| balance.add(*index, change));
+    }
+
+    /// How many times more than it was requeued from a state each member ended in it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (State, u16, i32)> {
+        let by_state = self.by_state.iter();
+        by_state.flat_map(|(state, of)| of.iter().map(|(index, ends)| (*state, index, ends)))
+    }
+
+    /// Those that ended so, and were not requeued since.
+    pub(crate) fn members(&self) -> Members {
+        self.iter().filter(|(.., ends)| *ends > 0).map(|(_, index, _)| index).collect()
+    }
+}
+
+// === impl Balance ===
+
+impl Balance {
+    fn add(&mut self, index: u16, change: i32) {
+        if change < 0 || !self.once.insert(index) {
+            *self.more.entry(index).or_default() += change;
         }
     }
 
-    /// How many times more than it was requeued each member died.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, i32)> {
-        self.balance.iter().map(|(&index, &deaths)| (index, deaths))
+    fn iter(&self) -> impl Iterator<Item = (u16, i32)> {
+        let more = |index: u16| self.more.get(&index).copied().unwrap_or(0);
+        let others = self.more.iter().filter(|(index, _)| !self.once.contains(**index));
+        let once = self.once.iter().map(move |index| (index, 1 + more(index)));
+        once.chain(others.map(|(index, ends)| (*index, *ends)))
     }
 
-    /// Those that are dead.
-    pub(crate) fn members(&self) -> Members {
-        self.iter().filter(|(_, deaths)| *deaths > 0).map(|(index, _)| index).collect()
+    fn members(&self) -> Members {
+        self.iter().filter(|(_, ends)| *ends > 0).map(|(index, _)| index).collect()
     }
 }
 
 // === impl Attempted ===
 
 impl Attempted {
-    /// Whether an operator sent it again: what is pending after an attempt has the attempt's number.
-    pub(crate) fn is_requeue(&self) -> bool {
-        self.state == State::Pending && self.attempt == 0
+    /// The state from which an operator sent it again, if this line says so: what is pending after an attempt has the attempt's
+    /// number.
+    pub(crate) fn requeued_from(&self) -> Option<State> {
+        let is_requeue = self.state == State::Pending && self.attempt == 0;
+        let said = REQUEUED.iter().find(|(_, word)| *word == self.detail);
+        is_requeue.then(|| said.map_or(State::Dead, |(state, _)| *state))
     }
 }
 
 /// Puts the end of a notification that has no chunk last, where it is read. The log of several processes is in the order of
 /// their transactions' numbers, and a transaction may have its number before another one and write after it: what was
-/// requeued and cancelled may stand there as cancelled and requeued. So the end is told by counting: one that is no death is
-/// final, and so is the death that was not followed by a requeue.
+/// requeued and cancelled may stand there as cancelled and requeued. So the end is told by counting: one that no requeue takes
+/// back is final, and else it is of the state in which it ended more often than it was requeued from there.
 pub(crate) fn put_end_last(attempts: &mut Vec<Attempted>) {
-    let is_final = |it: &Attempted| it.state.is_terminal() && it.state != State::Dead;
-    let last_death = attempts.iter().rposition(|it| it.state == State::Dead);
-    let deaths = attempts.iter().filter(|it| it.state == State::Dead).count();
-    let requeues = attempts.iter().filter(|it| it.is_requeue()).count();
+    let is_final = |it: &Attempted| it.state.is_terminal() && !it.state.may_be_requeued();
+    let stays = |state: State| {
+        let ends = attempts.iter().filter(|it| it.state == state).count();
+        let requeues = attempts.iter().filter(|it| it.requeued_from() == Some(state)).count();
+        ends > requeues
+    };
+    let is_left = REQUEUED.map(|(state, _)| state).into_iter().find(|state| stays(*state));
     let end = attempts.iter().rposition(is_final);
-    if let Some(end) = end.or(last_death.filter(|_| deaths > requeues)) {
+    let end = end.or_else(|| attempts.iter().rposition(|it| Some(it.state) == is_left));
+    if let Some(end) = end {
         let end = attempts.remove(end);
         attempts.push(end);
     }
@@ -136,24 +231,51 @@ pub(crate) fn put_end_last(attempts: &mut Vec<Attempted>) {
 mod tests {
     use super::*;
 
+    fn attempted(state: State, attempt: u16) -> Attempted {
+        Attempted { attempt, ..LogLine::unattempted(Timestamp::from_millis(0), state).into() }
+    }
+
+    fn requeued(from: State) -> Attempted {
+        log_line(from, Timestamp::from_millis(0)).into()
+    }
+
     #[test]
     fn the_end_is_last_in_whatever_order_the_log_has_it() {
-        let attempted = |(state, attempt): (State, u16)| Attempted {
-            attempt,
-            ..LogLine::unattempted(Timestamp::from_millis(0), state).into()
-        };
-        let last = |lines: &[(State, u16)]| {
-            let mut attempts: Vec<Attempted> = lines.iter().copied().map(attempted).collect();
+        let last = |lines: &[&Attempted]| {
+            let mut attempts: Vec<Attempted> = lines.iter().copied().cloned().collect();
             put_end_last(&mut attempts);
             attempts.last().map(|it| it.state)
         };
-        let (dead, requeued) = ((State::Dead, 1), (State::Pending, 0));
-        let (deferred, cancelled) = ((State::Pending, 1), (State::Cancelled, 0));
-        assert_eq!(last(&[dead, cancelled, requeued]), Some(State::Cancelled));
-        assert_eq!(last(&[requeued, dead, cancelled]), Some(State::Cancelled));
-        assert_eq!(last(&[dead, dead, requeued]), Some(State::Dead));
+        let dead = &attempted(State::Dead, 1);
+        let (deferred, cancelled) =
+            (&attempted(State::Pending, 1), &attempted(State::Cancelled, 0));
+        let [of_dead, of_cancelled] = &[State::Dead, State::Cancelled].map(requeued);
+        assert_eq!(last(&[dead, cancelled, of_dead]), Some(State::Cancelled));
+        assert_eq!(last(&[of_dead, dead, cancelled]), Some(State::Cancelled));
+        assert_eq!(last(&[dead, dead, of_dead]), Some(State::Dead));
         assert_eq!(last(&[deferred, dead]), Some(State::Dead));
-        assert_eq!(last(&[dead, requeued]), Some(State::Pending), "it has not ended");
+        assert_eq!(last(&[dead, of_dead]), Some(State::Pending), "it has not ended");
+        assert_eq!(last(&[cancelled, dead, of_cancelled]), Some(State::Dead));
+        assert_eq!(last(&[dead, cancelled, of_cancelled, of_dead]), Some(State::Pending));
+        let delivered = &attempted(State::Delivered, 1);
+        assert_eq!(last(&[delivered, cancelled, of_cancelled]), Some(State::Delivered));
         assert_eq!(last(&[]), None);
+    }
+
+    #[test]
+    fn ends_are_counted_by_member_and_state() {
+        let (mut ends, cancelled) = (Ends::default(), attempted(State::Cancelled, 0));
+        let group = |attempted: &Attempted, indexes: &[u16]| LogGroup {
+            attempted: attempted.clone(),
+            indexes: indexes.to_vec(),
+        };
+        ends.add(&group(&requeued(State::Cancelled), &[2, 3]));
+        ends.add(&group(&cancelled, &[1, 2]));
+        ends.add(&group(&cancelled, &[2]));
+        ends.add(&group(&attempted(State::Dead, 1), &[3]));
+        let (of_cancelled, of_dead) = (State::Cancelled, State::Dead);
+        let expect = [(of_cancelled, 1, 1), (of_cancelled, 2, 1), (of_cancelled, 3, -1)];
+        assert_eq!(ends.iter().collect::<Vec<_>>(), [&expect[..], &[(of_dead, 3, 1)]].concat());
+        assert_eq!(ends.members().iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

@@ -133,12 +133,15 @@ impl Snapshot {
                 members.add_chunk(chunk.blob.as_deref(), items);
             }
             let mut since = Vec::new();
+            // What was withdrawn before was cancelled before, whenever it was written down, and not requeued until it was.
+            let mut may_write_down = was_withdrawn;
             while let Some(row) = log.take(batch)? {
                 let entries = row.blob.unwrap_or_default();
                 members.add_log(&entries)?;
-                // What was withdrawn before was cancelled before, whenever it was written down.
-                if row.number > auditing.log_max && !was_withdrawn {
-                    since.push(entries);
+                if row.number > auditing.log_max {
+                    let writes_down =
+                        std::mem::take(&mut may_write_down) && is_withdrawal(&entries)?;
+                    since.extend((!writes_down).then_some(entries));
                 }
             }
             members.finish();
@@ -185,17 +188,17 @@ impl Auditing {
             return Ok(());
         }
         let mut account = of_batch.account;
-        // Backwards: of a dead one that was requeued and then ended, the end is put back first.
+        // Backwards: of one that was requeued and then ended, the end is put back first.
         for entries in since.iter().rev() {
             for group in decode_log(entries)?.into_iter().rev() {
                 if group.attempted.state.is_terminal() {
                     let ended = group.indexes.len() as u64;
                     account.remove(group.attempted.state, ended);
                     account.add(State::Pending, ended);
-                } else if group.attempted.is_requeue() {
+                } else if let Some(from) = group.attempted.requeued_from() {
                     let requeued = group.indexes.len() as u64;
                     account.remove(State::Pending, requeued);
-                    account.add(State::Dead, requeued);
+                    account.add(from, requeued);
                 }
             }
         }
@@ -252,4 +255,9 @@ impl<'a> Side<'a> {
         };
         Ok(())
     }
+}
+
+/// Whether a row of the log says that members were cancelled.
+fn is_withdrawal(entries: &[u8]) -> Result<bool, StoreError> {
+    Ok(decode_log(entries)?.iter().all(|group| group.attempted.state == State::Cancelled))
 }

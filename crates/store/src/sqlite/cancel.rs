@@ -1,6 +1,6 @@
 //! Cancelling: what is not claimed can be cancelled.
 
-use notification::{BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
+use notification::{BatchId, BroadcastId, Name, NotificationId, Scope, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::Sqlite;
@@ -11,7 +11,7 @@ use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 use crate::rows::release::{CancelCursor, CancelSlice, Cancellation, Waiting};
-use crate::{Cancelled, StoreError};
+use crate::{CancelScope, Cancelled, StoreError};
 
 // === impl Sqlite ===
 
@@ -25,9 +25,15 @@ impl Sqlite {
     ) -> Result<Option<Cancelled>, StoreError> {
         let (mut cancellation, mut place) = (Cancellation::default(), None);
         loop {
-            let tenant = tenant.clone();
+            let request = CancelScope {
+                tenant: tenant.clone(),
+                scope: Scope::Broadcast(id),
+                from: None,
+                is_dry: false,
+                now,
+            };
             let next = move |transaction: &mut Transaction<'_>| {
-                transaction.cancel_next(id, &tenant, place, now)
+                transaction.cancel_next(id, place, &request)
             };
             let Some(slice) = self.write(Synced, next).await? else { return Ok(None) };
             place = cancellation.add(&slice);
@@ -105,25 +111,42 @@ impl Transaction<'_> {
         let line = LogLine::unattempted(now, State::Cancelled);
         self.end(batch, &line, &Members::from_iter([index]))?;
         // Withdrawing the broadcast counts those that wait by this number: this one is counted here.
-        self.sql("UPDATE unreleased SET waiting = waiting - 1 WHERE broadcast = ?1")?
-            .execute([broadcast])?;
+        self.uncount_waiting(broadcast, 1)?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
     }
 
+    /// So many of a broadcast do not wait for their chunk any more.
+    pub(super) fn uncount_waiting(&self, broadcast: i64, items: usize) -> Result<(), StoreError> {
+        self.sql("UPDATE unreleased SET waiting = waiting - ?2 WHERE broadcast = ?1")?
+            .execute([broadcast, signed(items)])?;
+        Ok(())
+    }
+
     /// Withdraws what is pending of the batches from `place` on; with the first of them all that waits for its chunk.
-    pub(super) fn cancel_next(
+    fn cancel_next(
         &mut self,
         id: BroadcastId,
-        tenant: &Name,
         place: Option<CancelCursor>,
-        now: Timestamp,
+        request: &CancelScope,
     ) -> Result<Option<CancelSlice>, StoreError> {
         let mut slice = CancelSlice::default();
         let place = match place {
             Some(place) => Some(place),
-            None => self.begin_cancel(id, tenant, now, &mut slice)?,
+            None => self.begin_cancel(id, request, &mut slice)?,
         };
-        let Some(CancelCursor { after, until }) = place else { return Ok(None) };
+        let Some(place) = place else { return Ok(None) };
+        self.cancel_batches(id, place, request, &mut slice)?;
+        Ok(Some(slice))
+    }
+
+    /// Withdraws what is pending of the batches from a place on.
+    pub(super) fn cancel_batches(
+        &mut self,
+        id: BroadcastId,
+        CancelCursor { after, until }: CancelCursor,
+        request: &CancelScope,
+        slice: &mut CancelSlice,
+    ) -> Result<(), StoreError> {
         // The index is named: by the order alone SQLite might take the table, and walk over the batches of all others.
         let mut select = self.sql(
             "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
@@ -141,30 +164,31 @@ impl Transaction<'_> {
                 if chunk.lease_until.is_some() {
                     slice.counted.under_way += chunk.count as u64;
                 } else {
-                    self.withdraw(&chunk, &chunk.members(), now)?;
                     slice.counted.cancelled += chunk.count as u64;
+                    if !request.is_dry {
+                        self.withdraw(&chunk, &chunk.members(), request.now)?;
+                    }
                 }
             }
             slice.counted.ended += u64::from(count) - pending;
         }
         let last = batches.last().filter(|_| batches.len() == size);
         slice.next = last.map(|&(after, _)| CancelCursor { after, until });
-        Ok(Some(slice))
+        Ok(())
     }
 
     /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
-    fn begin_cancel(
+    pub(super) fn begin_cancel(
         &mut self,
         id: BroadcastId,
-        tenant: &Name,
-        now: Timestamp,
+        request: &CancelScope,
         slice: &mut CancelSlice,
     ) -> Result<Option<CancelCursor>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
             "SELECT 1 FROM broadcast WHERE id = ?1 AND tenant = ?2 AND sealed_at IS NOT NULL",
         )?;
-        if !select.exists(params![number, tenant.as_str()])? {
+        if !select.exists(params![number, request.tenant.as_str()])? {
             return Ok(None);
         }
         let mut select = self.sql(
@@ -182,16 +206,41 @@ impl Transaction<'_> {
         slice.recipients = Some(recipients.cast_unsigned());
         // Asked a second time, those that wait are cancelled already, and in the totals.
         if waiting == Waiting::Pending {
-            self.sql("UPDATE unreleased SET withdrawn_at = ?2 WHERE broadcast = ?1")?
-                .execute([number, now.millis()])?;
-            self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
+            self.withdraw_waiting(number, waits, request)?;
             slice.counted.cancelled = waits.cast_unsigned();
         }
         // Behind `passed` no batch has a chunk, and from now on none gets one.
         Ok(Some(CancelCursor { after: 0, until: passed }))
     }
 
+    /// Cancels the `waits` members of a broadcast that have no chunk, all at once.
+    pub(super) fn withdraw_waiting(
+        &mut self,
+        broadcast: i64,
+        waits: i64,
+        request: &CancelScope,
+    ) -> Result<(), StoreError> {
+        if !request.is_dry {
+            self.sql("UPDATE unreleased SET withdrawn_at = ?2 WHERE broadcast = ?1")?
+                .execute([broadcast, request.now.millis()])?;
+            self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
+        }
+        Ok(())
+    }
+
     fn withdraw(
+        &mut self,
+        chunk: &ChunkRow,
+        members: &Members,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.take_out(chunk, members, now)?;
+        // It may have been the chunk that was due next.
+        self.reset_due(chunk.lane)
+    }
+
+    /// Cancels members of a chunk. The caller resets when its lane is due.
+    pub(super) fn take_out(
         &mut self,
         chunk: &ChunkRow,
         members: &Members,
@@ -202,9 +251,7 @@ impl Transaction<'_> {
             rest.remove(index);
         }
         self.end(chunk.batch, &LogLine::unattempted(now, State::Cancelled), members)?;
-        self.shrink(chunk.id, &rest)?;
-        // It may have been the chunk that was due next.
-        self.reset_due(chunk.lane)
+        self.shrink(chunk.id, &rest)
     }
 
     fn chunks_of(&self, batch: BatchId) -> Result<Vec<ChunkRow>, StoreError> {

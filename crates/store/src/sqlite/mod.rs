@@ -20,6 +20,7 @@
 mod audit;
 mod broadcast;
 mod cancel;
+mod cancel_scope;
 mod claim;
 mod disk;
 #[cfg(test)]

@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use notification::{Chunk, Name, NotificationId, Pause, Pauses, Scope, Settlement, Timestamp};
+use notification::{
+    Chunk, Name, NotificationId, Pause, Pauses, Scope, Settlement, State, Timestamp,
+};
 use tokio::sync::watch;
 
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use super::{Sqlite, SqliteReader};
 use crate::{
-    Begin, Begun, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader,
-    Lift, Mark, Offer, Operations, Paused, Requeued, Settled, Settlements, StoreError, Suppression,
+    Begin, Begun, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
+    FeedCursor, HasReader, Lift, Mark, Offer, Operations, Paused, Requeued, Settled, Settlements,
+    StoreError, Suppression,
 };
 
 #[async_trait]
@@ -94,13 +97,19 @@ impl Operations for Sqlite {
         }
     }
 
+    async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError> {
+        self.write(Synced, move |transaction| transaction.cancel_scope(&request)).await
+    }
+
     async fn requeue(
         &self,
         ids: Vec<NotificationId>,
+        states: BTreeSet<State>,
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
-        self.write(Synced, move |transaction| transaction.requeue(&ids, &tenant, now)).await
+        self.write(Synced, move |transaction| transaction.requeue(&ids, &states, &tenant, now))
+            .await
     }
 
     async fn suppress(

@@ -209,7 +209,7 @@ impl Snapshot {
             "SELECT entries, lane FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
         )?;
         let mut entries = select.query([number])?;
-        let mut requeued = 0;
+        let mut requeued: BTreeMap<State, u64> = BTreeMap::new();
         while let Some(row) = entries.next()? {
             let lane: LaneId = row.get(1)?;
             for group in decode_log(row.get_ref(0)?.as_blob()?)? {
@@ -217,12 +217,14 @@ impl Snapshot {
                 parts.add_logged(&lane, &group.attempted, items);
                 if group.attempted.state.is_terminal() {
                     account.add(group.attempted.state, items);
-                } else if group.attempted.is_requeue() {
-                    requeued += items;
+                } else if let Some(from) = group.attempted.requeued_from() {
+                    *requeued.entry(from).or_default() += items;
                 }
             }
         }
-        account.remove(State::Dead, requeued);
+        for (state, items) in requeued {
+            account.remove(state, items);
+        }
         Ok(Some(BroadcastStatus {
             id,
             tenant: codes::name(row.get_ref(0)?.as_str()?)?,

@@ -128,7 +128,7 @@ impl Transaction<'_> {
     }
 
     /// Its members but those that were cancelled one by one.
-    fn rest_of(&self, batch: &WaitingBatch) -> Result<Members, StoreError> {
+    pub(super) fn rest_of(&self, batch: &WaitingBatch) -> Result<Members, StoreError> {
         Ok(release::without(batch.count, &self.logged(batch.id)?))
     }
 

@@ -119,9 +119,9 @@ impl<'a> Transaction<'a> {
         *self.totals.entry(state.code()).or_default() += signed(items);
     }
 
-    /// Counts `items` that were dead and are pending again.
-    pub(super) fn count_requeued(&mut self, items: usize) {
-        *self.totals.entry(State::Dead.code()).or_default() -= signed(items);
+    /// Counts `items` that had ended in `state` and are pending again.
+    pub(super) fn count_requeued(&mut self, state: State, items: usize) {
+        *self.totals.entry(state.code()).or_default() -= signed(items);
         *self.totals.entry(State::Pending.code()).or_default() += signed(items);
     }
 
@@ -177,25 +177,26 @@ impl<'a> Transaction<'a> {
         self.add_due(chunk.lane, chunk.due_at)
     }
 
+    /// The number of `lane`, if there is such a lane.
+    pub(super) fn find_lane(&self, lane: &Lane) -> Result<Option<LaneId>, StoreError> {
+        if let Some(id) = self.state.lanes.number_of(lane) {
+            return Ok(Some(id));
+        }
+        let mut select = self
+            .sql("SELECT id FROM tenant_lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3 AND tenant = ?4")?;
+        Ok(select.query_row(lane_key(lane), |row| row.get(0)).optional()?)
+    }
+
     /// The number of `lane`; a new lane gets one.
     pub(super) fn lane_number(&mut self, lane: &Lane) -> Result<LaneId, StoreError> {
         if let Some(id) = self.state.lanes.number_of(lane) {
             return Ok(id);
         }
-        let parameters = params![
-            lane.channel.as_str(),
-            &*lane.destination,
-            lane.priority.code(),
-            lane.tenant.as_str()
-        ];
-        let mut select = self
-            .sql("SELECT id FROM tenant_lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3 AND tenant = ?4")?;
-        let stored = select.query_row(parameters, |row| row.get(0)).optional()?;
-        let id = if let Some(id) = stored {
+        let id = if let Some(id) = self.find_lane(lane)? {
             id
         } else {
             let insert = "INSERT INTO tenant_lane (channel, destination, priority, tenant) VALUES (?1, ?2, ?3, ?4)";
-            let id = self.sql(insert)?.insert(parameters)?;
+            let id = self.sql(insert)?.insert(lane_key(lane))?;
             self.state.new_lanes.push(id);
             id
         };
@@ -227,4 +228,9 @@ impl<'a> Transaction<'a> {
         self.state.lanes.set_next_due(lane, next_due);
         Ok(())
     }
+}
+
+/// A lane, as it is looked up and stored.
+fn lane_key(lane: &Lane) -> (&str, &str, u8, &str) {
+    (lane.channel.as_str(), &lane.destination, lane.priority.code(), lane.tenant.as_str())
 }

@@ -29,9 +29,17 @@ pub(super) const CASES: &[Case] = &[
     Case::new("cancel.rs", "FROM batch WHERE broadcast", "40000, 0, 50000, 10"),
     Case::new("cancel.rs", "SELECT recipients", "7"),
     Case::new("cancel.rs", "SELECT withdrawn_at", "7, 7"),
-    Case::new("cancel.rs", "SET waiting", "7"),
+    Case::new("cancel.rs", "SET waiting", "7, 1"),
     Case::new("cancel.rs", "SET withdrawn_at", "7, 1"),
     Case::new("cancel.rs", "FROM batch WHERE id = ANY", "'{40000,40001}'"),
+    Case::new("cancel_scope.rs", "SELECT waiting.broadcast", "7, 'tenant', 'channel', 1"),
+    Case::new("cancel_scope.rs", "SELECT coalesce", "'tenant', NULL, NULL"),
+    Case::new("cancel_scope.rs", "SELECT min", "'tenant/'"),
+    Case::new(
+        "cancel_scope.rs",
+        "LEFT JOIN LATERAL",
+        "'tenant', 'tenant/channel', 1, 2048, 50000000, 50000, -1, 20",
+    ),
     Case::new("commit.rs", "pg_terminate_backend", "'1', 0"),
     Case::new("commit.rs", "pg_xact_status", "'1', 0"),
     Case::new(
@@ -135,7 +143,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("release.rs", "SET passed", "7, 1, 1"),
     Case::new("release.rs", "withdrawn_at IS NOT NULL ORDER", ""),
     Case::new("release.rs", "withdrawn_at IS NULL AND", ""),
-    Case::new("requeue.rs", "SELECT id, lane", "'{40000,40001}', 'tenant'"),
+    Case::new("requeue.rs", "SELECT batch.id, lane", "'{40000,40001}', 'tenant'"),
     Case::new("transaction.rs", "DELETE FROM chunk", "'{40000,40001}', '{0,0}'"),
     Case::new(
         "columns.rs",

@@ -9,7 +9,7 @@ use notification::{
 
 use super::applications::Rows;
 use super::feed::Feed;
-use crate::{Admission, Begun, CancelTarget, Cancelled, Lift, Mark, Requeued, Settled, StoreError};
+use crate::{Admission, Begun, Lift, Mark, Requeued, Settled, StoreError};
 
 /// All answers of a schedule.
 #[derive(Debug, Default)]
@@ -41,6 +41,10 @@ pub(super) struct Book {
     pub(super) listed: BTreeMap<ByteString, u64>,
     /// Calls under way that take a recipient off the list, and when the last one was made or answered.
     lifting: BTreeMap<ByteString, (usize, u64)>,
+    /// Notifications that were said to be cancelled, one by one or as part of something.
+    pub(super) cancelled: u64,
+    /// Whether a scope was cancelled: which notifications that met is not said.
+    pub(super) met_a_scope: bool,
     /// How often a recipient was taken off the list.
     pub(super) lifted: BTreeMap<ByteString, usize>,
     pub(super) requeues: BTreeMap<NotificationId, Requeues>,
@@ -84,12 +88,12 @@ pub(super) struct Held {
 pub(super) struct Requeues {
     under_way: usize,
     /// When the last one was made or answered.
-    last: u64,
+    pub(super) last: u64,
     /// How often it was said to be sent again.
     pub(super) done: usize,
-    /// Its deaths after which it was said to have ended again, while the call that sent it again was under way.
+    /// Its ends after which it was said to have ended again, while the call that sent it again was under way.
     ahead: usize,
-    /// Its deaths that were not said when it was said to be sent again: their settlements are answered later, or never.
+    /// Its ends that were not said when it was said to be sent again: they are answered later, or never.
     behind: usize,
 }
 
@@ -196,6 +200,15 @@ impl Book {
             id.batch() == held.chunk.batch && held.rest.contains(&id.index()) && !held.is_void
         };
         !self.ended.contains_key(&id) && !self.held.iter().any(holds)
+    }
+
+    /// All that callers know of: accepted one by one, or claimed.
+    pub(super) fn seen(&self) -> Vec<NotificationId> {
+        let claimed = self.held.iter().flat_map(|held| {
+            held.chunk.deliveries.iter().map(|it| held.chunk.notification_id(it.index))
+        });
+        let seen: BTreeSet<_> = self.accepted.iter().copied().chain(claimed).collect();
+        seen.into_iter().collect()
     }
 
     /// Claims that nothing can have ended, as far as something is left of them.
@@ -316,10 +329,10 @@ impl Book {
         }
     }
 
-    fn end(&mut self, id: NotificationId, state: State) {
+    pub(super) fn end(&mut self, id: NotificationId, state: State) {
         let moment = self.call();
         if let Some(requeues) = self.requeues.get_mut(&id)
-            && state == State::Dead
+            && state.may_be_requeued()
             && requeues.behind > 0
         {
             requeues.behind -= 1;
@@ -327,14 +340,14 @@ impl Book {
         }
         let Some((before, _)) = self.ended.insert(id, (state, moment)) else { return };
         match self.requeues.get_mut(&id) {
-            Some(requeues) if before == State::Dead && requeues.ahead < requeues.under_way => {
+            Some(requeues) if before.may_be_requeued() && requeues.ahead < requeues.under_way => {
                 requeues.ahead += 1;
             }
             _ => self.find(format!("{id} ended twice: {before:?} and {state:?}")),
         }
     }
 
-    /// A call is made that sends `id` again if it is dead: when.
+    /// A call is made that sends `id` again if it is dead or cancelled: when.
     pub(super) fn requeuing(&mut self, id: NotificationId) -> u64 {
         let moment = self.call();
         let requeues = self.requeues.entry(id).or_default();
@@ -348,15 +361,19 @@ impl Book {
         let requeues = self.requeues.entry(id).or_default();
         let is_alone = requeues.under_way == 1 && requeues.last == called;
         (requeues.under_way, requeues.last) = (requeues.under_way.saturating_sub(1), moment);
-        let was_dead = is_alone && self.ended.get(&id).is_some_and(|ended| ended.1 < called);
+        let had_ended = is_alone && self.ended.get(&id).is_some_and(|ended| ended.1 < called);
         match answer {
             Some(Requeued::Requeued) => {}
             Some(Requeued::Unknown) => return self.find(format!("{id} is said to be unknown")),
-            Some(Requeued::NotDead) if was_dead && self.ended[&id].0 == State::Dead => {
+            Some(Requeued::OtherState) if had_ended && self.ended[&id].0.may_be_requeued() => {
+                let state = self.ended[&id].0;
                 return self
-                    .find(format!("{id} is said not to be dead, and was said to be before"));
+                    .find(format!("{id} is said not to be {state}, and was said to be before"));
             }
-            Some(Requeued::NotDead | Requeued::Expired) | None => return,
+            Some(Requeued::NotYet) if self.accepted.contains(&id) => {
+                return self.find(format!("{id} is said to wait, and is of no broadcast"));
+            }
+            Some(Requeued::OtherState | Requeued::NotYet | Requeued::Expired) | None => return,
         }
         requeues.done += 1;
         self.begun.remove(&id);
@@ -366,7 +383,7 @@ impl Book {
             return;
         }
         match self.ended.remove(&id) {
-            Some((state, said)) if state != State::Dead && said < called => {
+            Some((state, said)) if !state.may_be_requeued() && said < called => {
                 self.find(format!("{id} was sent again, and was said to be {state:?} before"));
             }
             Some(_) => {}
@@ -401,54 +418,6 @@ impl Book {
         if is_higher && held.is_valid(now) && !held.rest.is_empty() {
             self.find(format!("{mark:?} was refused, and its claim was valid"));
         }
-    }
-
-    pub(super) fn cancelled(
-        &mut self,
-        target: CancelTarget,
-        called: u64,
-        answer: Result<Option<Cancelled>, StoreError>,
-    ) {
-        let Some(said) = self.answer(answer) else { return };
-        let Some(said) = said else {
-            self.find(format!("{target:?} is not known, and was accepted"));
-            return;
-        };
-        let Cancelled { cancelled, under_way, ended } = said;
-        match target {
-            CancelTarget::Notification(id) => {
-                if cancelled + under_way + ended != 1 {
-                    self.find(format!("{id} is one, and {said:?}"));
-                }
-                if cancelled == 1 {
-                    self.end(id, State::Cancelled);
-                } else if ended == 1 && self.requeues.get(&id).is_none_or(|it| it.last < called) {
-                    self.too_late.insert(id);
-                }
-            }
-            CancelTarget::Broadcast(id) => {
-                let broadcast = self.broadcasts.entry(id).or_default();
-                broadcast.cancelled += cancelled;
-                let size = broadcast.sealed;
-                if size.is_some_and(|size| size != cancelled + under_way + ended) {
-                    self.find(format!("{id} has {size:?}, and {said:?}"));
-                }
-            }
-        }
-    }
-
-    /// The answer about one member of a broadcast.
-    pub(super) fn member_cancelled(
-        &mut self,
-        broadcast: BroadcastId,
-        id: NotificationId,
-        called: u64,
-        answer: Result<Option<Cancelled>, StoreError>,
-    ) {
-        if let Ok(Some(said)) = answer {
-            self.broadcasts.entry(broadcast).or_default().cancelled += said.cancelled;
-        }
-        self.cancelled(CancelTarget::Notification(id), called, answer);
     }
 
     pub(super) fn sealed(&mut self, id: BroadcastId, answer: Result<u64, StoreError>) {

@@ -82,6 +82,7 @@ impl Caller<'_> {
             Kind::CancelOne => self.cancel_one(engine),
             Kind::CancelMember => self.cancel_member(engine),
             Kind::CancelBroadcast => self.cancel_broadcast(engine),
+            Kind::CancelScope => self.cancel_scope(engine),
             Kind::Release => Some(self.release(engine)),
             Kind::WriteOff => Some(self.write_off(engine)),
             Kind::Pause => self.pause(engine),
@@ -354,20 +355,26 @@ impl Caller<'_> {
         })
     }
 
-    /// One that is said to be dead, or anything else now and then; often one that another call sends again.
+    /// One that is said to be dead or cancelled, or anything else now and then; often one that another call sends again.
     fn requeue(&mut self, engine: usize) -> Option<Call> {
-        let dead = self.book.ended.iter().filter(|(_, (state, _))| *state == State::Dead);
-        let mut known: Vec<_> = dead.map(|(id, _)| *id).collect();
+        let ended = self.book.ended.iter().filter(|(_, (state, _))| state.may_be_requeued());
+        let mut known: Vec<_> = ended.map(|(id, _)| *id).collect();
         let contested: Vec<_> =
             known.iter().copied().filter(|id| self.book.may_be_requeued(*id)).collect();
-        if known.is_empty() || self.random.u8(..8) == 0 {
-            known = self.book.accepted.iter().copied().collect();
+        let others = if self.book.met_a_scope { 2 } else { 8 };
+        if known.is_empty() || self.random.u8(..others) == 0 {
+            known = self.book.seen();
         } else if !contested.is_empty() && self.random.bool() {
             known = contested;
         }
         let id = *self.pick(&known)?;
         let now = at(self.book.now);
-        let request = requeue::RequeueNotifications { ids: vec![id], tenant: name("tenant"), now };
+        let request = requeue::RequeueNotifications {
+            ids: vec![id],
+            states: [State::Dead, State::Cancelled].into(),
+            tenant: name("tenant"),
+            now,
+        };
         let called = self.book.requeuing(id);
         Some(self.work(engine, format!("requeue {id}"), request, move |book, answer| {
             let answer = book.answer(answer).and_then(|answers| answers.first().copied());
@@ -436,7 +443,7 @@ impl Caller<'_> {
         Some((held.engine, held.chunk.clone(), held.rest.iter().copied().collect()))
     }
 
-    fn pick<'c, T>(&mut self, choices: &'c [T]) -> Option<&'c T> {
+    pub(super) fn pick<'c, T>(&mut self, choices: &'c [T]) -> Option<&'c T> {
         choices.get(self.random.usize(..choices.len().max(1)))
     }
 

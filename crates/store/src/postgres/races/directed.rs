@@ -220,7 +220,12 @@ async fn one_that_is_requeued_while_it_is_cancelled_can_be_read() {
     let call = Call { actor: WRITERS + 1, words: "cancel".to_owned(), answer };
     schedule.go_until(call, LOGGED).await;
     let tenant = name("tenant");
-    let request = requeue::RequeueNotifications { ids: vec![id], tenant, now: at(2) };
+    let request = requeue::RequeueNotifications {
+        ids: vec![id],
+        states: [State::Dead].into(),
+        tenant,
+        now: at(2),
+    };
     let requeued = schedule.through(one.run(request)).await.unwrap();
     assert_eq!(requeued, [Requeued::Requeued]);
     schedule.finish_calls().await;

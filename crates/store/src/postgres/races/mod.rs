@@ -22,6 +22,7 @@ mod lookups;
 mod schedule;
 mod slices;
 mod themes;
+mod withdrawals;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

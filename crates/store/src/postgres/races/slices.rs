@@ -1,13 +1,15 @@
-//! Calls about what a broadcast has as a whole: its slices, and its pause.
+//! Calls about many at once: the slices of a broadcast and its pause, and the cancellation of a scope.
 
 use std::sync::Arc;
 
 use notification::{BroadcastId, Pause, Pauses, Scope};
 
 use super::super::{pause, release};
-use super::calls::{Call, Caller};
-use crate::Paused;
+use super::book::Book;
+use super::calls::{Call, Caller, Heard};
+use super::cluster::WRITERS;
 use crate::conformance::{at, name};
+use crate::{CancelScope, Paused};
 
 /// All of them, with or without the pause of a broadcast.
 pub(super) fn with_pause(pauses: &Pauses, id: BroadcastId, is_paused: bool) -> Arc<Pauses> {
@@ -63,5 +65,34 @@ impl Caller<'_> {
                 view.send_modify(|pauses| *pauses = with_pause(pauses, id, false));
             }
         }))
+    }
+
+    /// Page by page, as a caller does that goes on until the end.
+    pub(super) fn cancel_scope(&mut self, engine: usize) -> Option<Call> {
+        const SCOPES: [&str; 4] =
+            ["tenant", "channel/channel", "lane/channel/bulk/here", "lane/channel/normal/a"];
+        let scope = self.pick(&SCOPES)?;
+        let (handle, now) = (self.engines[engine].work.clone(), at(self.book.now));
+        let mut request = CancelScope {
+            tenant: name("tenant"),
+            scope: scope.parse().expect("a scope"),
+            from: None,
+            is_dry: false,
+            now,
+        };
+        let answer = Box::pin(async move {
+            let mut answers = Vec::new();
+            loop {
+                let answer = handle.run(request.clone()).await;
+                let next = answer.iter().flatten().find_map(|page| page.next.clone());
+                answers.push(answer);
+                if next.is_none() {
+                    break;
+                }
+                request.from = next;
+            }
+            Box::new(move |book: &mut Book| book.scope_cancelled(answers)) as Heard
+        });
+        Some(Call { actor: engine * WRITERS + 1, words: format!("cancel {scope}"), answer })
     }
 }

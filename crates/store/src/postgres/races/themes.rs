@@ -1,9 +1,9 @@
 //! The kinds of calls in one schedule: few of them, so that calls that may conflict do.
 
 use Kind::{
-    AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, Claim, Die, Drain, Ingest,
-    IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Reap, Release, Requeue, Resume,
-    Settle, SettleLate, Suppress, Take, WriteOff,
+    AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Drain,
+    Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Reap, Release, Requeue,
+    Resume, Settle, SettleLate, Suppress, Take, WriteOff,
 };
 
 /// A kind of call.
@@ -25,6 +25,8 @@ pub(super) enum Kind {
     CancelOne,
     CancelMember,
     CancelBroadcast,
+    /// A lane, a channel, or all.
+    CancelScope,
     Release,
     WriteOff,
     Pause,
@@ -39,7 +41,7 @@ pub(super) enum Kind {
 
 /// How often each kind is asked, by its number of places; a schedule keeps to one of these. Where the first is a claim,
 /// every other schedule begins with what there is claimed; where it is a slice, all begin with a sealed broadcast.
-pub(super) const THEMES: [&[Kind]; 9] = [
+pub(super) const THEMES: [&[Kind]; 11] = [
     &[
         Ingest,
         IngestKeyed,
@@ -173,6 +175,50 @@ pub(super) const THEMES: [&[Kind]; 9] = [
         CancelMember,
         CancelBroadcast,
         WriteOff,
+        Reap,
+    ],
+    // A scope is cancelled while what is part of it is released, claimed and put away, and some of it is sent again.
+    &[
+        Release,
+        Release,
+        CancelScope,
+        CancelScope,
+        CancelScope,
+        CancelScope,
+        Requeue,
+        Requeue,
+        Requeue,
+        CancelMember,
+        CancelBroadcast,
+        WriteOff,
+        Pause,
+        Resume,
+        Claim,
+        Claim,
+        Claim,
+        Issue,
+        Take,
+        Settle,
+        Settle,
+        Reap,
+    ],
+    // Few notifications, which are cancelled and sent again by several at once.
+    &[
+        Claim,
+        Claim,
+        CancelScope,
+        CancelScope,
+        CancelScope,
+        CancelOne,
+        CancelOne,
+        Requeue,
+        Requeue,
+        Requeue,
+        Requeue,
+        Requeue,
+        Die,
+        Settle,
+        Ingest,
         Reap,
     ],
 ];

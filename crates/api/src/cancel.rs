@@ -1,0 +1,68 @@
+//! `/v1/cancel`: what waits of a broadcast, a lane, a channel or a tenant is cancelled.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use store::CancelScope;
+
+use crate::ApiState;
+use crate::access::WithOperations;
+use crate::keys::Caller;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::scope::{NAMES, Named};
+use crate::view::show;
+
+/// The answer to a call.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct CancelScopeAnswer {
+    /// Whose notifications were meant.
+    pub tenant: String,
+    /// Which of them, as a pause says it.
+    pub scope: String,
+    /// Those that are cancelled now; with `dry_run`, that would be.
+    pub cancelled: u64,
+    /// Those that were claimed, and perhaps on the wire.
+    pub under_way: u64,
+    /// Where the next call goes on (`after`); `None` at the end.
+    pub next: Option<String>,
+}
+
+/// Transactions of the store in one call: a second or two, however much there is.
+const CALL_SLICES: usize = 16;
+
+/// `POST /v1/cancel`
+pub(crate) async fn cancel(
+    State(shared): State<Arc<ApiState>>,
+    State(WithOperations(operations)): State<WithOperations>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::read(&uri, &[&NAMES[..], &["after", "dry_run"]].concat())?;
+    let Named { tenant, scope } = Named::read(&mut query, &caller)?;
+    let from = query.parse("after")?;
+    let is_dry = query.parse("dry_run")?.unwrap_or(false);
+    let mut answer = CancelScopeAnswer {
+        tenant: show(&tenant),
+        scope: show(&scope),
+        ..CancelScopeAnswer::default()
+    };
+    let mut request = CancelScope { tenant, scope, from, is_dry, now: shared.intake.now() };
+    for _ in 0..CALL_SLICES {
+        let page = operations.cancel_scope(request.clone()).await?;
+        let unknown = || Problem::not_found(format!("there is no {}", request.scope));
+        let page = page.ok_or_else(unknown)?;
+        answer.cancelled += page.cancelled;
+        answer.under_way += page.under_way;
+        request.from = page.next;
+        if request.from.is_none() {
+            break;
+        }
+    }
+    answer.next = request.from.map(show);
+    Ok(Json(answer).into_response())
+}

@@ -1,0 +1,70 @@
+//! What waits of a scope is cancelled, and what was cancelled is sent again.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Fixture, JSON, fixture, notification};
+
+async fn create(fixture: &Fixture, to: &str, more: &str) -> String {
+    let created = fixture.post("/v1/notifications", JSON, notification(to, more)).await;
+    created.json()["id"].as_str().unwrap().to_owned()
+}
+
+async fn call(fixture: &Fixture, path: &str) -> Value {
+    fixture.call(Method::POST, path).await.json()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scope_is_named_as_for_a_pause() {
+    let fixture = fixture(Vec::new());
+    for number in 0..3 {
+        create(&fixture, &format!("a{number}"), "").await;
+    }
+    for (query, scope, cancelled) in [
+        ("channel=mail", "channel/mail", 0),
+        ("channel=ios&dry_run=true", "channel/ios", 3),
+        ("channel=ios&destination=nowhere&priority=bulk", "lane/ios/bulk/nowhere", 0),
+        ("all=true", "tenant", 3),
+        ("all=true", "tenant", 0),
+    ] {
+        let answer = call(&fixture, &format!("/v1/cancel?{query}")).await;
+        let expect = json!({
+            "tenant": "default", "scope": scope, "cancelled": cancelled, "under_way": 0, "next": null
+        });
+        assert_eq!(answer, expect, "{query}");
+    }
+    assert_eq!(fixture.account().await.cancelled, 3);
+    for query in ["", "channel=ios&all=true", "channel=ios&priority=bulk", "all=true&after=here"] {
+        fixture.call(Method::POST, &format!("/v1/cancel?{query}")).await.problem(400);
+    }
+    let problem = fixture.call(Method::POST, "/v1/cancel?broadcast=bc_7").await.problem(404);
+    assert_eq!(problem["detail"], "there is no broadcast/bc_7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_cancelled_is_sent_again_when_that_is_asked_for() {
+    let fixture = fixture(Vec::new());
+    let soon = fixture.now().plus(std::time::Duration::from_mins(1));
+    let id = create(&fixture, "a1", "").await;
+    create(&fixture, "a2", "").await;
+    create(&fixture, "a3", &format!(r#","expires_at":"{soon}""#)).await;
+    assert_eq!(call(&fixture, "/v1/cancel?all=true").await["cancelled"], 3);
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    let nothing = json!({"matched": 0, "requeued": 0, "expired": 0, "not_yet": 0, "next": null});
+    assert_eq!(call(&fixture, "/v1/requeue").await, nothing, "dead ones are meant");
+    let path = format!("/v1/notifications/{id}/requeue");
+    fixture.call(Method::POST, &path).await.problem(409);
+    let one = call(&fixture, &format!("{path}?state=cancelled")).await;
+    assert_eq!(one, json!({"requeued": 1}));
+    let problem = fixture.call(Method::POST, &format!("{path}?state=cancelled")).await.problem(409);
+    assert_eq!(problem["detail"], "it is in no state that was asked for");
+    let rest = json!({"matched": 2, "requeued": 1, "expired": 1, "not_yet": 0, "next": null});
+    for query in ["state=cancelled&dry_run=true", "state=dead,cancelled&tenant=default"] {
+        assert_eq!(call(&fixture, &format!("/v1/requeue?{query}")).await, rest, "{query}");
+    }
+    let account = fixture.account().await;
+    assert_eq!((account.accepted, account.pending, account.cancelled), (3, 2, 1));
+    for state in ["delivered", "", "dead,refused", "cancelled,"] {
+        fixture.call(Method::POST, &format!("/v1/requeue?state={state}")).await.problem(400);
+    }
+}

@@ -1,0 +1,159 @@
+//! What can be cancelled: a notification, a broadcast, or what waits of a scope.
+
+use std::fmt;
+use std::str::FromStr;
+
+use notification::{BroadcastId, Name, NotificationId, Scope, Timestamp};
+
+/// A notification or a broadcast to cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelTarget {
+    /// One notification.
+    Notification(NotificationId),
+    /// All pending notifications of a broadcast.
+    Broadcast(BroadcastId),
+}
+
+/// How many notifications were cancelled, and how many were too late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cancelled {
+    /// Now cancelled.
+    pub cancelled: u64,
+    /// Too late: claimed, and perhaps on the wire.
+    pub under_way: u64,
+    /// Too late: ended before.
+    pub ended: u64,
+}
+
+/// What to cancel of a scope, and from where on.
+///
+/// Calls follow one another, each from where the one before ended ([`CancelPage::next`]), until there is no next one. What waits
+/// when the first is made, and neither is claimed nor comes back from a claim meanwhile, is cancelled when the last is
+/// answered. So of what is paused everything is, but for what is under way; and when nothing was under way, nothing is left.
+/// What is accepted meanwhile may be cancelled or not. A call that is cut off has done nothing, or all of its part.
+///
+/// What is older than lanes of tenants (decision 0027) waits in lanes of the tenant `default`: as part of a broadcast it is
+/// cancelled with that, by its lane, its channel or its tenant it is not, unless the tenant is `default`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelScope {
+    /// Whose.
+    pub tenant: Name,
+    /// What of it.
+    pub scope: Scope,
+    /// Where the call before ended; `None` for the first.
+    pub from: Option<CancelPlace>,
+    /// Whether it is counted only.
+    pub is_dry: bool,
+    /// When they are cancelled.
+    pub now: Timestamp,
+}
+
+/// The result of one call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CancelPage {
+    /// Notifications that are cancelled now, or would be.
+    pub cancelled: u64,
+    /// Too late: claimed, and perhaps on the wire. Of a lane, a channel and a tenant the first call counts these.
+    pub under_way: u64,
+    /// Where the next call goes on; `None` at the end.
+    pub next: Option<CancelPlace>,
+}
+
+/// How far a cancellation of a scope is. As text it is for callers to hand back, and means nothing to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelPlace(pub(crate) Place);
+
+/// See [`CancelPlace`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Behind this batch of the broadcast that is cancelled.
+    Batch(i64),
+    /// Behind a batch of one of the broadcasts that wait to be released.
+    Waiting { broadcast: i64, batch: i64 },
+    /// Behind a chunk of a lane.
+    Lane(LanePlace),
+}
+
+/// A place among the chunks that wait in the lanes of a tenant: by channel, lane, due time, chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LanePlace {
+    pub(crate) channel: String,
+    pub(crate) lane: i64,
+    pub(crate) due_at: i64,
+    pub(crate) chunk: i64,
+}
+
+/// A text that no cancellation gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("pass `next` of the answer before, or leave it out to begin")]
+pub struct CancelPlaceError;
+
+// === impl LanePlace ===
+
+impl LanePlace {
+    /// Before all chunks of a lane, and before the lanes behind it.
+    pub(crate) fn before(channel: &str, lane: i64) -> Self {
+        Self { channel: channel.to_owned(), lane, due_at: i64::MIN, chunk: i64::MIN }
+    }
+}
+
+// === impl CancelPlace ===
+
+impl fmt::Display for CancelPlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::Batch(batch) => write!(formatter, "batch.{batch}"),
+            Place::Waiting { broadcast, batch } => {
+                write!(formatter, "waiting.{broadcast}.{batch}")
+            }
+            Place::Lane(LanePlace { channel, lane, due_at, chunk }) => {
+                write!(formatter, "lane.{lane}.{due_at}.{chunk}.{channel}")
+            }
+        }
+    }
+}
+
+impl FromStr for CancelPlace {
+    type Err = CancelPlaceError;
+
+    fn from_str(text: &str) -> Result<Self, CancelPlaceError> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let number = |text: &str| text.parse::<i64>().map_err(|_| CancelPlaceError);
+        let place = match parts[..] {
+            ["batch", batch] => Place::Batch(number(batch)?),
+            ["waiting", broadcast, batch] => {
+                Place::Waiting { broadcast: number(broadcast)?, batch: number(batch)? }
+            }
+            ["lane", lane, due_at, chunk, channel] => Place::Lane(LanePlace {
+                channel: channel.to_owned(),
+                lane: number(lane)?,
+                due_at: number(due_at)?,
+                chunk: number(chunk)?,
+            }),
+            _ => return Err(CancelPlaceError),
+        };
+        Ok(Self(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_read_back_from_its_text() {
+        let lane = LanePlace { channel: "mail".to_owned(), lane: 7, due_at: -1, chunk: 9 };
+        let places = [
+            Place::Batch(3),
+            Place::Waiting { broadcast: 1, batch: 2 },
+            Place::Lane(lane),
+            Place::Lane(LanePlace::before("", 0)),
+        ];
+        for place in places.map(CancelPlace) {
+            assert_eq!(place.to_string().parse(), Ok(place));
+        }
+        for text in ["", "batch", "batch.x", "batch.1.2", "lane.1.2.3", "other.1"] {
+            assert_eq!(text.parse::<CancelPlace>(), Err(CancelPlaceError), "{text:?}");
+        }
+    }
+}

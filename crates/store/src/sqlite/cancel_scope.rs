@@ -1,0 +1,209 @@
+//! Cancelling what waits of a lane, a channel, a tenant or a broadcast, some rows in each transaction.
+
+use notification::{BroadcastId, Name, Scope, State};
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::{self, select_chunk, signed};
+use super::transaction::Transaction;
+use crate::cancel::{LanePlace, Place};
+use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
+use crate::rows::codec::LogLine;
+use crate::rows::codes::LaneId;
+use crate::rows::model::ChunkRow;
+use crate::rows::release::{CancelCursor, CancelSlice};
+use crate::{CancelPage, CancelPlace, CancelScope, StoreError};
+
+/// The first broadcast from a number on that waits to be released. In this order: there are few that wait.
+const NEXT_WAITING: &str = "SELECT waiting.broadcast, waiting.waiting, passed FROM unreleased AS waiting \
+     CROSS JOIN broadcast ON broadcast.id = waiting.broadcast \
+     WHERE waiting.broadcast >= ?1 AND passed IS NOT NULL AND withdrawn_at IS NULL AND tenant = ?2 \
+     AND (?3 IS NULL OR channel = ?3) AND (?4 IS NULL OR priority = ?4) ORDER BY waiting.broadcast LIMIT 1";
+
+// === impl Transaction ===
+
+impl Transaction<'_> {
+    /// One call of a cancellation; `None` when there is no such broadcast.
+    pub(super) fn cancel_scope(
+        &mut self,
+        request: &CancelScope,
+    ) -> Result<Option<CancelPage>, StoreError> {
+        if let Scope::Broadcast(id) = request.scope {
+            return self.cancel_of_broadcast(id, request);
+        }
+        let mut page = CancelPage::default();
+        let only = match request.scope.lane_of(&request.tenant) {
+            Some(lane) => match self.find_lane(&lane)? {
+                Some(id) => Some(id),
+                None => return Ok(Some(page)),
+            },
+            None => None,
+        };
+        let (waiting, lane) = match request.from.clone().map(|from| from.0) {
+            Some(Place::Lane(place)) => (None, Some(place)),
+            Some(Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
+            Some(Place::Batch(_)) | None => (Some((0, 0)), None),
+        };
+        let walk = LaneWalk::new(&request.tenant, &request.scope, only, lane);
+        if request.from.is_none() {
+            page.under_way = self.claimed_of(request, only)?;
+        }
+        if let Some(place) = waiting {
+            page.next = self.cancel_waiting_from(place, only, request, &mut page)?;
+        }
+        // What is released by then is in its lanes.
+        if page.next.is_none() {
+            page.next = self.cancel_ready(&walk, request, &mut page)?;
+        }
+        Ok(Some(page))
+    }
+
+    fn cancel_of_broadcast(
+        &mut self,
+        id: BroadcastId,
+        request: &CancelScope,
+    ) -> Result<Option<CancelPage>, StoreError> {
+        let mut slice = CancelSlice::default();
+        let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
+        let mut after = begin.after;
+        if let Some(CancelPlace(Place::Batch(batch))) = request.from {
+            // The first call has counted those that wait.
+            (after, slice) = (batch, CancelSlice::default());
+        }
+        self.cancel_batches(id, CancelCursor { after, ..begin }, request, &mut slice)?;
+        let next = slice.next.map(|next| CancelPlace(Place::Batch(next.after)));
+        let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
+        Ok(Some(CancelPage { cancelled, under_way, next }))
+    }
+
+    /// How many are claimed in lanes of the scope.
+    fn claimed_of(&self, request: &CancelScope, only: Option<LaneId>) -> Result<u64, StoreError> {
+        // In this order: there are few that are claimed, and any number of lanes.
+        let mut select = self.sql(
+            "SELECT coalesce(sum(chunk.count), 0) FROM chunk INDEXED BY chunk_leased \
+             CROSS JOIN tenant_lane AS lane ON lane.id = chunk.lane WHERE lease_until IS NOT NULL \
+             AND lane.tenant = ?1 AND (?2 IS NULL OR lane.channel = ?2) AND (?3 IS NULL OR lane.id = ?3)",
+        )?;
+        let (channel, _) = channel_and_priority(&request.scope);
+        let parameters = params![request.tenant.as_str(), channel, only];
+        Ok(select.query_row(parameters, |row| row.get::<_, i64>(0))?.cast_unsigned())
+    }
+
+    /// Cancels, of the next broadcast that waits to be released, what goes by the lane, or all; where the next call goes on, if
+    /// there was one.
+    fn cancel_waiting_from(
+        &mut self,
+        (from, after): (i64, i64),
+        only: Option<LaneId>,
+        request: &CancelScope,
+        page: &mut CancelPage,
+    ) -> Result<Option<CancelPlace>, StoreError> {
+        let (channel, priority) = channel_and_priority(&request.scope);
+        let parameters = params![from, request.tenant.as_str(), channel, priority];
+        let mut select = self.sql(NEXT_WAITING)?;
+        let next = select.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        let Some((broadcast, waits, passed)): Option<(i64, i64, i64)> = next.optional()? else {
+            return Ok(None);
+        };
+        let behind = Place::Waiting { broadcast: broadcast + 1, batch: 0 };
+        let Some(lane) = only else {
+            self.withdraw_waiting(broadcast, waits, request)?;
+            page.cancelled += waits.cast_unsigned();
+            return Ok(Some(CancelPlace(behind)));
+        };
+        let after = if broadcast == from { passed.max(after) } else { passed };
+        let slice = self.slice(broadcast, after)?;
+        let end = LogLine::unattempted(request.now, State::Cancelled);
+        let mut ended = 0;
+        for batch in slice.batches.iter().filter(|batch| batch.lane == lane) {
+            let rest = self.rest_of(batch)?;
+            ended += rest.len();
+            if !request.is_dry {
+                self.end(batch.id, &end, &rest)?;
+            }
+        }
+        page.cancelled += ended as u64;
+        if !request.is_dry && ended > 0 {
+            self.uncount_waiting(broadcast, ended)?;
+        }
+        let last = slice.batches.last().filter(|_| !slice.is_last);
+        let next = last.map(|last| Place::Waiting { broadcast, batch: last.id.0.cast_signed() });
+        Ok(Some(CancelPlace(next.unwrap_or(behind))))
+    }
+
+    /// Cancels the next chunks that wait in these lanes; where the next call goes on.
+    fn cancel_ready(
+        &mut self,
+        walk: &LaneWalk<'_>,
+        request: &CancelScope,
+        page: &mut CancelPage,
+    ) -> Result<Option<CancelPlace>, StoreError> {
+        // A lane without chunks counts as one: there may be very many.
+        let mut left = self.state.slicing.batches;
+        for lane in self.lanes_from(walk, left)? {
+            let mut place = LanePlace::before(&walk.from.channel, lane);
+            if lane == walk.from.lane {
+                place = walk.from.clone();
+            }
+            let chunks = self.ready_behind(&place, left)?;
+            let is_full = chunks.len() == left;
+            left -= chunks.len().max(1);
+            for chunk in &chunks {
+                (place.due_at, place.chunk) = (chunk.due_at.millis(), chunk.id.0.cast_signed());
+                if self.is_of(chunk, &request.tenant)? {
+                    page.cancelled += chunk.count as u64;
+                    if !request.is_dry {
+                        self.take_out(chunk, &chunk.members(), request.now)?;
+                    }
+                }
+            }
+            if !chunks.is_empty() {
+                self.reset_due(lane)?;
+            }
+            if is_full {
+                return Ok(Some(CancelPlace(Place::Lane(place))));
+            }
+            if left == 0 {
+                let behind = LanePlace::before(&walk.from.channel, lane + 1);
+                return Ok(walk.only.is_none().then_some(CancelPlace(Place::Lane(behind))));
+            }
+        }
+        Ok(self.next_channel(walk)?.map(|place| CancelPlace(Place::Lane(place))))
+    }
+
+    /// The channel behind that of a walk, if there is one.
+    fn next_channel(&self, walk: &LaneWalk<'_>) -> Result<Option<LanePlace>, StoreError> {
+        if !walk.is_of_all_channels() {
+            return Ok(None);
+        }
+        let mut select = self.sql(
+            "SELECT min(tenant || '/' || channel) FROM tenant_lane WHERE tenant || '/' || channel > ?1",
+        )?;
+        let next: Option<String> = select.query_row([walk.key()], |row| row.get(0))?;
+        Ok(next.and_then(|next| walk.before(&next)))
+    }
+
+    /// The next lanes, up to so many.
+    fn lanes_from(&self, walk: &LaneWalk<'_>, lanes_max: usize) -> Result<Vec<LaneId>, StoreError> {
+        let mut select = self.sql(
+            "SELECT id FROM tenant_lane WHERE tenant || '/' || channel = ?1 AND id >= ?2 ORDER BY id LIMIT ?3",
+        )?;
+        let parameters = params![walk.key(), walk.from.lane, signed(walk.lanes_max(lanes_max))];
+        let lanes = select.query_map(parameters, |row| row.get(0))?;
+        Ok(lanes.collect::<Result<_, _>>()?)
+    }
+
+    /// The next chunks of a lane that wait, in order of due time, up to so many.
+    fn ready_behind(&self, place: &LanePlace, chunks: usize) -> Result<Vec<ChunkRow>, StoreError> {
+        let select = self.sql(select_chunk!(
+            "lane = ?1 AND lease_until IS NULL AND (due_at, id) > (?2, ?3) ORDER BY due_at, id LIMIT ?4"
+        ))?;
+        rows::chunks(select, [place.lane, place.due_at, place.chunk, signed(chunks)])
+    }
+
+    /// Whether a chunk is the tenant's: in a lane that is older than lanes of tenants others have some, too.
+    fn is_of(&self, chunk: &ChunkRow, tenant: &Name) -> Result<bool, StoreError> {
+        let mut select = self.sql("SELECT tenant = ?2 FROM batch WHERE id = ?1")?;
+        let parameters = params![chunk.batch.0.cast_signed(), tenant.as_str()];
+        Ok(select.query_row(parameters, |row| row.get(0))?)
+    }
+}
