@@ -24,6 +24,8 @@ pub struct CancelScopeAnswer {
     pub tenant: String,
     /// Which of them, as a pause says it.
     pub scope: String,
+    /// When the call began: what it has cancelled is requeued with `since` of the first call.
+    pub at: String,
     /// Those that are cancelled now; with `dry_run`, that would be.
     pub cancelled: u64,
     /// Those that were claimed, and perhaps on the wire.
@@ -46,12 +48,14 @@ pub(crate) async fn cancel(
     let Named { tenant, scope } = Named::read(&mut query, &caller)?;
     let from = query.parse("after")?;
     let is_dry = query.parse("dry_run")?.unwrap_or(false);
+    let now = shared.intake.now();
     let mut answer = CancelScopeAnswer {
         tenant: show(&tenant),
         scope: show(&scope),
+        at: show(now),
         ..CancelScopeAnswer::default()
     };
-    let mut request = CancelScope { tenant, scope, from, is_dry, now: shared.intake.now() };
+    let mut request = CancelScope { tenant, scope, from, is_dry, now };
     for _ in 0..CALL_SLICES {
         let page = operations.cancel_scope(request.clone()).await?;
         let unknown = || Problem::not_found(format!("there is no {}", request.scope));

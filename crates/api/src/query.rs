@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::http::Uri;
+use notification::limits::RECIPIENT_BYTES;
 
 use crate::problem::Problem;
 
@@ -21,7 +22,7 @@ impl Query {
         let axum::extract::Query(given) =
             axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
                 .map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
-        for (position, (name, _)) in given.iter().enumerate() {
+        for (position, (name, value)) in given.iter().enumerate() {
             // A mistyped filter that is passed over would match everything.
             if !known.contains(&name.as_str()) {
                 let known = known.join(", ");
@@ -30,6 +31,13 @@ impl Query {
             }
             if given.iter().skip(position + 1).any(|(other, _)| other == name) {
                 return Err(Problem::bad_request(format!("parameter {name} is given twice")));
+            }
+            // Nothing that is looked for has such a value, and a store may not be able to be asked for it.
+            if value.len() > RECIPIENT_BYTES || value.bytes().any(|byte| byte.is_ascii_control()) {
+                let detail = format!(
+                    "parameter {name}: must have at most {RECIPIENT_BYTES} bytes and no control characters"
+                );
+                return Err(Problem::bad_request(detail));
             }
         }
         Ok(Self { given })

@@ -118,6 +118,11 @@ pub(crate) async fn many(
         until: query.parse("until")?,
         reason: query.parse("reason")?,
     };
+    if states.contains(&Stand::Cancelled) && filter.broadcast.is_none() && narrow.since.is_none() {
+        let detail = "name a broadcast, or since when they were cancelled (since=, as the answer of the cancellation has it): \
+                      else all would be sent that ever were, for whatever reason";
+        return Err(Problem::bad_request(detail));
+    }
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(limits::LIST_ITEMS, limits::LIST_ITEMS)?;
     let is_dry: bool = query.parse("dry_run")?.unwrap_or(false);

@@ -328,6 +328,11 @@ fn named(
             |_| which(InvalidField::new("/to", "must be a string, or an array of strings"));
         let recipient = share(whole, text(value).map_err(must_be)?);
         recipients.push(match strictness {
+            // No list has one, and a store may not be able to be asked for it.
+            Strictness::Any if recipient.bytes().any(|byte| byte.is_ascii_control()) => {
+                let message = "must not have control characters";
+                return Err(which(InvalidField::new("/to", message)).into());
+            }
             Strictness::Any => as_listed(shared, &channel, recipient),
             Strictness::Valid => {
                 let checked = shared.intake.check_recipient(&name, recipient);

@@ -39,6 +39,8 @@ struct CancelAnswer {
 /// What cancelling a scope came to, call by call.
 #[derive(Debug, Default, Serialize)]
 struct Total {
+    /// When it began.
+    at: String,
     cancelled: u64,
     under_way: u64,
 }
@@ -94,6 +96,9 @@ fn scope(
         let more = [("dry_run", args.dry_run.then_some("true")), ("after", next.as_deref())];
         let path = args.of.path("cancel", broadcast, &more);
         let answer: CancelScopeAnswer = client.post(&path, &())?;
+        if total.at.is_empty() {
+            total.at = answer.at;
+        }
         total.cancelled += answer.cancelled;
         total.under_way += answer.under_way;
         next = answer.next;
@@ -107,8 +112,15 @@ fn scope(
         output::json(&total)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Total { cancelled, under_way } = total;
+    let Total { at, cancelled, under_way } = total;
     output::line(format_args!("{cancelled} {verb}; too late for {under_way} under way"))?;
+    if cancelled > 0 && !args.dry_run {
+        let again = "to send it again: belfry requeue --state cancelled";
+        match broadcast {
+            Some(id) => output::line(format_args!("{again} {id}"))?,
+            None => output::line(format_args!("{again} --all --since {at}"))?,
+        }
+    }
     if under_way > 0 && !args.dry_run {
         let advice = "what is under way may come back for another attempt: pause it, and cancel again when nothing is";
         output::line(format_args!("{advice}"))?;

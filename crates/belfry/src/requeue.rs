@@ -79,9 +79,10 @@ const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
 /// Requeues what is meant, call by call, and says what came of it.
 pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let total = match target(args)? {
-        Some(RequeueTarget::Notification(id)) if args.dry_run => {
-            let message =
-                format!("--dry-run counts what a filter matches; `belfry status {id}` shows one");
+        Some(RequeueTarget::Notification(id)) if args.has_filters() => {
+            let message = format!(
+                "of one notification only --state is asked for; `belfry status {id}` shows it"
+            );
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
         Some(RequeueTarget::Notification(id)) => {
@@ -115,6 +116,15 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCod
 // === impl RequeueArgs ===
 
 impl RequeueArgs {
+    /// Whether it says more than which states are meant.
+    const fn has_filters(&self) -> bool {
+        let Self { channel, destination, priority, tenant, since, until, reason, .. } = self;
+        let has_names = channel.is_some() || destination.is_some() || tenant.is_some();
+        let has_times = since.is_some() || until.is_some();
+        let is_narrowed = priority.is_some() || reason.is_some() || self.limit.is_some();
+        has_names || has_times || is_narrowed || self.dry_run
+    }
+
     /// The parameter for them; none for what is usual, which engines of older versions know as well.
     fn states(&self) -> (&'static str, Option<&str>) {
         ("state", Some(&*self.state).filter(|state| *state != DEAD))

@@ -128,7 +128,7 @@ pub const TRANSITIONS: &[Transition] = &[
     // At most once, what has begun is in doubt after the first crash and is never sent again.
     split(State::Begun, Event::Quarantine, Some(State::Dead), None),
     both(State::Dead, Event::Requeue, State::Pending),
-    // It was pending: whatever its guarantee, no provider has it that it may not be sent to again (decision 0034).
+    // It was pending, and may be sent as its guarantee lets what is pending (decision 0034).
     both(State::Cancelled, Event::Requeue, State::Pending),
 ];
 
@@ -140,7 +140,7 @@ impl State {
         !matches!(self, Self::Pending | Self::Claimed | Self::Begun)
     }
 
-    /// Whether an operator may send it again from here: no provider has it.
+    /// Whether an operator may send it again from here, under its guarantee.
     pub const fn may_be_requeued(self) -> bool {
         matches!(self, Self::Dead | Self::Cancelled)
     }

@@ -28,9 +28,10 @@ pub struct Cancelled {
 /// What to cancel of a scope, and from where on.
 ///
 /// Calls follow one another, each from where the one before ended ([`CancelPage::next`]), until there is no next one. What waits
-/// when the first is made, and neither is claimed nor comes back from a claim meanwhile, is cancelled when the last is
-/// answered. So of what is paused everything is, but for what is under way; and when nothing was under way, nothing is left.
-/// What is accepted meanwhile may be cancelled or not. A call that is cut off has done nothing, or all of its part.
+/// when the first is made, and neither is claimed nor comes back from a claim or a paused broadcast meanwhile, is cancelled when the
+/// last is answered. So of what is paused everything is, but for what is under way; and when nothing was under way, nothing is left.
+/// On PostgreSQL a claim that ran while the pause was made may end behind the calls: asked again, they find what came back
+/// from it. What is accepted or requeued meanwhile may be cancelled or not. A call that is cut off has done nothing, or all of its part.
 ///
 /// What is older than lanes of tenants (decision 0027) waits in lanes of the tenant `default`: as part of a broadcast it is
 /// cancelled with that, by its lane, its channel or its tenant it is not, unless the tenant is `default`.
@@ -66,12 +67,21 @@ pub struct CancelPlace(pub(crate) Place);
 /// See [`CancelPlace`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Behind this batch of the broadcast that is cancelled.
-    Batch(i64),
+    /// Among the batches of the broadcast that is cancelled.
+    Batches(CancelCursor),
     /// Behind a batch of one of the broadcasts that wait to be released.
     Waiting { broadcast: i64, batch: i64 },
     /// Behind a chunk of a lane.
     Lane(LanePlace),
+}
+
+/// The next slice of the batches of a broadcast that is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CancelCursor {
+    /// Batches up to this one are done.
+    pub(crate) after: i64,
+    /// The last batch that may have chunks; those behind it are dealt with.
+    pub(crate) until: i64,
 }
 
 /// A place among the chunks that wait in the lanes of a tenant: by channel, lane, due time, chunk.
@@ -102,7 +112,9 @@ impl LanePlace {
 impl fmt::Display for CancelPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Batch(batch) => write!(formatter, "batch.{batch}"),
+            Place::Batches(CancelCursor { after, until }) => {
+                write!(formatter, "batches.{after}.{until}")
+            }
             Place::Waiting { broadcast, batch } => {
                 write!(formatter, "waiting.{broadcast}.{batch}")
             }
@@ -120,16 +132,23 @@ impl FromStr for CancelPlace {
         let parts: Vec<&str> = text.split('.').collect();
         let number = |text: &str| text.parse::<i64>().map_err(|_| CancelPlaceError);
         let place = match parts[..] {
-            ["batch", batch] => Place::Batch(number(batch)?),
+            ["batches", after, until] => {
+                Place::Batches(CancelCursor { after: number(after)?, until: number(until)? })
+            }
             ["waiting", broadcast, batch] => {
                 Place::Waiting { broadcast: number(broadcast)?, batch: number(batch)? }
             }
-            ["lane", lane, due_at, chunk, channel] => Place::Lane(LanePlace {
-                channel: channel.to_owned(),
-                lane: number(lane)?,
-                due_at: number(due_at)?,
-                chunk: number(chunk)?,
-            }),
+            // Before its first channel a walk is at none.
+            ["lane", lane, due_at, chunk, channel]
+                if channel.is_empty() || channel.parse::<Name>().is_ok() =>
+            {
+                Place::Lane(LanePlace {
+                    channel: channel.to_owned(),
+                    lane: number(lane)?,
+                    due_at: number(due_at)?,
+                    chunk: number(chunk)?,
+                })
+            }
             _ => return Err(CancelPlaceError),
         };
         Ok(Self(place))
@@ -144,7 +163,7 @@ mod tests {
     fn every_place_is_read_back_from_its_text() {
         let lane = LanePlace { channel: "mail".to_owned(), lane: 7, due_at: -1, chunk: 9 };
         let places = [
-            Place::Batch(3),
+            Place::Batches(CancelCursor { after: 3, until: i64::MAX }),
             Place::Waiting { broadcast: 1, batch: 2 },
             Place::Lane(lane),
             Place::Lane(LanePlace::before("", 0)),
@@ -152,7 +171,7 @@ mod tests {
         for place in places.map(CancelPlace) {
             assert_eq!(place.to_string().parse(), Ok(place));
         }
-        for text in ["", "batch", "batch.x", "batch.1.2", "lane.1.2.3", "other.1"] {
+        for text in ["", "batches.1", "batches.1.x", "lane.1.2.3", "lane.1.2.3.a\0", "other.1"] {
             assert_eq!(text.parse::<CancelPlace>(), Err(CancelPlaceError), "{text:?}");
         }
     }

@@ -58,8 +58,8 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError>;
 
     /// Sends notifications of `tenant` again that stand in one of `states`, dead or cancelled, as new attempts of the same
-    /// ones, and answers in order. No provider has one of these: a dead one was accepted by none, whatever its guarantee, and a
-    /// cancelled one was waiting. The log gets a line of the attempt 0 for each.
+    /// ones, and answers in order. Each may be sent as its guarantee lets it: a dead one was accepted by no provider, and a
+    /// cancelled one was waiting, for its first attempt or a further one. The log gets a line of the attempt 0 for each.
     async fn requeue(
         &self,
         ids: Vec<NotificationId>,

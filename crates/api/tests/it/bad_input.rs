@@ -254,11 +254,21 @@ async fn a_wrong_type_method_or_path_is_told_what_is_right() {
         ("/v1/notifications?state=gone", "parameter state: \\\"gone\\\" is not"),
         ("/v1/notifications?colour=red", "the parameters are channel, state"),
         ("/v1/notifications?limit=1&limit=2", "given twice"),
+        ("/v1/notifications?channel=a%00", "no control characters"),
         ("/v1/suppressions", "parameter channel is missing"),
         ("/v1/log?position=-1", "parameter position"),
     ] {
         let detail = fixture.get(path).await.problem(400)["detail"].to_string();
         assert!(detail.contains(expect), "{path}: {detail}");
     }
+    // PostgreSQL takes no text with this character: it would end the store.
+    for path in [
+        "/v1/cancel?all=true&after=lane.0.0.0.%00",
+        "/v1/pause?channel=x&priority=bulk&destination=%00",
+        "/v1/resume?channel=x&priority=bulk&destination=%00",
+    ] {
+        fixture.call(Method::POST, path).await.problem(400);
+    }
+    fixture.call(Method::DELETE, "/v1/suppressions?channel=ios&to=%00").await.problem(400);
     fixture.assert_nothing_is_stored().await;
 }

@@ -29,7 +29,8 @@ async fn a_scope_is_named_as_for_a_pause() {
     ] {
         let answer = call(&fixture, &format!("/v1/cancel?{query}")).await;
         let expect = json!({
-            "tenant": "default", "scope": scope, "cancelled": cancelled, "under_way": 0, "next": null
+            "tenant": "default", "scope": scope, "at": fixture.now().to_string(), "cancelled": cancelled, "under_way": 0,
+            "next": null
         });
         assert_eq!(answer, expect, "{query}");
     }
@@ -48,7 +49,12 @@ async fn what_was_cancelled_is_sent_again_when_that_is_asked_for() {
     let id = create(&fixture, "a1", "").await;
     create(&fixture, "a2", "").await;
     create(&fixture, "a3", &format!(r#","expires_at":"{soon}""#)).await;
-    assert_eq!(call(&fixture, "/v1/cancel?all=true").await["cancelled"], 3);
+    let cancelled = call(&fixture, "/v1/cancel?all=true").await;
+    assert_eq!(
+        (&cancelled["cancelled"], &cancelled["at"]),
+        (&json!(3), &json!(fixture.now().to_string()))
+    );
+    let since = cancelled["at"].as_str().unwrap();
     tokio::time::advance(std::time::Duration::from_secs(61)).await;
     let nothing = json!({"matched": 0, "requeued": 0, "expired": 0, "not_yet": 0, "next": null});
     assert_eq!(call(&fixture, "/v1/requeue").await, nothing, "dead ones are meant");
@@ -59,8 +65,10 @@ async fn what_was_cancelled_is_sent_again_when_that_is_asked_for() {
     let problem = fixture.call(Method::POST, &format!("{path}?state=cancelled")).await.problem(409);
     assert_eq!(problem["detail"], "it is in no state that was asked for");
     let rest = json!({"matched": 2, "requeued": 1, "expired": 1, "not_yet": 0, "next": null});
+    fixture.call(Method::POST, "/v1/requeue?state=cancelled&channel=ios").await.problem(400);
     for query in ["state=cancelled&dry_run=true", "state=dead,cancelled&tenant=default"] {
-        assert_eq!(call(&fixture, &format!("/v1/requeue?{query}")).await, rest, "{query}");
+        let path = format!("/v1/requeue?{query}&since={since}");
+        assert_eq!(call(&fixture, &path).await, rest, "{query}");
     }
     let account = fixture.account().await;
     assert_eq!((account.accepted, account.pending, account.cancelled), (3, 2, 1));

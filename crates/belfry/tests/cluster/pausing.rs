@@ -138,16 +138,24 @@ fn a_channel_is_paused_cancelled_and_sent_again_and_everybody_gets_it_once() {
     run(&cluster, &engine, "pause", &channel);
     let sent = rests(&cluster, &engine);
     assert!(sent < 11_000, "{sent} were sent before the pause");
-    let rest = json!({"cancelled": 12_000 - sent, "under_way": 0});
-    assert_eq!(run(&cluster, &engine, "cancel", &["--channel", "ios", "--dry-run"]), rest);
+    let cancel = |flags: &[&str]| {
+        let answer = run(&cluster, &engine, "cancel", flags);
+        assert_eq!(
+            (&answer["cancelled"], &answer["under_way"]),
+            (&json!(12_000 - sent), &json!(0))
+        );
+        answer["at"].as_str().unwrap().to_owned()
+    };
+    cancel(&["--channel", "ios", "--dry-run"]);
     assert_eq!(cluster.status(&engine)["totals"]["cancelled"], json!(0));
-    assert_eq!(run(&cluster, &engine, "cancel", &channel), rest);
+    let since = cancel(&channel);
     assert_eq!(run(&cluster, &engine, "resume", &channel), json!({"resumed": true}));
     cluster.drained(&engine, 12_000);
     assert_eq!(rests(&cluster, &engine), sent, "nothing of it was left to be sent");
     engine.kill();
     let engine = cluster.start("serve", "engine-again");
-    let requeued = run(&cluster, &engine, "requeue", &["--all", "--state", "cancelled"]);
+    let flags = ["--all", "--state", "cancelled", "--since", &since];
+    let requeued = run(&cluster, &engine, "requeue", &flags);
     let missed = 12_000 - sent;
     let expect = json!({"matched": missed, "requeued": missed, "expired": 0, "not_yet": 0});
     assert_eq!(requeued, expect);

@@ -261,7 +261,10 @@ fn cancelling_a_scope_goes_on_to_the_end() {
         let is_last = request.target.contains("after=");
         let next = if is_last { json!(null) } else { json!("lane.1.2.3.ios") };
         let (under_way, scope) = (if is_last { 0 } else { 3 }, "as named");
-        let answer = json!({"tenant": "t", "scope": scope, "cancelled": 5, "under_way": under_way, "next": next});
+        let at = if is_last { "2026-11-23T08:00:01.000Z" } else { "2026-11-23T08:00:00.000Z" };
+        let answer = json!({
+            "tenant": "t", "scope": scope, "at": at, "cancelled": 5, "under_way": under_way, "next": next
+        });
         Reply::Json(200, answer)
     });
     let workspace = Workspace::new();
@@ -271,11 +274,14 @@ fn cancelling_a_scope_goes_on_to_the_end() {
     let lane = ["--channel", "ios", "--destination", "h", "--priority", "bulk", "--tenant", "t"];
     let ended = belfry(&lane);
     let advice = "what is under way may come back for another attempt: pause it, and cancel again when nothing is";
-    assert_eq!(ended.out, format!("10 cancelled; too late for 3 under way\n{advice}\n"));
+    let again =
+        "to send it again: belfry requeue --state cancelled --all --since 2026-11-23T08:00:00.000Z";
+    let expect = format!("10 cancelled; too late for 3 under way\n{again}\n{advice}\n");
+    assert_eq!(ended.out, expect);
     let counted = belfry(&["bc_7", "--dry-run"]);
     assert_eq!(counted.out, "10 would be cancelled; too late for 3 under way\n");
     let all: serde_json::Value = serde_json::from_str(&belfry(&["--all", "--json"]).out).unwrap();
-    assert_eq!(all, json!({"cancelled": 10, "under_way": 3}));
+    assert_eq!(all, json!({"at": "2026-11-23T08:00:00.000Z", "cancelled": 10, "under_way": 3}));
     let targets: Vec<String> =
         engine.requests().into_iter().map(|request| request.target).collect();
     let lane = "POST /v1/cancel?channel=ios&destination=h&priority=bulk&tenant=t";

@@ -9,10 +9,11 @@ use tokio_postgres::types::ToSql;
 use super::columns::{chunk_at, select_chunk, signed};
 use super::transaction::{RunError, Transaction, Writes};
 use super::writer::{WriterHandle, WriterRequest};
+use crate::cancel::CancelCursor;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelCursor, CancelSlice, Cancellation};
+use crate::rows::release::{CancelSlice, Cancellation};
 use crate::rows::requeue::Ends;
 use crate::{CancelScope, Cancelled, StoreError};
 

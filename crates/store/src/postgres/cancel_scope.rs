@@ -1,5 +1,7 @@
 //! Cancelling what waits of a lane, a channel, a tenant or a broadcast, some rows in each transaction.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use notification::{BroadcastId, Scope, State};
 use tokio_postgres::Row;
@@ -8,11 +10,11 @@ use tokio_postgres::types::ToSql;
 use super::columns::{narrow, signed};
 use super::transaction::{RunError, Transaction, Writes};
 use super::writer::WriterRequest;
-use crate::cancel::{LanePlace, Place};
+use crate::cancel::{CancelCursor, LanePlace, Place};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::LaneId;
-use crate::rows::release::{CancelCursor, CancelSlice};
+use crate::rows::release::CancelSlice;
 use crate::{CancelPage, CancelPlace, CancelScope};
 
 /// The first broadcast from a number on that waits to be released. It is locked, so that no slice passes it meanwhile.
@@ -59,7 +61,7 @@ impl WriterRequest for CancelScope {
         let (waiting, lane) = match self.from.clone().map(|from| from.0) {
             Some(Place::Lane(place)) => (None, Some(place)),
             Some(Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
-            Some(Place::Batch(_)) | None => (Some((0, 0)), None),
+            Some(Place::Batches(_)) | None => (Some((0, 0)), None),
         };
         let walk = LaneWalk::new(&self.tenant, &self.scope, only, lane);
         if self.from.is_none() {
@@ -88,14 +90,14 @@ impl CancelScope {
         let mut slice = CancelSlice::default();
         let begin = transaction.begin_cancel(id, self, &mut slice).await?;
         let Some(begin) = begin else { return Ok(None) };
-        let mut after = begin.after;
-        if let Some(CancelPlace(Place::Batch(batch))) = self.from {
-            // The first call has counted those that wait.
-            (after, slice) = (batch, CancelSlice::default());
+        let mut place = begin;
+        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = self.from {
+            // The first call has counted those that wait. What was released or written down since then is among them.
+            let until = until.min(begin.until);
+            (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
         }
-        let place = CancelCursor { after, ..begin };
         transaction.cancel_batches(id, place, self, &mut slice).await?;
-        let next = slice.next.map(|next| CancelPlace(Place::Batch(next.after)));
+        let next = slice.next.map(|next| CancelPlace(Place::Batches(next)));
         let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
         Ok(Some(CancelPage { cancelled, under_way, next }))
     }
@@ -182,13 +184,13 @@ impl CancelScope {
             if let Some(id) = row.try_get::<_, Option<i64>>(2)?
                 && row.try_get(4)?
             {
-                ready.push(id);
-                let count: i32 = row.try_get(3)?;
-                page.cancelled += u64::try_from(count).unwrap_or(0) * u64::from(self.is_dry);
+                ready.push((id, u64::try_from(row.try_get::<_, i32>(3)?).unwrap_or(0)));
             }
         }
-        if !self.is_dry {
-            self.withdraw_ready(&ready, transaction, page).await?;
+        if self.is_dry {
+            page.cancelled += ready.iter().map(|(_, count)| count).sum::<u64>();
+        } else {
+            self.withdraw_ready(ready.into_iter().collect(), transaction, page).await?;
         }
         let next = match rows.last().filter(|_| rows.len() == size) {
             Some(last) => place_behind(last, walk)?,
@@ -197,15 +199,17 @@ impl CancelScope {
         Ok(next.map(|place| CancelPlace(Place::Lane(place))))
     }
 
-    /// Cancels chunks that waited when they were read, if they do still.
+    /// Cancels chunks that waited when they were read, if they do still; `ready` has their sizes.
     async fn withdraw_ready(
         &self,
-        ready: &[i64],
+        mut ready: BTreeMap<i64, u64>,
         transaction: &mut Transaction<'_>,
         page: &mut CancelPage,
     ) -> Result<(), RunError> {
         let mut writes = Writes::default();
-        for chunk in transaction.lock_chunks(ready).await?.into_values() {
+        let numbers: Vec<i64> = ready.keys().copied().collect();
+        for chunk in transaction.lock_chunks(&numbers).await?.into_values() {
+            ready.remove(&chunk.id.0.cast_signed());
             if chunk.lease_until.is_some() {
                 page.under_way += chunk.count as u64;
                 continue;
@@ -213,6 +217,8 @@ impl CancelScope {
             page.cancelled += chunk.count as u64;
             transaction.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
         }
+        // A claim took them meanwhile and put them away, or cut them: what became of them is not known here.
+        page.under_way += ready.values().sum::<u64>();
         transaction.write(writes).await
     }
 }

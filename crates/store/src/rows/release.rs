@@ -7,6 +7,7 @@ use notification::{State, Timestamp, limits};
 
 use super::codec::{LogGroup, LogLine};
 use super::members::Members;
+use crate::cancel::CancelCursor;
 use crate::{Attempted, Cancelled};
 
 /// How broadcasts are cut into slices.
@@ -25,15 +26,6 @@ pub(crate) enum Waiting {
     Pending,
     /// Its broadcast was cancelled at this instant.
     Withdrawn(Timestamp),
-}
-
-/// The next slice of a cancellation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CancelCursor {
-    /// Batches up to this one are done.
-    pub(crate) after: i64,
-    /// The last batch that may have chunks; those behind it are dealt with.
-    pub(crate) until: i64,
 }
 
 /// The result of a slice of a cancellation.

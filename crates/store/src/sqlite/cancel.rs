@@ -7,10 +7,11 @@ use super::Sqlite;
 use super::rows::{self, select_chunk, signed};
 use super::transaction::Transaction;
 use super::writer::Durability::Synced;
+use crate::cancel::CancelCursor;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelCursor, CancelSlice, Cancellation, Waiting};
+use crate::rows::release::{CancelSlice, Cancellation, Waiting};
 use crate::{CancelScope, Cancelled, StoreError};
 
 // === impl Sqlite ===
@@ -224,6 +225,8 @@ impl Transaction<'_> {
             self.sql("UPDATE unreleased SET withdrawn_at = ?2 WHERE broadcast = ?1")?
                 .execute([broadcast, request.now.millis()])?;
             self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
+            // The lines of the log are still to be written, and a paused broadcast alone is not looked at.
+            self.state.waits = true;
         }
         Ok(())
     }

@@ -5,12 +5,12 @@ use rusqlite::{OptionalExtension, params};
 
 use super::rows::{self, select_chunk, signed};
 use super::transaction::Transaction;
-use crate::cancel::{LanePlace, Place};
+use crate::cancel::{CancelCursor, LanePlace, Place};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::LaneId;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelCursor, CancelSlice};
+use crate::rows::release::CancelSlice;
 use crate::{CancelPage, CancelPlace, CancelScope, StoreError};
 
 /// The first broadcast from a number on that waits to be released. In this order: there are few that wait.
@@ -41,7 +41,7 @@ impl Transaction<'_> {
         let (waiting, lane) = match request.from.clone().map(|from| from.0) {
             Some(Place::Lane(place)) => (None, Some(place)),
             Some(Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
-            Some(Place::Batch(_)) | None => (Some((0, 0)), None),
+            Some(Place::Batches(_)) | None => (Some((0, 0)), None),
         };
         let walk = LaneWalk::new(&request.tenant, &request.scope, only, lane);
         if request.from.is_none() {
@@ -64,13 +64,14 @@ impl Transaction<'_> {
     ) -> Result<Option<CancelPage>, StoreError> {
         let mut slice = CancelSlice::default();
         let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
-        let mut after = begin.after;
-        if let Some(CancelPlace(Place::Batch(batch))) = request.from {
-            // The first call has counted those that wait.
-            (after, slice) = (batch, CancelSlice::default());
+        let mut place = begin;
+        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = request.from {
+            // The first call has counted those that wait. What was released or written down since then is among them.
+            let until = until.min(begin.until);
+            (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
         }
-        self.cancel_batches(id, CancelCursor { after, ..begin }, request, &mut slice)?;
-        let next = slice.next.map(|next| CancelPlace(Place::Batch(next.after)));
+        self.cancel_batches(id, place, request, &mut slice)?;
+        let next = slice.next.map(|next| CancelPlace(Place::Batches(next)));
         let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
         Ok(Some(CancelPage { cancelled, under_way, next }))
     }

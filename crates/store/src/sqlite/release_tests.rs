@@ -4,7 +4,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
-use notification::{Disposition, State, limits};
+use notification::{Disposition, Pause, Scope, State, limits, sample};
 
 use super::disk::Statvfs;
 use super::files::WalBounds;
@@ -15,7 +15,7 @@ use crate::conformance::{
     BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,
 };
 use crate::rows::release::Slicing;
-use crate::{Ingest as _, ReadStore as _, RecipientGroup, Sqlite};
+use crate::{CancelTarget, Ingest as _, Operations as _, ReadStore as _, RecipientGroup, Sqlite};
 
 /// A store whose slices are one batch each, and are made one by one.
 fn open(directory: &Path) -> Sqlite {
@@ -72,6 +72,28 @@ async fn the_next_process_goes_on_with_what_the_last_one_left() {
             changes.changed().await.unwrap();
         }
     }
+    the_books_balance(&store).await;
+}
+
+/// The writer looks for slices only while one may be due: of a paused broadcast none is, until it is cancelled.
+#[tokio::test]
+async fn what_is_cancelled_of_a_paused_broadcast_is_written_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let id = BroadcastShape::default().open(&store, 1).await;
+    store.add_recipients(id, rare(0..3), at(0)).await.unwrap();
+    assert_eq!(store.seal_broadcast(id, at(1)).await.unwrap(), 4);
+    assert!(make_slice(&store).await);
+    let tenant = sample::name("tenant");
+    let pause = Pause { tenant: tenant.clone(), scope: Scope::Broadcast(id), since: at(3) };
+    store.pause(pause).await.unwrap();
+    assert!(!make_slice(&store).await);
+    let may_wait = async || store.write(Synced, |made| Ok(made.state.waits)).await.unwrap();
+    assert!(!may_wait().await);
+    let cancelled = store.cancel(CancelTarget::Broadcast(id), tenant, at(4)).await.unwrap();
+    assert_eq!(cancelled.unwrap().cancelled, 4);
+    assert!(may_wait().await);
+    while make_slice(&store).await {}
     the_books_balance(&store).await;
 }
 
