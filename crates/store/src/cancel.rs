@@ -98,6 +98,20 @@ pub(crate) struct LanePlace {
 #[error("pass `next` of the answer before, or leave it out to begin")]
 pub struct CancelPlaceError;
 
+// === impl CancelScope ===
+
+impl CancelScope {
+    /// Where a call over lanes begins: among the broadcasts that wait, behind a batch of the one or before it, or among the lanes,
+    /// at their beginning if no place is given.
+    pub(crate) fn begins_at(&self) -> (Option<(i64, i64)>, Option<LanePlace>) {
+        match self.from.as_ref().map(|from| &from.0) {
+            Some(Place::Lane(place)) => (None, Some(place.clone())),
+            Some(&Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
+            Some(Place::Batches(_)) | None => (Some((0, 0)), None),
+        }
+    }
+}
+
 // === impl LanePlace ===
 
 impl LanePlace {

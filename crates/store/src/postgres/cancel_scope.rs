@@ -58,11 +58,7 @@ impl WriterRequest for CancelScope {
             },
             None => None,
         };
-        let (waiting, lane) = match self.from.clone().map(|from| from.0) {
-            Some(Place::Lane(place)) => (None, Some(place)),
-            Some(Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
-            Some(Place::Batches(_)) | None => (Some((0, 0)), None),
-        };
+        let (waiting, lane) = self.begins_at();
         let walk = LaneWalk::new(&self.tenant, &self.scope, only, lane);
         if self.from.is_none() {
             // First: what is not among them waits, and is found below.

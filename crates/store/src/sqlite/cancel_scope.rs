@@ -38,11 +38,7 @@ impl Transaction<'_> {
             },
             None => None,
         };
-        let (waiting, lane) = match request.from.clone().map(|from| from.0) {
-            Some(Place::Lane(place)) => (None, Some(place)),
-            Some(Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
-            Some(Place::Batches(_)) | None => (Some((0, 0)), None),
-        };
+        let (waiting, lane) = request.begins_at();
         let walk = LaneWalk::new(&request.tenant, &request.scope, only, lane);
         if request.from.is_none() {
             page.under_way = self.claimed_of(request, only)?;
