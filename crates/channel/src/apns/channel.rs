@@ -3,21 +3,24 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use flow::{Clock, LogThrottle};
-use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use net::exchange::Failure;
-use net::http2::{Dial, Pool, Priming, Stream};
+use net::http2::{Dial, Pool, Priming, SharedHead, Stream};
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
 use notification::{Delivery, Report};
 
 use super::config::{Credential, Settings};
-use super::request::{Common, Encoded, Encoder, canonical_token, check_payload, check_token};
+use super::request::{
+    ApnsHead, Common, Encoded, Encoder, canonical_token, check_payload, check_token,
+};
 use super::response::{Advice, Confirmed, Delays, READ_FIELDS, interpret};
 use super::state::StateFile;
 use super::token::{ProviderToken, ProviderTokens, TokenSigner};
@@ -68,9 +71,9 @@ struct ApnsSender {
 struct Prepared<'a> {
     job: Job<'a>,
     common: Common,
-    /// The current one: all deliveries that come after one that had to have it renewed use the new one. `None` where
+    /// With the current token: all deliveries that come after one that had to have it renewed use the new one. Without any where
     /// connections have a certificate.
-    authorization: RefCell<Option<HeaderValue>>,
+    address: RefCell<Rc<SharedHead>>,
     /// The chunk's own content, if it has one.
     shared: Option<Result<Encoded, Invalid>>,
 }
@@ -196,18 +199,17 @@ impl Channel for ApnsChannel {
 #[async_trait(?Send)]
 impl Sender for ApnsSender {
     async fn send(&self, job: Job<'_>) {
-        let authorization = self.authorization();
-        if self.token.is_some() && authorization.is_none() {
+        let Some(address) = self.address() else {
             tracing::error!("the APNs key does not sign");
             // What is not sent takes no place in the quota.
             let job = Job { quota: None, ..job };
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
-        }
-        let common = Common::new(job.chunk, authorization.is_some());
+        };
+        let common = Common::new(job.chunk);
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &common));
-        let prepared = Prepared { job, common, authorization: RefCell::new(authorization), shared };
+        let prepared = Prepared { job, common, address: RefCell::new(address), shared };
         drive(job, |delivery| self.attempt(&prepared, delivery)).await;
     }
 
@@ -226,13 +228,13 @@ impl ApnsSender {
             Ok(encoded) => encoded,
             Err(impossible) => return impossible,
         };
-        let authorization = prepared.authorization.borrow().clone();
-        match self.exchange(job, encoded, delivery, authorization.as_ref()).await {
+        let address = Rc::clone(&prepared.address.borrow());
+        match self.exchange(job, encoded, delivery, &address).await {
             // APNs checks the token first, so the notification was certainly not processed.
-            Ok((_, Advice::RenewToken)) if self.renew(prepared, authorization.as_ref()) => {
-                let renewed = prepared.authorization.borrow().clone();
+            Ok((_, Advice::RenewToken)) if self.renew(prepared, &address) => {
+                let renewed = Rc::clone(&prepared.address.borrow());
                 // Boxed: every attempt would carry the room for it.
-                let again = Box::pin(self.exchange(job, encoded, delivery, renewed.as_ref()));
+                let again = Box::pin(self.exchange(job, encoded, delivery, &renewed));
                 again.await.map_or_else(Attempt::from, |(attempt, _)| attempt)
             }
             Ok((attempt, _)) => attempt,
@@ -246,12 +248,12 @@ impl ApnsSender {
         job: &Job<'_>,
         encoded: &Encoded,
         delivery: &Delivery,
-        authorization: Option<&HeaderValue>,
+        address: &Rc<SharedHead>,
     ) -> Result<(Attempt, Advice), Failure<Report>> {
         let id = job.chunk.notification_id(delivery.index);
-        let make = || self.encoder.request(encoded, &delivery.recipient, id, authorization);
+        let head = ApnsHead { address, encoded, token: &delivery.recipient, id };
         let start = Start::of(job, delivery);
-        let (reply, stream) = self.pool.exchange(start, &encoded.payload, &make).await?;
+        let (reply, stream) = self.pool.exchange(start, &encoded.payload, &head).await?;
         let (attempt, advice) =
             interpret(&reply, self.delays, self.confirmations.so_far(encoded.is_own_topic));
         if reply.status == 200 {
@@ -261,20 +263,24 @@ impl ApnsSender {
         Ok((attempt.timed(reply.timing), advice))
     }
 
-    /// The `authorization` header as of now; `None` where connections have a certificate, and when the key does not sign.
-    fn authorization(&self) -> Option<HeaderValue> {
-        self.token.as_ref()?.authorization(timestamp(self.clock))
+    /// APNs, with the token as of now; `None` when the key does not sign.
+    fn address(&self) -> Option<Rc<SharedHead>> {
+        let authorization = match &self.token {
+            Some(token) => Some(token.authorization(timestamp(self.clock))?),
+            None => None,
+        };
+        Some(self.encoder.address(authorization))
     }
 
-    /// Has the job go on with another token than `expired`. Says whether there is one: it may be too soon.
-    fn renew(&self, prepared: &Prepared<'_>, expired: Option<&HeaderValue>) -> bool {
-        if let (Some(token), Some(expired)) = (&self.token, expired) {
+    /// Has the job go on with another token than the one of `expired`. Says whether there is one: it may be too soon.
+    fn renew(&self, prepared: &Prepared<'_>, expired: &Rc<SharedHead>) -> bool {
+        if let (Some(token), Some(expired)) = (&self.token, expired.get(&AUTHORIZATION)) {
             token.expired(expired, timestamp(self.clock));
         }
-        let renewed = self.authorization();
-        let is_another = renewed.is_some() && renewed.as_ref() != expired;
+        let Some(renewed) = self.address() else { return false };
+        let is_another = !Rc::ptr_eq(&renewed, expired);
         if is_another {
-            prepared.authorization.replace(renewed);
+            prepared.address.replace(renewed);
         }
         is_another
     }

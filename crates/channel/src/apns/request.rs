@@ -1,12 +1,13 @@
 //! From a notification to an HTTP/2 request. What a job's deliveries share is encoded once.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::rc::Rc;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::AUTHORIZATION;
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http::uri::Authority;
+use http::{HeaderName, HeaderValue};
+use net::http2::{Head, OwnField, SharedHead, SharedHeads};
 use notification::{
     ByteString, Chunk, Content, Envelope, Guarantee, NotificationId, Priority, Timestamp,
 };
@@ -41,22 +42,20 @@ const PAYLOAD_BYTES_MAX: usize = 4096;
 const PAYLOAD_BYTES_MAX_VOIP: usize = 5120;
 const COLLAPSE_ID_BYTES_MAX: usize = 64;
 const DEVICE_TOKEN_DIGITS: std::ops::RangeInclusive<usize> = 64..=200;
-/// Paths and identifiers are cut from blocks of this size: one allocation for about fifty requests.
-const BLOCK_BYTES: usize = 8 * 1024;
 
-/// The parts that all requests to one endpoint share.
+/// Encodes what requests share.
 #[derive(Debug)]
 pub(super) struct Encoder {
     authority: Authority,
     topic: String,
     collapses_on_retry: bool,
-    block: RefCell<BytesMut>,
+    heads: SharedHeads,
 }
 
 /// A content, encoded but for the device token and the identifier.
 #[derive(Debug, Clone)]
 pub(super) struct Encoded {
-    headers: HeaderMap,
+    shared: Rc<SharedHead>,
     /// Whether each collapses with its own repetition.
     collapses_with_itself: bool,
     /// Whether it goes to the channel's own topic.
@@ -65,11 +64,20 @@ pub(super) struct Encoded {
     pub(super) payload: Bytes,
 }
 
+/// The head of the request that sends an [`Encoded`] to a device.
+#[derive(Debug)]
+pub(super) struct ApnsHead<'a> {
+    /// APNs, with the provider token if there is one.
+    pub(super) address: &'a Rc<SharedHead>,
+    pub(super) encoded: &'a Encoded,
+    /// The device's token.
+    pub(super) token: &'a ByteString,
+    pub(super) id: NotificationId,
+}
+
 /// The parts that a job's deliveries share, whatever their content.
 #[derive(Debug)]
 pub(super) struct Common {
-    /// Whether requests say who sends; not where connections have a certificate.
-    has_token: bool,
     expires_at: Option<Timestamp>,
     priority: Priority,
     /// Whether it may be sent again when an answer is lost.
@@ -132,10 +140,19 @@ struct Aps<'a> {
 // === impl Encoder ===
 
 impl Encoder {
-    /// Encodes for `authority`; `topic` is for contents whose options name none. With `collapses_on_retry` what has no
-    /// collapse identifier collapses with its own repetition.
+    /// Encodes for `authority`; `topic` is for contents whose options name none. With `collapses_on_retry` what has no collapse
+    /// identifier collapses with its own repetition.
     pub(super) fn new(authority: Authority, topic: String, collapses_on_retry: bool) -> Self {
-        Self { authority, topic, collapses_on_retry, block: RefCell::new(BytesMut::new()) }
+        Self { authority, topic, collapses_on_retry, heads: SharedHeads::default() }
+    }
+
+    /// APNs, with the provider token `authorization` if there is one.
+    pub(super) fn address(&self, authorization: Option<HeaderValue>) -> Rc<SharedHead> {
+        let mut address = SharedHead::address(self.authority.clone(), None);
+        if let Some(authorization) = authorization {
+            address.push(AUTHORIZATION, authorization);
+        }
+        self.heads.unique(address)
     }
 
     /// Encodes what requests with `content` share.
@@ -152,17 +169,12 @@ impl Encoder {
         let value = |text: &str| {
             HeaderValue::from_str(text).map_err(|_| Invalid::new("cannot be sent as a header"))
         };
-        let mut headers = HeaderMap::with_capacity(8);
-        // Take the place until each request puts its own.
-        if common.has_token {
-            headers.insert(AUTHORIZATION, HeaderValue::from_static(""));
-        }
-        headers.insert(APNS_ID.clone(), HeaderValue::from_static(""));
-        headers.insert(APNS_TOPIC.clone(), value(&topic)?);
-        headers.insert(APNS_PUSH_TYPE.clone(), HeaderValue::from_static(push_type));
-        headers.insert(APNS_PRIORITY.clone(), HeaderValue::from_static(priority));
+        let mut shared = SharedHead::default()
+            .with(APNS_TOPIC.clone(), value(&topic)?)
+            .with(APNS_PUSH_TYPE.clone(), HeaderValue::from_static(push_type))
+            .with(APNS_PRIORITY.clone(), HeaderValue::from_static(priority));
         if let Some(expiration) = common.expiration(options.expiration) {
-            headers.insert(APNS_EXPIRATION.clone(), HeaderValue::from(expiration));
+            shared.push(APNS_EXPIRATION.clone(), HeaderValue::from(expiration));
         }
         let shows = matches!(push_type, "alert" | "background");
         // What is sent at most once has no repetition to collapse with.
@@ -171,69 +183,48 @@ impl Encoder {
             && common.is_repeatable
             && shows;
         if let Some(collapse_id) = &options.collapse_id {
-            headers.insert(APNS_COLLAPSE_ID.clone(), value(collapse_id)?);
-        } else if collapses_with_itself {
-            headers.insert(APNS_COLLAPSE_ID.clone(), HeaderValue::from_static(""));
+            shared.push(APNS_COLLAPSE_ID.clone(), value(collapse_id)?);
         }
         let (is_own_topic, payload) = (options.topic.is_none(), content.payload.clone());
-        Ok(Encoded { headers, collapses_with_itself, is_own_topic, payload })
+        let shared = self.heads.unique(shared);
+        Ok(Encoded { shared, collapses_with_itself, is_own_topic, payload })
+    }
+}
+
+// === impl ApnsHead ===
+
+impl Head for ApnsHead<'_> {
+    fn address(&self) -> &Rc<SharedHead> {
+        self.address
     }
 
-    /// The request that sends `encoded` to the device with `token` as the notification `id`, with the provider token
-    /// `authorization`, if there is one; `None` when the device's token is not one.
-    pub(super) fn request(
-        &self,
-        encoded: &Encoded,
-        token: &ByteString,
-        id: NotificationId,
-        authorization: Option<&HeaderValue>,
-    ) -> Option<Request<()>> {
-        let mut block = self.block.borrow_mut();
+    fn shared(&self) -> Option<&Rc<SharedHead>> {
+        Some(&self.encoded.shared)
+    }
+
+    fn path(&self) -> [&[u8]; 2] {
+        [b"/3/device/", self.token.as_bytes()]
+    }
+
+    fn put_own(&self, put: &mut dyn FnMut(OwnField<'_>)) {
         let mut buffer = [0; 36];
-        let id = id.encode(&mut buffer).as_bytes();
-        let path = [b"/3/device/".as_slice(), token.as_bytes()];
-        let bytes = path.iter().map(|part| part.len()).sum::<usize>() + id.len();
-        if block.capacity() < bytes {
-            block.reserve(BLOCK_BYTES.max(bytes));
-        }
-        for part in path {
-            block.put_slice(part);
-        }
-        let path = block.split().freeze();
-        block.put_slice(id);
-        let mut id = HeaderValue::from_maybe_shared(block.split().freeze()).ok()?;
+        let value = self.id.encode(&mut buffer).as_bytes();
         // Apple asks that its value stays out of the connection's header table; this does that.
-        id.set_sensitive(true);
-
-        let mut uri = http::uri::Parts::default();
-        uri.scheme = Some(Scheme::HTTPS);
-        uri.authority = Some(self.authority.clone());
-        uri.path_and_query = Some(PathAndQuery::from_maybe_shared(path).ok()?);
-
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = Uri::from_parts(uri).ok()?;
-        *request.headers_mut() = encoded.headers.clone();
-        if let Some(authorization) = authorization {
-            *request.headers_mut().get_mut(AUTHORIZATION)? = authorization.clone();
+        put(OwnField { name: &APNS_ID, value, is_sensitive: true });
+        if self.encoded.collapses_with_itself {
+            put(OwnField { name: &APNS_COLLAPSE_ID, value, is_sensitive: true });
         }
-        if encoded.collapses_with_itself {
-            *request.headers_mut().get_mut(&APNS_COLLAPSE_ID)? = id.clone();
-        }
-        *request.headers_mut().get_mut(&APNS_ID)? = id;
-        Some(request)
     }
 }
 
 // === impl Common ===
 
 impl Common {
-    /// The parts that the deliveries of `chunk` share; `has_token` when they go with a provider token.
-    pub(super) fn new(chunk: &Chunk, has_token: bool) -> Self {
+    /// The parts that the deliveries of `chunk` share.
+    pub(super) fn new(chunk: &Chunk) -> Self {
         let Envelope { expires_at, ref lane, guarantee, .. } = chunk.envelope;
         let is_repeatable = guarantee == Guarantee::AtLeastOnce;
-        Self { has_token, expires_at, priority: lane.priority, is_repeatable }
+        Self { expires_at, priority: lane.priority, is_repeatable }
     }
 
     /// Until when APNs keeps what it cannot deliver at once, in seconds since the Unix epoch; 0 is not at all. Without it

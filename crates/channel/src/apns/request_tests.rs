@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::test_support::content_check;
+use http::{HeaderMap, Method};
 use notification::{Timestamp, sample};
 
 const TOKEN: &str = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";
@@ -19,7 +20,7 @@ fn headers(priority: Priority, payload: &str, options: &str) -> HeaderMap {
 }
 
 fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &str) -> HeaderMap {
-    let common = Common::new(chunk, true);
+    let common = Common::new(chunk);
     let authority = Authority::from_static("localhost:8443");
     let encoder = Encoder::new(authority, "com.example".to_owned(), collapses_on_retry);
     let content = Content {
@@ -29,8 +30,10 @@ fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &
     };
     let shared = encoder.encode(&content, &common).unwrap();
     let id = chunk.notification_id(3);
-    let bearer = HeaderValue::from_static("bearer x");
-    let request = encoder.request(&shared, &TOKEN.into(), id, Some(&bearer)).unwrap();
+    let address = encoder.address(Some(HeaderValue::from_static("bearer x")));
+    let head = ApnsHead { address: &address, encoded: &shared, token: &TOKEN.into(), id };
+    assert!(head.is_writable());
+    let request = head.to_request().unwrap();
     assert_eq!(request.method(), Method::POST);
     assert_eq!(request.uri().to_string(), format!("https://localhost:8443/3/device/{TOKEN}"));
     assert_eq!(request.headers()["apns-id"], id.to_string());
@@ -211,21 +214,33 @@ fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
 }
 
 #[test]
-fn blocks_are_cut_without_mixing_requests_up() {
+fn what_requests_share_is_one() {
+    let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
+    let common = Common::new(&chunk(Priority::Bulk, None));
+    let shared = |payload: &'static str, options: &'static str| {
+        let (payload, options) = (Bytes::from_static(payload.as_bytes()), options.into());
+        let content = Content { payload, options, fallback: None };
+        encoder.encode(&content, &common).unwrap().shared
+    };
+    let (first, second) = (shared(ALERT, ""), shared("{}", ""));
+    assert!(Rc::ptr_eq(&first, &second), "its payload is not in the head");
+    assert!(!Rc::ptr_eq(&first, &shared(SILENT, "")));
+    let token = || Some(HeaderValue::from_static("bearer x"));
+    assert!(Rc::ptr_eq(&encoder.address(token()), &encoder.address(token())));
+    assert!(!Rc::ptr_eq(&encoder.address(token()), &encoder.address(None)));
+}
+
+#[test]
+fn a_recipient_that_makes_no_path_is_not_sent() {
     let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
     let chunk = chunk(Priority::Bulk, None);
-    let common = Common::new(&chunk, false);
     let content =
         Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None };
-    let shared = encoder.encode(&content, &common).unwrap();
-    let requests: Vec<_> = (0..500u16)
-        .map(|index| {
-            let token = ByteString::from(format!("{index:064x}"));
-            encoder.request(&shared, &token, chunk.notification_id(index), None).unwrap()
-        })
-        .collect();
-    for (index, request) in (0..500u16).zip(&requests) {
-        assert_eq!(request.uri().path(), format!("/3/device/{index:064x}"));
-        assert_eq!(request.headers()["apns-id"], chunk.notification_id(index).to_string());
+    let shared = encoder.encode(&content, &Common::new(&chunk)).unwrap();
+    for (token, is_writable) in [(TOKEN, true), ("a b", false), ("a#b", false), ("a\u{e9}", false)]
+    {
+        let (address, token, id) = (encoder.address(None), token.into(), chunk.notification_id(0));
+        let head = ApnsHead { address: &address, encoded: &shared, token: &token, id };
+        assert_eq!(head.is_writable(), is_writable, "{token}");
     }
 }

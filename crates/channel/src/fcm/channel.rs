@@ -8,7 +8,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use flow::{Clock, LogThrottle};
-use http::HeaderValue;
 use http::uri::Authority;
 use net::exchange::Failure;
 use net::http2::{Dial, Pool, Priming};
@@ -19,7 +18,7 @@ use notification::{Delivery, Report, Verdict};
 
 use super::config::{CheckedSettings, Settings};
 use super::oauth::Refused;
-use super::request::{Encoded, Encoder, FcmTarget, check_content};
+use super::request::{Encoded, Encoder, FcmHead, FcmTarget, check_content};
 use super::response::{Advice, READ_FIELDS, interpret};
 use super::token::TokenSource;
 use crate::checks::both;
@@ -61,7 +60,7 @@ struct FcmSender {
 struct Prepared<'a> {
     job: Job<'a>,
     /// The current one: all deliveries that come after one that had to have it renewed use the new one.
-    authorization: RefCell<HeaderValue>,
+    head: RefCell<FcmHead>,
     /// Whether its first acceptance was noted.
     is_accepted: Cell<bool>,
     /// The chunk's own content, if it has one.
@@ -150,8 +149,8 @@ impl Channel for FcmChannel {
 #[async_trait(?Send)]
 impl Sender for FcmSender {
     async fn send(&self, job: Job<'_>) {
-        let authorization = match self.authorization().await {
-            Ok(authorization) => RefCell::new(authorization),
+        let head = match self.head().await {
+            Ok(head) => RefCell::new(head),
             // What is not sent takes no place in the quota.
             Err(refused) => {
                 let job = Job { quota: None, ..job };
@@ -161,7 +160,7 @@ impl Sender for FcmSender {
         let shared = job.chunk.content.as_ref().map(|content| {
             Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
         });
-        let prepared = Prepared { job, authorization, is_accepted: Cell::new(false), shared };
+        let prepared = Prepared { job, head, is_accepted: Cell::new(false), shared };
         drive(job, |delivery| self.attempt(&prepared, delivery)).await;
     }
 
@@ -177,18 +176,18 @@ impl FcmSender {
             Ok(body) => body,
             Err(impossible) => return impossible,
         };
-        let authorization = prepared.authorization.borrow().clone();
+        let head = prepared.head.borrow().clone();
         let start = Start::of(&prepared.job, delivery);
-        match self.exchange(start, &body, &authorization).await {
+        match self.exchange(start, &body, &head).await {
             // FCM checks the token first, so the message was certainly not processed. Boxed: every attempt would carry the room
             // for it.
             Ok((_, Advice::RenewToken))
-                if self.tokens.rejected(&authorization, self.clock.monotonic()) =>
+                if self.tokens.rejected(&head.authorization, self.clock.monotonic()) =>
             {
                 Box::pin(self.attempt_anew(prepared, start, &body)).await
             }
             Ok((attempt, advice)) => {
-                self.note(prepared, &authorization, &attempt);
+                self.note(prepared, &head, &attempt);
                 self.follow(advice, &prepared.job, attempt)
             }
             Err(failure) => failure.into(),
@@ -196,11 +195,11 @@ impl FcmSender {
     }
 
     /// Has the token's source know that the account is good, once in a job.
-    fn note(&self, prepared: &Prepared<'_>, authorization: &HeaderValue, attempt: &Attempt) {
+    fn note(&self, prepared: &Prepared<'_>, head: &FcmHead, attempt: &Attempt) {
         let is_acceptance = matches!(&attempt.report,
             Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
         if is_acceptance && !prepared.is_accepted.get() {
-            prepared.is_accepted.set(self.tokens.accepted(authorization));
+            prepared.is_accepted.set(self.tokens.accepted(&head.authorization));
         }
     }
 
@@ -211,11 +210,11 @@ impl FcmSender {
         start: Start<'_>,
         body: &Bytes,
     ) -> Attempt {
-        let renewed = match self.authorization().await {
+        let renewed = match self.head().await {
             Ok(renewed) => renewed,
             Err(refused) => return unsent(&refused),
         };
-        prepared.authorization.replace(renewed.clone());
+        prepared.head.replace(renewed.clone());
         // The acceptance that was noted was one of the former token.
         prepared.is_accepted.set(false);
         match self.exchange(start, body, &renewed).await {
@@ -231,10 +230,9 @@ impl FcmSender {
         &self,
         start: Start<'_>,
         body: &Bytes,
-        authorization: &HeaderValue,
+        head: &FcmHead,
     ) -> Result<(Attempt, Advice), Failure<Report>> {
-        let make = || self.encoder.request(authorization);
-        let (reply, _stream) = self.pool.exchange(start, body, &make).await?;
+        let (reply, _stream) = self.pool.exchange(start, body, head).await?;
         let (attempt, advice) = interpret(&reply, start.attempt_number(), timestamp(self.clock));
         Ok((attempt.timed(reply.timing), advice))
     }
@@ -252,14 +250,15 @@ impl FcmSender {
         Ok(self.encoder.body(encoded, target))
     }
 
-    async fn authorization(&self) -> Result<HeaderValue, Refused> {
+    /// The head of requests, with the access token as of now.
+    async fn head(&self) -> Result<FcmHead, Refused> {
         // A fork, since a borrow of the generator must not last over the wait.
         let (clock, mut random) = (self.clock, self.random.borrow_mut().fork());
         let (authorization, renewal) = self.tokens.authorization(clock, &mut random).await?;
         if let Some(asking) = renewal {
             self.renewal.spawn(async move { asking.ask(clock, &mut random).await });
         }
-        Ok(authorization)
+        Ok(self.encoder.head(authorization))
     }
 
     /// Does what an answer asks for, and gives back what its attempt came to.

@@ -1,11 +1,13 @@
 //! From a notification to an HTTP/2 request. What a job's deliveries share is encoded once.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use http::HeaderValue;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version};
+use http::uri::{Authority, PathAndQuery};
+use net::http2::{Head, SharedHead, SharedHeads};
 use notification::{Content, Timestamp};
 use serde_json::{Map, Value};
 
@@ -14,9 +16,17 @@ use crate::Invalid;
 /// The parts that all requests of one channel share.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    uri: Uri,
-    headers: HeaderMap,
+    authority: Authority,
+    path: PathAndQuery,
+    heads: SharedHeads,
     block: RefCell<BytesMut>,
+}
+
+/// The head of all requests with one access token.
+#[derive(Debug, Clone)]
+pub(super) struct FcmHead {
+    pub(super) authorization: HeaderValue,
+    shared: Rc<SharedHead>,
 }
 
 /// A content, encoded but for its target.
@@ -64,16 +74,10 @@ const BLOCK_BYTES: usize = 32 * 1024;
 impl Encoder {
     /// Encodes for `project_id` at `authority`; `None` when that makes no address.
     pub(super) fn new(authority: Authority, project_id: &str) -> Option<Self> {
-        let mut uri = http::uri::Parts::default();
-        uri.scheme = Some(Scheme::HTTPS);
-        uri.authority = Some(authority);
         let path = format!("/v1/projects/{project_id}/messages:send");
-        uri.path_and_query = Some(PathAndQuery::try_from(path).ok()?);
-        let mut headers = HeaderMap::with_capacity(4);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // Takes the place until each request puts its own.
-        headers.insert(AUTHORIZATION, HeaderValue::from_static(""));
-        Some(Self { uri: Uri::from_parts(uri).ok()?, headers, block: RefCell::default() })
+        let path = PathAndQuery::try_from(path).ok()?;
+        let heads = SharedHeads::default();
+        Some(Self { authority, path, heads, block: RefCell::default() })
     }
 
     /// The body that sends `encoded` to `target`.
@@ -95,15 +99,20 @@ impl Encoder {
         block.split().freeze()
     }
 
-    /// A request without its body.
-    pub(super) fn request(&self, authorization: &HeaderValue) -> Option<Request<()>> {
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.version_mut() = Version::HTTP_2;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        *request.headers_mut().get_mut(AUTHORIZATION)? = authorization.clone();
-        Some(request)
+    /// What sends every body with this access token.
+    pub(super) fn head(&self, authorization: HeaderValue) -> FcmHead {
+        let head = SharedHead::address(self.authority.clone(), Some(self.path.clone()))
+            .with(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .with(AUTHORIZATION, authorization.clone());
+        FcmHead { authorization, shared: self.heads.unique(head) }
+    }
+}
+
+// === impl FcmHead ===
+
+impl Head for FcmHead {
+    fn address(&self) -> &Rc<SharedHead> {
+        &self.shared
     }
 }
 

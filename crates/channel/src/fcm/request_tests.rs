@@ -24,8 +24,10 @@ fn body(recipient: &str, content: &Content, expires_at: Option<Timestamp>) -> Va
 #[test]
 fn a_request_has_the_headers_that_fcm_wants() {
     let encoder = Encoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
-    let request = encoder.request(&HeaderValue::from_static("Bearer x")).unwrap();
-    assert_eq!(request.method(), Method::POST);
+    let head = encoder.head(HeaderValue::from_static("Bearer x"));
+    assert!(head.is_writable());
+    let request = head.to_request().unwrap();
+    assert_eq!(request.method(), http::Method::POST);
     assert_eq!(request.uri(), "https://localhost:8444/v1/projects/shop/messages:send");
     assert_eq!(request.headers().len(), 2);
     assert_eq!(request.headers()[AUTHORIZATION], "Bearer x");

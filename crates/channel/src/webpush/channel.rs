@@ -11,13 +11,14 @@ use flow::{Clock, LogThrottle};
 use net::endpoint::Host;
 use net::exchange::Reply;
 use net::guard::{Guard, Resolve};
+use net::http2::SharedHeads;
 use net::tls;
-use notification::Delivery;
+use notification::{Content, Delivery};
 
 use super::config::Settings;
 use super::encryption::{Ephemeral, encrypt};
 use super::encryption_turns::EncryptionTurns;
-use super::request::{Prepared, Terms, check_content};
+use super::request::{Prepared, Terms, WebPushHead, check_content};
 use super::response::{Advice, interpret};
 use super::routes::{PushDial, Routes};
 use super::subscription::Subscription;
@@ -46,6 +47,7 @@ pub struct WebPushChannel {
 struct WebPushSender {
     channel: WebPushChannel,
     routes: Routes,
+    heads: SharedHeads,
     encryption_turns: EncryptionTurns,
     clock: Clock,
     log_throttle: LogThrottle,
@@ -137,6 +139,7 @@ impl Channel for WebPushChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         Ok(Box::new(WebPushSender {
+            heads: SharedHeads::default(),
             channel: self.clone(),
             routes: Routes::new(self.dial.clone(), tools),
             encryption_turns: EncryptionTurns::new(),
@@ -162,7 +165,7 @@ fn vapid(settings: &Settings) -> Result<Vapid, ChannelError> {
 #[async_trait(?Send)]
 impl Sender for WebPushSender {
     async fn send(&self, job: Job<'_>) {
-        let shared = job.chunk.content.as_ref().map(Prepared::new);
+        let shared = job.chunk.content.as_ref().map(|content| self.prepare(&job, content));
         drive(job, |delivery| self.attempt(&job, shared.as_ref(), delivery)).await;
     }
 
@@ -179,7 +182,7 @@ impl WebPushSender {
         delivery: &Delivery,
     ) -> Attempt {
         // Boxed: every attempt would carry the room for it.
-        let own = delivery.content.as_ref().map(|content| Box::new(Prepared::new(content)));
+        let own = delivery.content.as_ref().map(|content| Box::new(self.prepare(job, content)));
         let prepared = match own_or_shared(own.as_deref(), shared) {
             Ok(prepared) => prepared,
             Err(impossible) => return impossible,
@@ -205,21 +208,23 @@ impl WebPushSender {
             return Attempt::impossible("the subscription's keys or the content cannot be used");
         };
         let body = Bytes::from(body);
-        let make = || {
-            // Made for each try: the time to live goes on while a stream is waited for.
-            let terms = Terms {
-                priority: job.priority(),
-                expires_at: job.chunk.envelope.expires_at,
-                ttl: *ttl,
-                now: timestamp(self.clock),
-            };
-            let address = (&route.authority, &endpoint.path);
-            prepared.request(address, body.len(), proof.authorization.clone(), terms)
+        let head = WebPushHead {
+            address: &route.address,
+            prepared,
+            path: &endpoint.path,
+            authorization: &proof.authorization,
+            bytes: body.len(),
+            terms: Terms { expires_at: job.chunk.envelope.expires_at, ttl: *ttl },
+            now: || timestamp(self.clock),
         };
-        match self.routes.exchange(Start::of(job, delivery), &route, &body, &make).await {
+        match self.routes.exchange(Start::of(job, delivery), &route, &body, &head).await {
             Ok(reply) => self.conclude(&reply, &proof),
             Err(failure) => failure.into(),
         }
+    }
+
+    fn prepare(&self, job: &Job<'_>, content: &Content) -> Result<Prepared, Invalid> {
+        Prepared::new(content, job.priority(), &self.heads)
     }
 
     fn conclude(&self, reply: &Reply, proof: &Proof) -> Attempt {

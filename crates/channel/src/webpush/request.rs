@@ -1,11 +1,13 @@
 //! From a notification to the head of a request (RFC 8030, section 5).
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue};
+use net::http2::{Head, OwnField, SharedHead, SharedHeads};
 use notification::{Content, Priority, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -17,7 +19,6 @@ use crate::object::ByName;
 /// How long push services keep a message at most: four weeks, in seconds. Some refuse more.
 pub(super) const TTL_SECONDS_MAX: u64 = 28 * 24 * 3600;
 const TOPIC_BYTES_MAX: usize = 32;
-const HEADERS_MAX: usize = 7;
 
 static TTL: HeaderName = HeaderName::from_static("ttl");
 static URGENCY: HeaderName = HeaderName::from_static("urgency");
@@ -31,19 +32,31 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 pub(super) struct Prepared {
     pub(super) plaintext: Bytes,
     ttl_seconds: Option<u64>,
-    urgency: Option<Urgency>,
-    topic: Option<HeaderValue>,
+    shared: Rc<SharedHead>,
 }
 
-/// The parts of a request that come neither from the content nor from the subscription.
+/// How long a message is of use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    pub(super) priority: Priority,
     pub(super) expires_at: Option<Timestamp>,
     /// For notifications that neither their options nor their end give one.
     pub(super) ttl: Duration,
-    /// When the request is made.
-    pub(super) now: Timestamp,
+}
+
+/// The head of the request that sends a [`Prepared`] to a subscription.
+#[derive(Debug)]
+pub(super) struct WebPushHead<'a, Now> {
+    /// The push service.
+    pub(super) address: &'a Rc<SharedHead>,
+    pub(super) prepared: &'a Prepared,
+    /// Of the subscription.
+    pub(super) path: &'a PathAndQuery,
+    pub(super) authorization: &'a HeaderValue,
+    /// Of the body.
+    pub(super) bytes: usize,
+    pub(super) terms: Terms,
+    /// Asked for each try: the time to live goes on while a stream is waited for.
+    pub(super) now: Now,
 }
 
 /// How much a message matters to a device that saves its battery.
@@ -67,51 +80,60 @@ struct Options {
 // === impl Prepared ===
 
 impl Prepared {
-    /// Prepares `content`.
-    pub(super) fn new(content: &Content) -> Result<Self, Invalid> {
+    /// Prepares `content`, to be sent at `priority`. What requests share becomes one of `heads`.
+    pub(super) fn new(
+        content: &Content,
+        priority: Priority,
+        heads: &SharedHeads,
+    ) -> Result<Self, Invalid> {
         let Options { ttl, urgency, topic } = read_options(&content.options)?;
         let topic = topic.map(HeaderValue::try_from).transpose();
         let topic = topic.map_err(|error| Invalid::at("/topic", error.to_string()))?;
-        Ok(Self { plaintext: content.payload.clone(), ttl_seconds: ttl, urgency, topic })
-    }
-
-    /// The head of a request to `path` at `authority` with a body of `bytes`, under `terms`; `None` when they make no address.
-    pub(super) fn request(
-        &self,
-        (authority, path): (&Authority, &PathAndQuery),
-        bytes: usize,
-        authorization: HeaderValue,
-        terms: Terms,
-    ) -> Option<Request<()>> {
-        let mut uri = http::uri::Parts::default();
-        uri.scheme = Some(Scheme::HTTPS);
-        uri.authority = Some(authority.clone());
-        uri.path_and_query = Some(path.clone());
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from_parts(uri).ok()?;
-        let urgency = self.urgency.unwrap_or_else(|| Urgency::of(terms.priority));
-        let headers = request.headers_mut();
-        headers.reserve(HEADERS_MAX);
-        headers.insert(AUTHORIZATION, authorization);
-        headers.insert(CONTENT_ENCODING, CODING);
-        headers.insert(CONTENT_TYPE, OCTETS);
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes));
-        headers.insert(TTL.clone(), HeaderValue::from(self.ttl_seconds(terms)));
-        headers.insert(URGENCY.clone(), HeaderValue::from_static(urgency.as_str()));
-        if let Some(topic) = &self.topic {
-            headers.insert(TOPIC.clone(), topic.clone());
+        let urgency = urgency.unwrap_or_else(|| Urgency::of(priority));
+        let mut shared = SharedHead::default()
+            .with(CONTENT_ENCODING, CODING)
+            .with(CONTENT_TYPE, OCTETS)
+            .with(URGENCY.clone(), HeaderValue::from_static(urgency.as_str()));
+        if let Some(topic) = topic {
+            shared.push(TOPIC.clone(), topic);
         }
-        Some(request)
+        let (plaintext, shared) = (content.payload.clone(), heads.unique(shared));
+        Ok(Self { plaintext, ttl_seconds: ttl, shared })
     }
 
     /// The value of the options; else the time left until the notification's end; else the setting. Never longer than
     /// until its end.
-    fn ttl_seconds(&self, terms: Terms) -> u64 {
-        let left = terms.expires_at.map(|expires_at| expires_at.since(terms.now).as_secs());
+    fn ttl_seconds(&self, terms: Terms, now: Timestamp) -> u64 {
+        let left = terms.expires_at.map(|expires_at| expires_at.since(now).as_secs());
         let asked = self.ttl_seconds.or_else(|| left.is_none().then_some(terms.ttl.as_secs()));
         let [asked, left] = [asked, left].map(|seconds| seconds.unwrap_or(TTL_SECONDS_MAX));
         asked.min(left).min(TTL_SECONDS_MAX)
+    }
+}
+
+// === impl WebPushHead ===
+
+impl<Now: Fn() -> Timestamp> Head for WebPushHead<'_, Now> {
+    fn address(&self) -> &Rc<SharedHead> {
+        self.address
+    }
+
+    fn shared(&self) -> Option<&Rc<SharedHead>> {
+        Some(&self.prepared.shared)
+    }
+
+    fn path(&self) -> [&[u8]; 2] {
+        [self.path.as_str().as_bytes(), &[]]
+    }
+
+    fn put_own(&self, put: &mut dyn FnMut(OwnField<'_>)) {
+        let value = self.authorization.as_bytes();
+        put(OwnField { name: &AUTHORIZATION, value, is_sensitive: true });
+        let ttl_seconds = self.prepared.ttl_seconds(self.terms, (self.now)());
+        let numbers = [(&CONTENT_LENGTH, self.bytes.to_string()), (&TTL, ttl_seconds.to_string())];
+        for (name, value) in &numbers {
+            put(OwnField { name, value: value.as_bytes(), is_sensitive: false });
+        }
     }
 }
 
@@ -178,6 +200,8 @@ fn read_options(options: &[u8]) -> Result<Options, Invalid> {
 mod tests {
     use super::*;
     use crate::test_support::content_check;
+    use http::uri::Authority;
+    use http::{Method, Request};
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_500);
 
@@ -185,11 +209,17 @@ mod tests {
         let options = Bytes::copy_from_slice(options.as_bytes());
         let content = Content { payload: Bytes::from_static(b"{}"), options, fallback: None };
         let expires_at = left.map(|left| NOW.plus(left));
-        let terms = Terms { priority, expires_at, ttl: Duration::from_mins(10), now: NOW };
-        let address =
-            (&Authority::from_static("push.example"), &PathAndQuery::from_static("/a?b=c"));
-        let token = HeaderValue::from_static("vapid t=x, k=y");
-        Prepared::new(&content).unwrap().request(address, 103, token, terms).unwrap()
+        let head = WebPushHead {
+            address: &Rc::new(SharedHead::address(Authority::from_static("push.example"), None)),
+            prepared: &Prepared::new(&content, priority, &SharedHeads::default()).unwrap(),
+            path: &PathAndQuery::from_static("/a?b=c"),
+            authorization: &HeaderValue::from_static("vapid t=x, k=y"),
+            bytes: 103,
+            terms: Terms { expires_at, ttl: Duration::from_mins(10) },
+            now: || NOW,
+        };
+        assert!(head.is_writable());
+        head.to_request().unwrap()
     }
 
     #[test]

@@ -15,7 +15,7 @@ use http_body_util::Full;
 use net::endpoint::Origin;
 use net::exchange::{Failure, Reply, Unsent};
 use net::http1::{self, HttpTarget};
-use net::http2::{self, Priming};
+use net::http2::{self, Head, Priming, SharedHead};
 use net::tcp::Reach;
 use notification::Report;
 use rustls::ClientConfig;
@@ -60,8 +60,8 @@ pub(super) struct PushRoute {
     origin: Origin,
     /// The origin as a token names it.
     pub(super) audience: String,
-    /// The `:authority` of requests.
-    pub(super) authority: Authority,
+    /// What all requests to it share.
+    pub(super) address: Rc<SharedHead>,
     http2: http2::Pool,
     http1_permits: Semaphore,
     /// Not to be asked for HTTP/2 before; `None` while it speaks it, as far as is known.
@@ -79,7 +79,7 @@ impl Routes {
         Self { dial, tools, by_origin: RefCell::default(), http1 }
     }
 
-    /// Sends what `make` makes over `route`, with `body`, and waits for the answer.
+    /// Sends a request with `head` and `body` over `route`, and waits for the answer.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -88,11 +88,11 @@ impl Routes {
         start: Start<'_>,
         route: &PushRoute,
         body: &Bytes,
-        make: &impl Fn() -> Option<Request<()>>,
+        head: &impl Head,
     ) -> Result<Reply, Failure<Report>> {
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange(start, body, make).await {
+            match route.http2.exchange(start, body, head).await {
                 Ok((reply, _stream)) => {
                     route.ask_at.set(None);
                     return Ok(reply);
@@ -105,7 +105,7 @@ impl Routes {
             }
         }
         // Boxed: every attempt would carry the room for it.
-        Box::pin(self.exchange_http1(start, route, body, make)).await
+        Box::pin(self.exchange_http1(start, route, body, head)).await
     }
 
     async fn exchange_http1(
@@ -113,14 +113,14 @@ impl Routes {
         start: Start<'_>,
         route: &PushRoute,
         body: &Bytes,
-        make: &impl Fn() -> Option<Request<()>>,
+        head: &impl Head,
     ) -> Result<Reply, Failure<Report>> {
         let waiting_since = self.tools.clock.monotonic();
         let permit = tokio::time::timeout(HTTP1_WAIT, route.http1_permits.acquire());
         let Ok(Ok(_permit)) = permit.await else { return Err(Unsent::Full.into()) };
         // Asked here too, so that no connection is made for what is not sent.
         start.may_send().map_err(Unsent::Withheld)?;
-        let request = make().and_then(|request| over_http1(request, route, body));
+        let request = head.to_request().and_then(|request| over_http1(request, body));
         let request = request.ok_or(Unsent::Unwritable)?;
         let target = HttpTarget { origin: route.origin.clone(), tls: 0 };
         let waited = self.tools.clock.monotonic() - waiting_since;
@@ -162,7 +162,7 @@ impl Routes {
         let route = Rc::new(PushRoute {
             origin: origin.clone(),
             audience: format!("https://{authority}"),
-            authority,
+            address: Rc::new(SharedHead::address(authority, None)),
             http2,
             http1_permits: Semaphore::new(HTTP1_CONNECTIONS_MAX),
             ask_at: Cell::new(None),
@@ -182,15 +182,12 @@ impl Routes {
 }
 
 /// `request` in the form of HTTP/1.1.
-fn over_http1(
-    request: Request<()>,
-    route: &PushRoute,
-    body: &Bytes,
-) -> Option<Request<Full<Bytes>>> {
+fn over_http1(request: Request<()>, body: &Bytes) -> Option<Request<Full<Bytes>>> {
     let mut request = request.map(|()| Full::new(body.clone()));
     // HTTP/1.1 wants the path alone as its target, and the host in a field (RFC 9112, section 3.2).
     let path = request.uri().path_and_query()?.clone();
+    let host = HeaderValue::from_str(request.uri().authority()?.as_str()).ok()?;
     *request.uri_mut() = Uri::from(path);
-    request.headers_mut().insert(HOST, HeaderValue::from_str(route.authority.as_str()).ok()?);
+    request.headers_mut().insert(HOST, host);
     Some(request)
 }

@@ -74,24 +74,33 @@ impl FieldList {
         Self { read, status, has_begun, content_length, headers, bytes, fault }
     }
 
-    /// Adds a field. What is behind a fault is not kept.
-    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) {
+    /// Adds a field. What is behind a fault is not kept. Says whether the field is valid and of no interest; one that
+    /// `is_passed_over` was found to be that before.
+    pub(super) fn add(&mut self, name: &[u8], value: &[u8], is_passed_over: bool) -> bool {
         self.bytes += name.len() + value.len() + FIELD_BYTES;
         if self.bytes > HEADER_LIST_BYTES_MAX {
             self.fault = Some("its header fields are too large");
         }
-        if self.fault.is_none() {
-            self.fault = self.keep(name, value).err();
+        if is_passed_over {
+            self.has_begun = true;
+            return true;
         }
+        if self.fault.is_some() {
+            return false;
+        }
+        let is_of_interest = self.keep(name, value);
+        self.fault = is_of_interest.err();
+        is_of_interest == Ok(false)
     }
 
-    fn keep(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
+    /// Checks a field, and keeps what is read of it. Says whether it is of interest.
+    fn keep(&mut self, name: &[u8], value: &[u8]) -> Result<bool, &'static str> {
         if name == b":status" {
             if self.status.is_some() || self.has_begun {
                 return Err("its status is not in front, or comes twice");
             }
             self.status = Some(status(value).ok_or("its status is no number of three digits")?);
-            return Ok(());
+            return Ok(true);
         }
         self.has_begun = true;
         // A colon is no part of a name, so this refuses other pseudo-header fields as well.
@@ -105,16 +114,18 @@ impl FieldList {
         if kinds(value) & NOT_OF_VALUES != 0 {
             return Err("a header field's value is not one");
         }
-        if name == b"content-length" {
+        let is_length = name == b"content-length";
+        if is_length {
             let length = content_length(value).filter(|_| self.content_length.is_none());
             self.content_length = Some(length.ok_or("its content-length is not one number")?);
         }
-        if let Some(name) = self.read.iter().find(|read| read.as_str().as_bytes() == name)
+        let read = self.read.iter().find(|read| read.as_str().as_bytes() == name);
+        if let Some(name) = read
             && let Ok(value) = HeaderValue::from_bytes(value)
         {
             self.headers.try_append(name, value).map_err(|_| "it has too many header fields")?;
         }
-        Ok(())
+        Ok(is_length || read.is_some())
     }
 
     /// Judges them as the head of an answer; `is_last` where no body follows.
@@ -202,7 +213,7 @@ mod tests {
         static READ: [HeaderName; 1] = [HeaderName::from_static("x")];
         let mut list = FieldList::new(&READ);
         for (name, value) in fields {
-            list.add(name.as_bytes(), value.as_bytes());
+            let _is_passed_over = list.add(name.as_bytes(), value.as_bytes(), false);
         }
         list.into_head(is_last)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::{HeaderName, Request, StatusCode};
+use http::{HeaderName, StatusCode};
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::answer::NoReply;
 use super::driver::{Link, Wire};
+use super::head::Head;
 use crate::endpoint::Origin;
 use crate::exchange::Reply;
 use crate::guard::Forbidden;
@@ -197,13 +198,13 @@ impl Connection {
 
     /// Sends a request over a stream that was taken; the future waits for the answer. It does not hold the request: thousands
     /// of these futures wait at a time, and each has to be small.
-    pub(super) fn exchange(
+    pub(super) fn exchange<H: Head>(
         &self,
-        request: &Request<()>,
+        head: &H,
         payload: Bytes,
-    ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_> {
+    ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_, H> {
         // A connection that is going away says so here, before anything is written.
-        let sent = self.link.send(request, payload);
+        let sent = self.link.send(head, payload);
         let sent = sent.map(|stream| Awaited { connection: self, stream: Some(stream) });
         async move {
             let mut awaited = sent?;

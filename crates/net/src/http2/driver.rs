@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::{HeaderName, Request};
+use http::HeaderName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
 use super::answer::NoReply;
+use super::head::Head;
 use super::session::Session;
 use crate::tls;
 
@@ -58,8 +59,8 @@ impl Link {
     ///
     /// # Errors
     /// When it cannot be begun here: nothing of it is written.
-    pub(super) fn send(&self, request: &Request<()>, payload: Bytes) -> Result<u32, NoReply> {
-        let stream = self.session.borrow_mut().send(request, payload)?;
+    pub(super) fn send(&self, head: &impl Head, payload: Bytes) -> Result<u32, NoReply> {
+        let stream = self.session.borrow_mut().send(head, payload)?;
         self.wake();
         Ok(stream)
     }

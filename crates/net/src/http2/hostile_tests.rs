@@ -81,7 +81,7 @@ impl Server {
     fn read(&mut self, (kind, flags, stream, payload): Parts, answers: &mut Vec<u8>) {
         match kind {
             HEADERS => {
-                self.decoder.decode(&payload, |_, _| ()).expect("a block that can be read");
+                self.decoder.decode(&payload, |_, _, _| false).expect("a block that can be read");
                 assert_eq!(flags & END_HEADERS, END_HEADERS);
                 assert!(self.streams.keys().all(|other| *other < stream), "numbers rise");
                 let served = self.streams.entry(stream).or_default();

@@ -172,7 +172,8 @@ impl Session {
         self.check_opened(stream)?;
         // Read in any case: later blocks build on it.
         let mut fields = FieldList::new(self.read_fields);
-        let read = self.decoder.decode(block, |name, value| fields.add(name, value));
+        let read =
+            self.decoder.decode(block, |name, value, passed| fields.add(name, value, passed));
         read.map_err(|fault| Violation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
         let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
         if slot.answer_mut().is_some() {

@@ -1,12 +1,16 @@
 //! The rules about what comes in: windows, header blocks, bodies, and floods. `docs/http2.md` has the table of rules.
 
+use std::task::{Context, Poll, Waker};
+
 use bytes::Bytes;
+use http::HeaderMap;
 
 use super::*;
 use crate::http2::streams::Streams;
 use crate::http2::testing::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, NOT_PROCESSED, OK, Outcome, PING,
-    RESET, Rig, SETTINGS, WHOLE, WINDOW_UPDATE, frame, go_away, kinds, request, setting, status,
+    READ_FIELDS, RESET, Rig, SETTINGS, WHOLE, WINDOW_UPDATE, frame, go_away, kinds, request,
+    setting, status,
 };
 
 const INITIAL_WINDOW: u16 = 4;
@@ -199,6 +203,33 @@ fn a_malformed_answer_costs_its_stream() {
     }
 }
 
+/// What was found good or bad when it came is not looked at again, or is found bad again.
+#[test]
+fn fields_that_come_out_of_the_table_are_judged_as_when_they_came() {
+    let mut rig = Rig::new(&[]);
+    let mut ask = |fields: &[u8]| {
+        let stream = rig.send(b"");
+        rig.feed(&frame(HEADERS, WHOLE, stream, &[OK, fields].concat()));
+        let context = Context::from_waker(Waker::noop());
+        let Poll::Ready(outcome) = rig.session.poll_outcome(stream, &context) else { panic!() };
+        outcome.map(|reply| reply.headers).map_err(drop)
+    };
+    // The field that is read, one that is not, one that has no name of HTTP/2, and the number of a body that never comes.
+    let literals: [&[u8]; 4] =
+        [b"\x40\x01a\x01b", b"\x40\x01c\x01d", b"\x40\x01E\x01f", b"\x5c\x019"];
+    let newest = [0xbe];
+    let (read, none) =
+        (HeaderMap::from_iter([(READ_FIELDS[0].clone(), "b".parse().unwrap())]), HeaderMap::new());
+    for (literal, expect) in literals.into_iter().zip([Ok(read), Ok(none), Err(()), Err(())]) {
+        assert_eq!(ask(literal), expect);
+        assert_eq!([ask(&newest), ask(&newest)], [expect.clone(), expect]);
+    }
+    // Behind a status only, wherever they come from.
+    let stream = rig.send(b"");
+    rig.feed(&frame(HEADERS, WHOLE, stream, &[0xc0, 0x88]));
+    assert_eq!(rig.outcome(stream), Outcome::Lost);
+}
+
 #[test]
 fn a_header_block_may_come_in_pieces_and_nothing_between_them() {
     let block = [status(404), b"\x00\x01a\x01b".to_vec()].concat();
@@ -264,9 +295,8 @@ fn what_was_given_up_is_reset_and_its_late_answer_passed_over() {
     }
     assert_eq!(rig.written(), [(WINDOW_UPDATE, 0, 0, (1_u32 << 19).to_be_bytes().to_vec())]);
     rig.feed(&frame(HEADERS, WHOLE, other, &[0x88, 0xbe]));
-    let outcome =
-        rig.session.poll_outcome(other, &std::task::Context::from_waker(std::task::Waker::noop()));
-    let std::task::Poll::Ready(Ok(reply)) = outcome else { panic!("{outcome:?}") };
+    let outcome = rig.session.poll_outcome(other, &Context::from_waker(Waker::noop()));
+    let Poll::Ready(Ok(reply)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(reply.headers["a"], "b");
 }
 

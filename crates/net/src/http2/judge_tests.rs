@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use flow::Clock;
 use h2::server::{self, SendResponse};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tokio::io::DuplexStream;
 use tokio::task::LocalSet;
 
@@ -15,6 +15,7 @@ use super::Priming;
 use super::answer::NoReply;
 use super::connection::Connection;
 use super::driver::{Link, Wire};
+use super::testing::TestHead;
 use crate::exchange::Reply;
 
 static READ_FIELDS: [HeaderName; 9] = [
@@ -82,15 +83,14 @@ async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<Link>)>(
         .await;
 }
 
-fn request(number: usize) -> Request<()> {
+fn request(number: usize) -> TestHead {
     let mut key = HeaderValue::from_str(&format!("Bearer {}", "k".repeat(200))).unwrap();
     key.set_sensitive(true);
-    Request::post(format!("https://host.example/3/device/{number}"))
-        .header("authorization", key)
-        .header("topic", "com.example.app")
-        .header("number", number)
-        .body(())
-        .unwrap()
+    let mut fields = HeaderMap::new();
+    fields.insert("authorization", key);
+    fields.insert("topic", HeaderValue::from_static("com.example.app"));
+    fields.insert("number", number.into());
+    TestHead::new(&format!("/3/device/{number}"), fields)
 }
 
 async fn ask(connection: &Connection, number: usize, body: &[u8]) -> Result<Reply, NoReply> {
@@ -272,14 +272,20 @@ async fn header_fields_of_any_kind_arrive_both_ways_whatever_the_tables() {
         builder.header_table_size(table);
         beside(builder, serve, async |connection, link| {
             let mut random = Rng::with_seed(u64::from(table));
+            let shared = [0, 1, 2].map(|seed| super::testing::shared(any_fields(seed)));
             for number in 0..REQUESTS {
                 if random.u8(..8) == 0 {
                     // As when the server allows less, and more again.
                     link.session.borrow_mut().allow_table(random.u32(..=table));
                 }
-                let mut request =
-                    Request::get(format!("https://host.example/{number}")).body(()).unwrap();
-                *request.headers_mut() = whole(number);
+                let mut request = TestHead::new(&format!("/{number}"), HeaderMap::new());
+                let (same, own) = lists(number);
+                (request.shared, request.own) =
+                    (Rc::clone(&shared[usize::try_from(number % 3).unwrap()]), own);
+                if random.u8(..4) == 0 {
+                    // Nothing that others share.
+                    request.shared = super::testing::shared(same);
+                }
                 let reply = connection.exchange(&request, Bytes::new()).await.unwrap();
                 assert_eq!(reply.headers, whole(number + 1), "what h2 encoded, as we have read it");
             }

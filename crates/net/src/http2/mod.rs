@@ -16,6 +16,7 @@ mod answer;
 mod connection;
 mod driver;
 mod frames;
+mod head;
 #[cfg(test)]
 mod hostile_bytes_tests;
 #[cfg(test)]
@@ -33,4 +34,5 @@ mod testing;
 mod waiting;
 
 pub use connection::{Dial, Priming};
+pub use head::{Head, OwnField, SharedHead, SharedHeads};
 pub use pool::{Pool, Stream};

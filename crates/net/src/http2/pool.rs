@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::{Backoff, Clock, Timing};
-use http::Request;
 use notification::Priority;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::answer::NoReply;
 use super::connection::{Connection, Dial, Http2ConnectError, PROOF_WAIT, TlsWire};
+use super::head::Head;
 use super::waiting::{Queue, StreamWaiters};
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::guard::Forbidden;
@@ -92,9 +92,8 @@ impl Pool {
         Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
     }
 
-    /// Sends what `make` makes, with `payload`, when it is the request's turn, and waits for the answer; the stream says over
-    /// which connection. A request that was certainly not processed is made and sent again, a few times. `make` gives `None`
-    /// when the request cannot be written.
+    /// Sends a request with `head` and `payload` when it is its turn, and waits for the answer; the stream says over which
+    /// connection. A request that was certainly not processed is sent again, a few times.
     ///
     /// # Errors
     /// Why there is no answer.
@@ -102,30 +101,27 @@ impl Pool {
         &self,
         permit: P,
         payload: &Bytes,
-        make: &impl Fn() -> Option<Request<()>>,
+        head: &impl Head,
     ) -> Result<(Reply, Stream), Failure<P::Refusal>> {
         let mut waiting_since = None;
         for _ in 0..TRIES_MAX {
             let stream = self.stream(permit.priority(), &mut waiting_since).await?;
-            let (sent_at, answering) = {
-                // Made before it is begun: what cannot be written must not be marked as sent.
-                let request = make().ok_or(Unsent::Unwritable)?;
-                permit.begin().await.map_err(Unsent::Withheld)?;
-                // The connection's task writes the request in the same turn of the thread. It is not kept while it waits.
-                (
-                    self.shared.clock.monotonic(),
-                    stream.connection.exchange(&request, payload.clone()),
-                )
-            };
+            // Before it is begun: what cannot be written must not be marked as sent.
+            if !head.is_writable() {
+                return Err(Unsent::Unwritable.into());
+            }
+            permit.begin().await.map_err(Unsent::Withheld)?;
+            let sent_at = self.shared.clock.monotonic();
+            // The connection's task writes the request in the same turn of the thread.
+            let answering = stream.connection.exchange(head, payload.clone());
             match answering.await {
                 Ok(mut reply) => {
                     reply.timing = Timing {
                         waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
                         on_wire: self.shared.clock.monotonic() - sent_at,
                     };
-                    // Made again, since few answers have a body: to keep each request would cost the many that have none.
                     if !reply.body.is_empty()
-                        && let Some(request) = make()
+                        && let Some(request) = head.to_request()
                     {
                         CredentialHeaders::of(request.headers()).remove_from(&mut reply.body);
                     }

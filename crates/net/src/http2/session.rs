@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, Request};
+use http::HeaderName;
 use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
 use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, Violation};
+use super::head::Head;
 use super::hpack::{Decoder, Encoder};
 use super::outbox::Outbox;
 use super::streams::{Slot, Streams};
@@ -167,7 +168,7 @@ impl Session {
     ///
     /// # Errors
     /// When the request cannot be begun here: nothing of it is written.
-    pub(super) fn send(&mut self, request: &Request<()>, body: Bytes) -> Result<u32, NoReply> {
+    pub(super) fn send(&mut self, head: &impl Head, body: Bytes) -> Result<u32, NoReply> {
         if !self.takes_requests() {
             return Err(NoReply::NotProcessed { leave: true });
         }
@@ -181,7 +182,7 @@ impl Session {
             return Err(NoReply::NotProcessed { leave: true });
         };
         let encoder = &mut self.encoder;
-        let encode = |block: &mut Vec<u8>| encoder.encode(request, block);
+        let encode = |block: &mut Vec<u8>| encoder.encode(head, block);
         frames::put_headers(self.out.buffer(), stream, is_last, encode);
         self.allow_frames();
         if self.waiting.is_empty() {

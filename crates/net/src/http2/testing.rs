@@ -1,16 +1,19 @@
 //! A connection whose peer is a test: frames by hand, time by hand.
 
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use http::{HeaderName, Request};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
 use super::answer::NoReply;
 use super::frames::{self, HEAD_BYTES};
+use super::head::{Head, OwnField, SharedHead};
 use super::session::Session;
 
 pub(super) const DATA: u8 = 0;
@@ -63,7 +66,7 @@ pub(super) fn parts(mut bytes: &[u8]) -> Vec<Parts> {
     frames
 }
 
-static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static("a")];
+pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static("a")];
 
 /// A connection whose peer is the test.
 pub(super) struct Rig {
@@ -154,8 +157,61 @@ impl Rig {
     }
 }
 
-pub(super) fn request() -> Request<()> {
-    Request::post("https://host.example/3/device/1").body(()).unwrap()
+/// A head of which as much is shared as a test says.
+pub(super) struct TestHead {
+    pub(super) address: Rc<SharedHead>,
+    pub(super) shared: Rc<SharedHead>,
+    pub(super) path: String,
+    pub(super) own: HeaderMap,
+}
+
+impl TestHead {
+    /// A head to `path`, with fields that it shares, but with nobody.
+    pub(super) fn new(path: &str, fields: HeaderMap) -> Self {
+        let authority = Authority::from_static("host.example");
+        Self {
+            address: Rc::new(SharedHead::address(authority, None)),
+            shared: shared(fields),
+            path: path.to_owned(),
+            own: HeaderMap::new(),
+        }
+    }
+}
+
+/// A shared part with these fields.
+pub(super) fn shared(fields: HeaderMap) -> Rc<SharedHead> {
+    let mut shared = SharedHead::default();
+    let mut last = None;
+    for (name, value) in fields {
+        last = name.or(last);
+        shared.push(last.clone().unwrap(), value);
+    }
+    Rc::new(shared)
+}
+
+impl Head for TestHead {
+    fn address(&self) -> &Rc<SharedHead> {
+        &self.address
+    }
+
+    fn shared(&self) -> Option<&Rc<SharedHead>> {
+        Some(&self.shared)
+    }
+
+    fn path(&self) -> [&[u8]; 2] {
+        [self.path.as_bytes(), &[]]
+    }
+
+    fn put_own(&self, put: &mut dyn FnMut(OwnField<'_>)) {
+        for (name, value) in &self.own {
+            let is_sensitive = value.is_sensitive();
+            put(OwnField { name, value: value.as_bytes(), is_sensitive });
+        }
+    }
+}
+
+pub(super) fn request() -> TestHead {
+    TestHead::new("/3/device/1", HeaderMap::new())
 }
 
 pub(super) fn kinds(frames: &[Parts]) -> Vec<(u8, u32)> {

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use flow::Clock;
 use http::HeaderName;
 use net::endpoint::Endpoint;
 use net::exchange::{Failure, Permit, Reply, Unsent};
-use net::http2::{Dial, Pool, Priming};
+use net::http2::{Dial, Pool, Priming, SharedHead};
 use net::{tcp, tls};
 use notification::Priority;
 use rustls::RootCertStore;
@@ -17,13 +18,13 @@ use testbed::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
-use crate::samples::Sample;
+use crate::samples::{self, Sample, SampleHead};
 
 /// A server, and the client that speaks to it.
 #[derive(Debug)]
 pub(crate) struct Client {
     pool: Pool,
-    origin: String,
+    address: Rc<SharedHead>,
     answers: Cell<usize>,
     /// Told at each answer.
     progress: Notify,
@@ -106,16 +107,17 @@ impl Client {
             read_fields: &READ_FIELDS,
         };
         let pool = Pool::new(dial, CONNECTIONS, Clock::system(), 1);
-        Self { pool, origin, answers: Cell::new(0), progress: Notify::new() }
+        let address = samples::address(&format!("127.0.0.1:{port}"));
+        Self { pool, address, answers: Cell::new(0), progress: Notify::new() }
     }
 
     /// Sends a request, again and again while it is certain that it was not processed.
     pub(crate) async fn ask(&self, sample: &Sample) -> Result<Reply, Failure<Infallible>> {
-        let make = || Some(sample.request(&self.origin));
+        let head = SampleHead { address: &self.address, sample };
         let mut rounds = 0;
         loop {
             rounds += 1;
-            let outcome = self.pool.exchange(Always, &sample.body, &make).await;
+            let outcome = self.pool.exchange(Always, &sample.body, &head).await;
             match outcome {
                 Err(Failure::Unsent(Unsent::Declined(_))) if rounds < ROUNDS => {}
                 Ok((reply, _stream)) => {

@@ -1,8 +1,12 @@
 //! Requests that differ in path, header fields and body, and what an answer to each has to say.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
-use http::{HeaderValue, Request};
+use http::header::AUTHORIZATION;
+use http::{HeaderName, HeaderValue};
 use net::exchange::Reply;
+use net::http2::{Head, OwnField, SharedHead};
 use testbed::Http2Program;
 use testbed::http2::HELD;
 
@@ -15,8 +19,46 @@ pub(crate) struct Sample {
     pub(crate) body: Bytes,
 }
 
+/// The head of a sample's request.
+#[derive(Debug)]
+pub(crate) struct SampleHead<'a> {
+    pub(crate) address: &'a Rc<SharedHead>,
+    pub(crate) sample: &'a Sample,
+}
+
+static X_NUMBER: HeaderName = HeaderName::from_static("x-number");
+static X_TOKEN: HeaderName = HeaderName::from_static("x-token");
+
 /// Bodies of all sizes, most of them small; every tenth is large.
 const BODY_BYTES: [usize; 10] = [0, 1, 300, 4_000, 90, 0, 16_384, 1_000, 20, 100_000];
+
+/// What all samples share that are sent to `authority`.
+pub(crate) fn address(authority: &str) -> Rc<SharedHead> {
+    let mut key = HeaderValue::from_static("bearer a-credential-that-no-table-may-have");
+    key.set_sensitive(true);
+    let address = SharedHead::address(authority.try_into().unwrap(), None);
+    let topic = HeaderValue::from_static("com.example.app");
+    Rc::new(address.with(AUTHORIZATION, key).with(HeaderName::from_static("topic"), topic))
+}
+
+// === impl SampleHead ===
+
+impl Head for SampleHead<'_> {
+    fn address(&self) -> &Rc<SharedHead> {
+        self.address
+    }
+
+    fn path(&self) -> [&[u8]; 2] {
+        [self.sample.path.as_bytes(), &[]]
+    }
+
+    fn put_own(&self, put: &mut dyn FnMut(OwnField<'_>)) {
+        let number = self.sample.number.to_string();
+        for (name, value) in [(&X_NUMBER, &number), (&X_TOKEN, &self.sample.token)] {
+            put(OwnField { name, value: value.as_bytes(), is_sensitive: false });
+        }
+    }
+}
 
 // === impl Sample ===
 
@@ -33,18 +75,6 @@ impl Sample {
     /// What nghttpd can be asked for: a file whose length is the request's number.
     pub(crate) fn of_length(number: usize, bytes_max: usize) -> Self {
         Self::new("length", number, bytes_max)
-    }
-
-    pub(crate) fn request(&self, origin: &str) -> Request<()> {
-        let mut key = HeaderValue::from_static("bearer a-credential-that-no-table-may-have");
-        key.set_sensitive(true);
-        Request::post(format!("{origin}{}", self.path))
-            .header("authorization", key)
-            .header("topic", "com.example.app")
-            .header("x-number", self.number)
-            .header("x-token", &self.token)
-            .body(())
-            .unwrap()
     }
 
     /// Checks that `reply` is the answer to this request, by all that the server can say.

@@ -28,6 +28,8 @@ struct Entry {
     /// The name, and the value behind it.
     text: Box<[u8]>,
     name_bytes: usize,
+    /// Whether it was found to be of no interest.
+    is_passed_over: bool,
 }
 
 /// The longest continuation of an integer, bits. Nothing here has 16 MiB.
@@ -41,22 +43,25 @@ impl Decoder {
         Self { table: VecDeque::new(), bytes: 0, bytes_max: TABLE_BYTES, name, value }
     }
 
-    /// Reads a whole block, and hands each field's name and value to `take`. It allocates for what it puts into the table, and
-    /// else at most the longest literal.
+    /// Reads a whole block, and hands each field's name and value to `take`, which says whether the field is of no interest: it is
+    /// told so when the field comes again out of the table. Allocates for what it puts into the table, and else at most the
+    /// longest literal.
     pub(in crate::http2) fn decode(
         &mut self,
         mut block: &[u8],
-        mut take: impl FnMut(&[u8], &[u8]),
+        mut take: impl FnMut(&[u8], &[u8], bool) -> bool,
     ) -> Result<(), Undecodable> {
         let mut is_first = true;
         while let Some(first) = block.first().copied() {
             if first & 0x80 != 0 {
-                let (name, value) = self.field(integer(&mut block, 7)?)?;
-                take(name, value);
+                let index = integer(&mut block, 7)?;
+                let (name, value) = self.field(index)?;
+                let entry = index.checked_sub(DYNAMIC_INDEX).and_then(|at| self.table.get(at));
+                take(name, value, entry.is_some_and(|entry| entry.is_passed_over));
             } else if first & 0x40 != 0 {
                 self.literal(&mut block, 6)?;
-                take(&self.name, &self.value);
-                self.insert();
+                let is_passed_over = take(&self.name, &self.value, false);
+                self.insert(is_passed_over);
             } else if first & 0x20 != 0 {
                 if !is_first {
                     return Err(Undecodable("the table changes its size behind a field"));
@@ -65,7 +70,7 @@ impl Decoder {
                 continue;
             } else {
                 self.literal(&mut block, 4)?;
-                take(&self.name, &self.value);
+                take(&self.name, &self.value, false);
             }
             is_first = false;
         }
@@ -97,13 +102,13 @@ impl Decoder {
     }
 
     /// Puts the literal that was read into the table.
-    fn insert(&mut self) {
+    fn insert(&mut self, is_passed_over: bool) {
         let cost = self.name.len() + self.value.len() + FIELD_BYTES;
         // One that is larger than the table empties it, and is no error (RFC 7541, section 4.4).
         self.make_room(cost);
         if cost <= self.bytes_max {
             let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
-            self.table.push_front(Entry { text, name_bytes: self.name.len() });
+            self.table.push_front(Entry { text, name_bytes: self.name.len(), is_passed_over });
             self.bytes += cost;
         }
     }

@@ -1,16 +1,22 @@
-//! Requests to header blocks.
+//! Heads of requests to header blocks.
 //!
-//! A field is put into the table when it stands at the same place in two requests one after the other. So what all requests of
-//! a broadcast have in common is a byte each from the third on, and what differs from one to the next, such as paths and
+//! A shared field is put into the table when it stands at the same place in two requests one after the other, or when there is room
+//! and its part of the head was used before. So what all requests of a broadcast have in common is a byte each from the
+//! third on, and these bytes are kept and copied as long as the table stays as it is. What is a request's own, such as paths and
 //! identifiers, pushes nothing out. Sensitive values never come into a table, nor into one of a proxy behind (RFC 7541,
 //! section 7.1.3).
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
-use http::{Method, Request};
-
-use super::static_table::{DYNAMIC_INDEX, name_index};
+use super::static_table::{DYNAMIC_INDEX, PATH_INDEX, name_index};
 use super::{FIELD_BYTES, TABLE_BYTES};
+use crate::http2::head::{Head, SharedHead};
+
+/// Shared parts of heads that are recognised.
+pub(super) const KNOWN_MAX: usize = 16;
+/// `:method: POST` and `:scheme: https`, of the static table.
+const POST_OVER_TLS: [u8; 2] = [0x83, 0x87];
 
 /// Writes the header blocks of one direction of a connection.
 #[derive(Debug)]
@@ -23,8 +29,22 @@ pub(in crate::http2) struct Encoder {
     bytes_max: usize,
     /// The smallest size that the table had since the last block, if it changed.
     smallest: Option<usize>,
-    /// The fields of requests, by their place among them.
+    /// The shared fields of requests, by their place among them.
     places: Vec<Place>,
+    /// The names of requests' own fields, by their place among them.
+    own_names: Vec<Place>,
+    /// How often the table has changed.
+    version: u64,
+    /// The shared parts that came last, the oldest first.
+    known: VecDeque<Known>,
+}
+
+/// A shared part that was encoded before.
+#[derive(Debug)]
+struct Known {
+    head: Rc<SharedHead>,
+    /// Its bytes, once there is nothing more to put into the table, and the version of the table that they are for.
+    bytes: Option<(u64, Box<[u8]>)>,
 }
 
 #[derive(Debug)]
@@ -33,7 +53,7 @@ struct Entry {
     value: Box<[u8]>,
 }
 
-/// What the last request had at a place, unless it was in the table.
+/// A place among the fields of requests, and what the last one had there, unless that was in the table.
 #[derive(Debug, Default)]
 struct Place {
     name: Vec<u8>,
@@ -63,6 +83,9 @@ impl Encoder {
             bytes_max: TABLE_BYTES,
             smallest: None,
             places: Vec::new(),
+            own_names: Vec::new(),
+            version: 0,
+            known: VecDeque::new(),
         }
     }
 
@@ -77,80 +100,102 @@ impl Encoder {
         }
     }
 
-    /// Appends the block of `request` to `block`.
-    pub(in crate::http2) fn encode(&mut self, request: &Request<()>, block: &mut Vec<u8>) {
+    /// Appends the block of `head` to `block`.
+    pub(in crate::http2) fn encode(&mut self, head: &impl Head, block: &mut Vec<u8>) {
         if let Some(smallest) = self.smallest.take() {
             if smallest < self.bytes_max {
                 put_integer(block, 0x20, 5, smallest);
             }
             put_integer(block, 0x20, 5, self.bytes_max);
         }
-        match *request.method() {
-            Method::GET => block.push(0x82),
-            Method::POST => block.push(0x83),
-            _ => put_literal(
-                block,
-                Literal::Plain,
-                2,
-                b":method",
-                request.method().as_str().as_bytes(),
-            ),
+        block.extend_from_slice(&POST_OVER_TLS);
+        if let [begin, end] = head.path()
+            && !begin.is_empty()
+        {
+            put_integer(block, 0x00, 4, PATH_INDEX);
+            put_integer(block, 0, 7, begin.len() + end.len());
+            block.extend_from_slice(begin);
+            block.extend_from_slice(end);
         }
-        let uri = request.uri();
-        block.push(if uri.scheme_str() == Some("http") { 0x86 } else { 0x87 });
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        self.put(0, b":authority", authority.as_bytes(), block);
-        self.put(1, b":path", path.as_bytes(), block);
-        for (index, (name, value)) in request.headers().iter().enumerate() {
-            let (name, at) = (name.as_str().as_bytes(), index + 2);
-            if value.is_sensitive() {
-                let name_index = self.place(at, name).name_index;
-                put_literal(block, Literal::Never, name_index, name, value.as_bytes());
-            } else {
-                self.put(at, name, value.as_bytes(), block);
-            }
+        let behind = self.put_shared(0, head.address(), block);
+        if let Some(shared) = head.shared() {
+            self.put_shared(behind, shared, block);
         }
+        let mut at = 0;
+        head.put_own(&mut |field| {
+            let name = field.name.as_str().as_bytes();
+            let form = if field.is_sensitive { Literal::Never } else { Literal::Plain };
+            let name_index = place(&mut self.own_names, at, name).name_index;
+            put_literal(block, form, name_index, name, field.value);
+            at += 1;
+        });
     }
 
-    fn put(&mut self, at: usize, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
-        let found = self.place(at, name).found;
+    /// Appends a shared part whose first field has the place `at`. Gives the place behind its last.
+    fn put_shared(&mut self, at: usize, head: &Rc<SharedHead>, block: &mut Vec<u8>) -> usize {
+        let behind = at + head.len();
+        let known = self.known.iter().position(|known| Rc::ptr_eq(&known.head, head));
+        if let Some(Known { bytes: Some((version, bytes)), .. }) =
+            known.and_then(|index| self.known.get(index))
+            && *version == self.version
+        {
+            block.extend_from_slice(bytes);
+            return behind;
+        }
+        let begin = block.len();
+        let mut is_settled = true;
+        for (at, (name, value, is_sensitive)) in (at..).zip(head.all_fields()) {
+            if is_sensitive {
+                let name_index = place(&mut self.places, at, name).name_index;
+                put_literal(block, Literal::Never, name_index, name, value);
+            } else {
+                is_settled &= self.put((at, name, value), known.is_some(), block);
+            }
+        }
+        // The version is that of the beginning: nothing was put into the table.
+        let bytes = || (self.version, block.get(begin..).unwrap_or_default().into());
+        let bytes = is_settled.then(bytes);
+        if let Some(known) = known.and_then(|index| self.known.get_mut(index)) {
+            known.bytes = bytes;
+            return behind;
+        }
+        if self.known.len() == KNOWN_MAX {
+            self.known.pop_front();
+        }
+        self.known.push_back(Known { head: Rc::clone(head), bytes });
+        behind
+    }
+
+    /// Appends a field, with its place, of a part that `is_known`. Says whether it would be the same again as long as the table is.
+    fn put(
+        &mut self,
+        (at, name, value): (usize, &[u8], &[u8]),
+        is_known: bool,
+        block: &mut Vec<u8>,
+    ) -> bool {
+        let found = place(&mut self.places, at, name).found;
         let is_it = |entry: &Entry| *entry.value == *value && *entry.name == *name;
         let hinted =
             found.checked_sub(self.left).filter(|index| self.table.get(*index).is_some_and(is_it));
         if let Some(index) = hinted.or_else(|| self.table.iter().position(is_it)) {
-            self.place(at, name).found = self.left + index;
+            place(&mut self.places, at, name).found = self.left + index;
             // The newest is counted first.
             put_integer(block, 0x80, 7, DYNAMIC_INDEX + self.table.len() - 1 - index);
-            return;
+            return true;
         }
-        let fits = name.len() + value.len() + FIELD_BYTES <= self.bytes_max;
-        let place = self.place(at, name);
+        let cost = name.len() + value.len() + FIELD_BYTES;
+        let (fits, has_room) = (cost <= self.bytes_max, self.bytes + cost <= self.bytes_max);
+        let place = place(&mut self.places, at, name);
         let name_index = place.name_index;
-        if fits && place.value == value {
+        if fits && place.value == value || has_room && is_known {
             put_literal(block, Literal::Indexed, name_index, name, value);
             self.insert(name, value);
-            return;
+            return false;
         }
         place.value.clear();
         place.value.extend_from_slice(value);
         put_literal(block, Literal::Plain, name_index, name, value);
-    }
-
-    /// The place `at`, of a field with this name.
-    fn place(&mut self, at: usize, name: &[u8]) -> &mut Place {
-        if self.places.len() <= at {
-            self.places.resize_with(at + 1, Place::default);
-        }
-        #[expect(clippy::indexing_slicing, reason = "there are more since the line above")]
-        let place = &mut self.places[at];
-        if place.name != name {
-            place.name.clear();
-            place.name.extend_from_slice(name);
-            place.name_index = name_index(name).unwrap_or(0);
-            place.value.clear();
-        }
-        place
+        !fits || is_known
     }
 
     fn insert(&mut self, name: &[u8], value: &[u8]) {
@@ -158,6 +203,7 @@ impl Encoder {
         self.make_room(cost);
         self.table.push_back(Entry { name: name.into(), value: value.into() });
         self.bytes += cost;
+        self.version += 1;
     }
 
     fn make_room(&mut self, cost: usize) {
@@ -165,8 +211,25 @@ impl Encoder {
             let Some(oldest) = self.table.pop_front() else { return };
             self.bytes -= oldest.name.len() + oldest.value.len() + FIELD_BYTES;
             self.left += 1;
+            self.version += 1;
         }
     }
+}
+
+/// The place `at`, of a field with this name.
+fn place<'a>(places: &'a mut Vec<Place>, at: usize, name: &[u8]) -> &'a mut Place {
+    if places.len() <= at {
+        places.resize_with(at + 1, Place::default);
+    }
+    #[expect(clippy::indexing_slicing, reason = "there are more since the line above")]
+    let place = &mut places[at];
+    if place.name != name {
+        place.name.clear();
+        place.name.extend_from_slice(name);
+        place.name_index = name_index(name).unwrap_or(0);
+        place.value.clear();
+    }
+    place
 }
 
 /// Appends a field whose value is not in the table; its name is `name_index`, or is written where that is 0.

@@ -64,6 +64,9 @@ pub(super) const STATIC_TABLE: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
+/// The least index of a path.
+pub(super) const PATH_INDEX: usize = 4;
+
 /// The first index of the table behind it, which a connection fills.
 pub(super) const DYNAMIC_INDEX: usize = STATIC_TABLE.len() + 1;
 

@@ -1,9 +1,14 @@
 //! The examples of RFC 7541, round trips, and blocks that are cut off or corrupted.
 
-use http::{HeaderName, HeaderValue, Request};
+use std::rc::Rc;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::encoder::KNOWN_MAX;
 use super::huffman::tests::encode as huffman;
 use super::{Decoder, Encoder, TABLE_BYTES, Undecodable};
+use crate::http2::head::Head as _;
+use crate::http2::testing::{TestHead, shared};
 
 type Field = (String, String);
 
@@ -16,7 +21,10 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Undecodable> {
     let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    decoder.decode(block, |name, value| fields.push((text(name), text(value))))?;
+    decoder.decode(block, |name, value, _| {
+        fields.push((text(name), text(value)));
+        false
+    })?;
     Ok(fields)
 }
 
@@ -152,29 +160,30 @@ fn a_field_larger_than_the_table_empties_it() {
     assert!(read(&mut decoder, &[0xbe]).is_err());
 }
 
-fn request(headers: &[(&str, &str, bool)]) -> Request<()> {
-    let mut request = Request::post("https://host.example/3/device/1").body(()).unwrap();
+fn request(headers: &[(&str, &str, bool)]) -> TestHead {
+    let mut fields = HeaderMap::new();
     for (name, value, is_sensitive) in headers {
         let mut value = HeaderValue::from_str(value).unwrap();
         value.set_sensitive(*is_sensitive);
-        request.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
+        fields.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
     }
-    request
+    TestHead::new("/3/device/1", fields)
 }
 
-fn written(encoder: &mut Encoder, request: &Request<()>) -> Vec<u8> {
+fn written(encoder: &mut Encoder, request: &TestHead) -> Vec<u8> {
     let mut block = Vec::new();
     encoder.encode(request, &mut block);
     block
 }
 
-fn fields_of(request: &Request<()>) -> Vec<Field> {
+fn fields_of(request: &TestHead) -> Vec<Field> {
+    let request = request.to_request().unwrap();
     let uri = request.uri();
     let mut fields = vec![
         (":method".to_owned(), request.method().to_string()),
         (":scheme".to_owned(), uri.scheme_str().unwrap().to_owned()),
-        (":authority".to_owned(), uri.authority().unwrap().to_string()),
         (":path".to_owned(), uri.path_and_query().unwrap().to_string()),
+        (":authority".to_owned(), uri.authority().unwrap().to_string()),
     ];
     let value = |value: &HeaderValue| value.to_str().unwrap().to_owned();
     fields.extend(request.headers().iter().map(|(name, other)| (name.to_string(), value(other))));
@@ -188,7 +197,7 @@ fn what_repeats_becomes_an_index_and_what_is_sensitive_never_does() {
     let mut lengths = Vec::new();
     for number in 0..5 {
         let mut request = request(&same);
-        *request.uri_mut() = format!("https://host.example/3/device/{number}").parse().unwrap();
+        request.path = format!("/3/device/{number}");
         let block = written(&mut encoder, &request);
         assert_eq!(read(&mut decoder, &block).unwrap(), fields_of(&request));
         // Never indexed, its name the 23rd of the static table.
@@ -260,6 +269,75 @@ fn requests_come_back_whatever_the_table_may_hold() {
     }
 }
 
+/// Parts that are shared by some requests and not by others, in any order, with fields of their own, over tables of any size.
+#[test]
+fn what_is_shared_comes_back_in_any_order() {
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..200 {
+        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+        let fields = |random: &mut fastrand::Rng, count: usize| {
+            let mut fields = HeaderMap::new();
+            for _ in 0..count {
+                let name = random.choice(["a", "content-type", "x-b", "age", "b", "c"]).unwrap();
+                let value = "v".repeat(random.usize(..300));
+                let mut value = HeaderValue::from_str(&value).unwrap();
+                value.set_sensitive(random.u8(..4) == 0);
+                fields.append(HeaderName::from_static(name), value);
+            }
+            fields
+        };
+        let addresses: Vec<_> =
+            (0..2).map(|_| TestHead::new("/", HeaderMap::new()).address).collect();
+        // More than the encoder knows at a time.
+        let parts: Vec<_> = (0..KNOWN_MAX + 4)
+            .map(|_| {
+                let count = random.usize(..4);
+                shared(fields(&mut random, count))
+            })
+            .collect();
+        for _ in 0..100 {
+            if random.u8(..20) == 0 {
+                encoder.allow(random.usize(..5_000));
+            }
+            let most = if random.bool() { 2 } else { parts.len() };
+            let own = random.usize(..3);
+            let head = TestHead {
+                address: Rc::clone(random.choice(&addresses).unwrap()),
+                shared: Rc::clone(random.choice(&parts[..most]).unwrap()),
+                path: format!("/{}", random.u32(..)),
+                own: fields(&mut random, own),
+            };
+            let block = written(&mut encoder, &head);
+            let (mut read, mut sent) = (read(&mut decoder, &block).unwrap(), fields_of(&head));
+            // A map has fields of one name together.
+            read.sort();
+            sent.sort();
+            assert_eq!(read, sent);
+        }
+    }
+}
+
+/// Two broadcasts by turns have nothing at the same place, and are told apart all the same.
+#[test]
+fn what_is_shared_becomes_an_index_though_others_come_between() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let heads = ["com.example.one", "com.example.two"].map(|topic| {
+        let mut head = request(&[("apns-topic", topic, false)]);
+        head.own.insert("apns-id", HeaderValue::from_static("1"));
+        head
+    });
+    let mut lengths = Vec::new();
+    for _ in 0..4 {
+        for head in &heads {
+            let block = written(&mut encoder, head);
+            assert_eq!(read(&mut decoder, &block).unwrap(), fields_of(head));
+            lengths.push(block.len());
+        }
+    }
+    let own = 2 + "/3/device/1".len() + 2 + "apns-id".len() + 1 + "1".len();
+    assert_eq!(lengths[4..], [2 + 1 + 1 + own; 4], "address and topic are a byte each");
+}
+
 /// A valid block of every form, and the fields that it holds.
 fn any_block(random: &mut fastrand::Rng) -> Vec<u8> {
     let string = |random: &mut fastrand::Rng| {
@@ -293,8 +371,10 @@ fn a_block_that_is_cut_or_corrupted_gives_an_error_or_fields() {
             corrupted[length] ^= random.u8(1..);
             let mut decoder = Decoder::new();
             let mut kept = 0;
-            let _fields =
-                decoder.decode(&corrupted, |name, value| kept += name.len() + value.len());
+            let _fields = decoder.decode(&corrupted, |name, value, _| {
+                kept += name.len() + value.len();
+                false
+            });
             assert!(
                 kept <= 200 * (1 + block.len()),
                 "a byte stands for a short field of the table"
