@@ -263,7 +263,7 @@ where
             Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
             Err(_elapsed) => over_time(job, delivery.index),
         };
-        let at = job.clock.wall();
+        let at = job.clock.recent_wall();
         if let Some(is_answer) = is_answer(&finished.report) {
             pass.note(is_answer, at);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow::{Clock, Gate, WorkerDeadline};
 use net::exchange::Permit;
-use notification::{Chunk, Delivery, Pauses, Priority, Report, limits};
+use notification::{Chunk, Delivery, Pauses, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
 
 use crate::fence::Fence;
@@ -77,7 +77,7 @@ impl Job<'_> {
 
     /// Whether an attempt may start now that needs `margin` of the lease.
     pub(crate) fn may_start_with(&self, margin: Duration) -> MayStart {
-        let now = timestamp(self.clock);
+        let now = Timestamp::from_unix(self.clock.recent_wall());
         // First of all: expiry is final, and to hand it back would only have it found expired by the next claim.
         if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             return MayStart::Expired;
