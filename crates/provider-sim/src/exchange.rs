@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{LOCATION, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::fields::Fields;
 
 /// A complete request.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +15,7 @@ pub(crate) struct Request<'a> {
     /// Host and port as the client names them.
     pub(crate) authority: &'a str,
     pub(crate) path: &'a str,
-    pub(crate) headers: &'a HeaderMap,
+    pub(crate) headers: &'a Fields,
     pub(crate) content: SimContent<'a>,
 }
 

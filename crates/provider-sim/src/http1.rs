@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::clock;
 use crate::exchange::{Request, SimContent, SimReply};
+use crate::fields::Fields;
 use crate::provider::Provider;
 use crate::tls::TlsStream;
 
@@ -57,7 +58,7 @@ async fn answer(
         method: &parts.method,
         authority: authority.unwrap_or_default(),
         path: parts.uri.path(),
-        headers: &parts.headers,
+        headers: &Fields::from(&parts.headers),
         content: whole.as_deref().map_or(SimContent::TooLong, SimContent::Whole),
     });
     poll_fn(|context| provider.journal.poll_written(verdict.record, context)).await;

@@ -8,7 +8,7 @@
 //! ```text
 //! server    one thread = one single-threaded runtime, one listener per provider
 //! smtp      ESMTP, beside all of the following but the dice and the journal
-//! http2     raw h2, all streams of a connection in one task      http1    hyper, all but APNs
+//! http2     a server of its own, one task per connection       http1    hyper, all but APNs
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
 //!             apns, fcm, webhook, webpush: the checks         faults: the dice
 //! journal   one line, written (and with --fsync on disk) before the answer leaves
@@ -23,6 +23,7 @@ mod http1;
 mod http2;
 
 mod exchange;
+mod fields;
 mod provider;
 
 mod apns;

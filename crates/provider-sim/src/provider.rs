@@ -152,8 +152,8 @@ impl Provider {
         let given = request.headers.get("apns-id");
         let made_up = given.is_none().then(|| self.dice.borrow_mut().uuid());
         if let SimReply::Answer(answer) = reply {
-            let id = made_up.as_deref().and_then(|id| HeaderValue::from_str(id).ok());
-            answer.apns_id = given.cloned().or(id);
+            let id = made_up.as_deref().map(str::as_bytes).or(given);
+            answer.apns_id = id.and_then(|id| HeaderValue::from_bytes(id).ok());
         }
         made_up
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol as SocketProtocol, Socket, Type};
+use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::LocalSet;
@@ -29,6 +30,8 @@ use crate::{http1, http2, tls};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// Bytes that are read from a socket at a time: hundreds of requests.
+const SOCKET_BYTES: usize = 64 * 1024;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const ALPN_HTTP2: &str = "h2";
 const ALPN_HTTP1: &str = "http/1.1";
@@ -329,7 +332,8 @@ async fn serve(
     provider: Rc<Provider>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     tcp.set_nodelay(true)?;
-    let handshake = acceptor.accept(tcp);
+    // TLS by itself reads 4 KiB at a time.
+    let handshake = acceptor.accept(BufReader::with_capacity(SOCKET_BYTES, tcp));
     let tls = tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await??;
     let (_, session) = tls.get_ref();
     if provider.is_apns() || session.alpn_protocol() == Some(ALPN_HTTP2.as_bytes()) {

@@ -13,12 +13,13 @@ use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::BufReader;
 use tokio::net::TcpStream;
 
 use crate::Error;
 
 /// The transport of a connection.
-pub(crate) type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<BufReader<TcpStream>>;
 
 const CA_FILE: &str = "ca.pem";
 const LEAF_FILE: &str = "leaf.pem";

@@ -7,10 +7,11 @@ use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use crate::Error;
 use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
+use crate::fields::Fields;
 
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const PUBLIC_KEY_BYTES: usize = 32;
@@ -39,7 +40,7 @@ impl Webhook {
     }
 
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
-        let id = text(request.headers, "webhook-id");
+        let id = request.headers.text("webhook-id");
         let status = match request.content {
             _ if request.method != Method::POST => Some(StatusCode::METHOD_NOT_ALLOWED),
             SimContent::TooLong => Some(StatusCode::PAYLOAD_TOO_LARGE),
@@ -68,11 +69,11 @@ impl Webhook {
     }
 
     /// For each of our keys one of the signatures is right, and its time is now.
-    fn is_signed(&self, headers: &HeaderMap, id: &str, body: &[u8], now_us: u64) -> bool {
+    fn is_signed(&self, headers: &Fields, id: &str, body: &[u8], now_us: u64) -> bool {
         if self.secret.is_none() && self.public_key.is_none() {
             return true;
         }
-        let timestamp = text(headers, "webhook-timestamp");
+        let timestamp = headers.text("webhook-timestamp");
         let Ok(timestamp_s) = timestamp.parse::<u64>() else {
             return false;
         };
@@ -80,7 +81,7 @@ impl Webhook {
             return false;
         }
         let signed = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
-        let signatures = text(headers, "webhook-signature");
+        let signatures = headers.text("webhook-signature");
         // A sender that changes its key signs with both for a while, and one right signature is enough.
         let any = |version: &str, is_right: &dyn Fn(Vec<u8>) -> bool| {
             let signatures = signatures.split(' ').filter_map(|one| one.strip_prefix(version));
@@ -96,10 +97,6 @@ impl Webhook {
             .is_none_or(|key| any("v1a,", &|signature| key.verify(&signed, &signature).is_ok()));
         symmetric && asymmetric
     }
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 fn parse_secret(secret: &str) -> Result<Box<hmac::Key>, Error> {

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 
 use crate::Error;
 use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
+use crate::fields::Fields;
 use token::ApnsTokens;
 
 const PATH_PREFIX: &str = "/3/device/";
@@ -110,21 +111,21 @@ impl Apns {
 
 impl<'a> ApnsHeaders<'a> {
     /// One pass over the headers: cheaper than a look-up for each.
-    fn read(headers: &'a HeaderMap) -> Self {
+    fn read(headers: &'a Fields) -> Self {
         let mut fields = Self::default();
-        for (name, value) in headers {
-            let field = match name.as_str() {
-                "authorization" => &mut fields.authorization,
-                "apns-collapse-id" => &mut fields.collapse_id,
-                "apns-expiration" => &mut fields.expiration,
-                "apns-id" => &mut fields.id,
-                "apns-priority" => &mut fields.priority,
-                "apns-push-type" => &mut fields.push_type,
-                "apns-topic" => &mut fields.topic,
+        for (name, value) in headers.iter() {
+            let field = match name {
+                b"authorization" => &mut fields.authorization,
+                b"apns-collapse-id" => &mut fields.collapse_id,
+                b"apns-expiration" => &mut fields.expiration,
+                b"apns-id" => &mut fields.id,
+                b"apns-priority" => &mut fields.priority,
+                b"apns-push-type" => &mut fields.push_type,
+                b"apns-topic" => &mut fields.topic,
                 _ => continue,
             };
             fields.repeated |= !field.is_empty();
-            *field = value.as_bytes();
+            *field = value;
         }
         fields
     }

@@ -10,12 +10,12 @@ use aws_lc_rs::signature::ParsedPublicKey;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, Method, StatusCode};
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::TOKEN_PATH;
 use crate::exchange::{Request, SimAnswer, SimContent};
+use crate::fields::Fields;
 
 const GRANT_TYPE: &str = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer";
 const SCOPE: &str = "https://www.googleapis.com/auth/firebase.messaging";
@@ -129,13 +129,13 @@ impl FcmTokens {
 
 impl Bearer {
     /// Whether the request brings a token that is good.
-    pub(super) fn is_known(&self, tokens: &FcmTokens, headers: &HeaderMap, now_us: u64) -> bool {
-        let Some(authorization) = headers.get(AUTHORIZATION) else { return false };
+    pub(super) fn is_known(&self, tokens: &FcmTokens, headers: &Fields, now_us: u64) -> bool {
+        let Some(authorization) = headers.get("authorization") else { return false };
         let mut last = self.0.borrow_mut();
-        if last.as_ref().is_none_or(|(known, _)| known != authorization.as_bytes()) {
+        if last.as_ref().is_none_or(|(known, _)| known != authorization) {
             let all = tokens.until_us.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(until_us) = all.get(authorization.as_bytes()) else { return false };
-            *last = Some((authorization.as_bytes().to_owned(), *until_us));
+            let Some(until_us) = all.get(authorization) else { return false };
+            *last = Some((authorization.to_owned(), *until_us));
         }
         last.as_ref().is_some_and(|(_, until_us)| now_us < *until_us)
     }

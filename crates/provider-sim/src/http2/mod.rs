@@ -1,240 +1,234 @@
 //! HTTP/2: one task drives a connection and all its streams.
 //!
-//! A request costs no task, no channel and no wake-up of its own. One turn of the connection reads
-//! every frame that is there, judges the requests that became complete, waits until their records
-//! are written (all of one turn in one write), and sends their answers in one flush.
+//! A request costs no task, no channel and no wake-up of its own. One turn of the connection reads every frame that is there, judges
+//! the requests that became complete, waits until their records are written (all of one turn in one write), and sends their
+//! answers in one write. [`session`] has the protocol; it shares no code with the client that is tried against it, and its table
+//! of header fields is a library's.
 
-mod single_stream;
-mod wire;
+mod frames;
+mod session;
+mod streams;
+mod upload;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::future::poll_fn;
+use std::io;
 use std::num::NonZeroU64;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
-use http::request::Parts;
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
 use crate::clock;
-use crate::exchange::{Request, SimContent, SimReply};
+use crate::exchange::{SimContent, SimReply};
 use crate::provider::Provider;
 use crate::tls::TlsStream;
-use wire::SharedWire;
+use frames::{Code, PING};
+use session::{Event, Session, Violation};
+use upload::Upload;
 
-/// Window of a connection: large, so that no request waits for a window update.
-const CONNECTION_WINDOW_BYTES: u32 = 1 << 24;
-const HEADER_BYTES_MAX: u32 = 1 << 16;
-/// How long a client may take to close after an abrupt GOAWAY.
+/// How long a client may take to close after the last GOAWAY.
 const LINGER: Duration = Duration::from_secs(1);
+/// The words of an abrupt GOAWAY, as APNs has them.
+const GOAWAY_REASON: &[u8] = br#"{"reason":"Shutdown"}"#;
+/// Bytes that are read at a time: a full record of TLS.
+const READ_BYTES: usize = 16 * 1024;
+/// Bytes that may wait to be written while more is read.
+const OUT_BYTES_MAX: usize = 1 << 20;
+/// The highest number that a stream can have.
+const STREAM_MAX: u32 = 0x7fff_ffff;
 
 /// Serves one connection until either side closes it.
-pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> Result<(), h2::Error> {
+pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> io::Result<()> {
     let max_streams = provider.options.max_streams.get();
-    let single_stream = provider.is_apns() && provider.options.apns_single_stream;
-    let wire = SharedWire::new(tls, single_stream);
-    let h2 = h2::server::Builder::new()
-        .max_concurrent_streams(max_streams)
-        // A client may give up everything it has under way, which is no attack here.
-        .max_pending_accept_reset_streams(usize::try_from(max_streams).unwrap_or(usize::MAX))
-        .max_header_list_size(HEADER_BYTES_MAX)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .handshake(wire.clone())
-        .await?;
+    let is_single_stream = provider.is_apns() && provider.options.apns_single_stream;
+    let granted = if is_single_stream { 1 } else { max_streams };
     let mut connection = SimConnection {
+        session: Session::new(granted, provider.content_bytes_max()),
         goaway_after: provider.options.faults.goaway_every.map(NonZeroU64::get),
-        wire,
-        h2,
+        tls,
+        written: 0,
+        input: vec![0; READ_BYTES].into_boxed_slice(),
+        is_single_stream,
         provider,
         accepted: 0,
-        uploads: Vec::new(),
+        last_stream: 0,
         recording: VecDeque::new(),
         delayed: BinaryHeap::new(),
         timer: None,
         ending: SimEnding::Never,
-        abandoned: Vec::new(),
     };
     let end = poll_fn(|context| connection.poll(context)).await?;
-    if let ConnectionEnd::Abrupt { last_stream } = end {
-        let wire = connection.wire.clone();
-        // With it goes h2, which shares the wire that the goodbye needs alone.
-        drop(connection);
+    if let ConnectionEnd::Goodbye = end {
         // However the goodbye ends, the connection is closed by then.
-        drop(tokio::time::timeout(LINGER, wire.goodbye(last_stream)).await);
+        drop(tokio::time::timeout(LINGER, connection.goodbye()).await);
     }
     Ok(())
 }
 
 struct SimConnection {
-    wire: SharedWire,
-    h2: h2::server::Connection<SharedWire, Bytes>,
+    tls: TlsStream,
+    session: Session,
+    /// How much of what the session wrote has left.
+    written: usize,
+    input: Box<[u8]>,
+    /// The client is held to one stream until a valid token has come.
+    is_single_stream: bool,
     provider: Rc<Provider>,
     /// Requests accepted so far, and after how many of them the connection ends.
     accepted: u64,
     goaway_after: Option<u64>,
-    /// Requests whose body is not complete.
-    uploads: Vec<RequestUpload>,
+    /// The last stream that was accepted.
+    last_stream: u32,
     /// Replies that wait for their record to be written, in the order of the journal.
     recording: VecDeque<(u64, Outgoing)>,
     /// Replies that wait for their time, the earliest on top.
     delayed: BinaryHeap<Reverse<Outgoing>>,
     timer: Option<(u64, Pin<Box<Sleep>>)>,
     ending: SimEnding,
-    /// Streams above the last one of an abrupt GOAWAY: held open, so that nothing is sent on them.
-    abandoned: Vec<SendResponse<Bytes>>,
 }
 
 /// How the connection is to end.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SimEnding {
     Never,
-    /// Streams up to this one are served.
-    Abrupt {
-        last_stream: u32,
-    },
+    /// Streams up to the last one are served, and those above held open, so that nothing is sent on them.
+    Abrupt,
+    /// The first GOAWAY is out: the client may have more under way, until it has answered a ping.
+    Graceful,
+    /// The last GOAWAY is out.
+    Draining,
     Disconnect,
 }
 
 /// How it ended.
+#[derive(Debug)]
 enum ConnectionEnd {
     Closed,
-    Abrupt { last_stream: u32 },
-}
-
-struct RequestUpload {
-    parts: Parts,
-    stream: RecvStream,
-    respond: SendResponse<Bytes>,
-    received: Received,
-}
-
-/// The received part of a body; most come in one piece, which is not copied.
-enum Received {
-    Piece(Bytes),
-    Pieces(BytesMut),
-}
-
-/// How a body came to its end.
-enum Complete {
-    Whole,
-    TooLong,
-    /// The client reset the stream.
-    Lost,
+    /// What the session wrote last is to be written, and the connection closed in order.
+    Goodbye,
 }
 
 /// A reply and when it is due, in microseconds since the Unix epoch.
+#[derive(Debug)]
 struct Outgoing {
     due_us: u64,
     reply: SimReply,
-    respond: SendResponse<Bytes>,
+    stream: u32,
 }
 
 // === impl SimConnection ===
 
 impl SimConnection {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ConnectionEnd, h2::Error>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ConnectionEnd>> {
         loop {
-            if self.poll_requests(context)?.is_ready() {
-                return Poll::Ready(Ok(ConnectionEnd::Closed));
+            if let Poll::Ready(end) = self.poll_requests(context)? {
+                return Poll::Ready(Ok(end));
             }
-            self.continue_uploads();
+            let was_congested = self.is_congested();
             let sent = self.send_recorded(context) + self.send_delayed(context);
             if self.ending == SimEnding::Disconnect {
                 return Poll::Ready(Ok(ConnectionEnd::Closed));
             }
-            if sent > 0 {
-                // What was sent leaves with the next turn.
-                continue;
+            let is_written = self.poll_write(context)?.is_ready();
+            if is_written && self.is_done() {
+                if self.ending == SimEnding::Abrupt {
+                    let out = &mut self.session.out;
+                    frames::put_go_away(out, self.last_stream, Code::NO_ERROR, GOAWAY_REASON);
+                }
+                return Poll::Ready(Ok(ConnectionEnd::Goodbye));
             }
-            return match self.ending {
-                SimEnding::Abrupt { last_stream } if self.is_idle() && self.wire.is_flushed() => {
-                    Poll::Ready(Ok(ConnectionEnd::Abrupt { last_stream }))
-                }
-                SimEnding::Never | SimEnding::Disconnect | SimEnding::Abrupt { .. } => {
-                    Poll::Pending
-                }
-            };
+            // What was not read for lack of room is read now.
+            let reads_on = is_written && was_congested;
+            if sent == 0 && !reads_on {
+                return Poll::Pending;
+            }
         }
     }
 
-    /// Takes every request that is there. Ready when the connection is closed.
-    fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        loop {
-            let next = ready!(pin!(self.h2.accept()).poll(context));
-            let Some(accepted) = next else {
-                return Poll::Ready(Ok(()));
-            };
-            let (request, respond) = accepted?;
-            let (parts, stream) = request.into_parts();
-            self.accept(RequestUpload {
-                parts,
-                stream,
-                respond,
-                received: Received::Piece(Bytes::new()),
-            });
+    /// Takes every request that is there. Ready when the client has closed the connection, or broken the protocol.
+    fn poll_requests(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ConnectionEnd>> {
+        while !self.is_congested() {
+            let mut buffer = ReadBuf::new(&mut self.input);
+            ready!(Pin::new(&mut self.tls).poll_read(context, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(ConnectionEnd::Closed));
+            }
+            self.session.receive(buffer.filled());
+            if let Err(Violation(code, words)) = self.take_events() {
+                tracing::warn!(words, "a client broke the protocol");
+                frames::put_go_away(
+                    &mut self.session.out,
+                    self.last_stream,
+                    code,
+                    words.as_bytes(),
+                );
+                return Poll::Ready(Ok(ConnectionEnd::Goodbye));
+            }
         }
+        Poll::Pending
     }
 
-    fn accept(&mut self, mut upload: RequestUpload) {
-        if matches!(self.ending, SimEnding::Abrupt { .. }) {
-            self.provider.refuse(&upload.request(SimContent::TooLong));
-            self.abandoned.push(upload.respond);
-            return;
+    fn take_events(&mut self) -> Result<(), Violation> {
+        while let Some(event) = self.session.next_event()? {
+            match event {
+                Event::Begun(stream) => {
+                    self.accept(stream);
+                    if let Some(Event::Complete(upload, is_too_long)) = self.session.take_whole() {
+                        self.judge(upload, is_too_long);
+                    }
+                }
+                Event::Complete(upload, is_too_long) => self.judge(upload, is_too_long),
+            }
         }
-        if self.wire.is_single_stream() && !self.is_idle() {
-            let record = self.provider.refuse(&upload.request(SimContent::TooLong));
-            let outgoing = Outgoing { due_us: 0, reply: SimReply::Refuse, respond: upload.respond };
-            self.recording.push_back((record, outgoing));
+        if self.ending == SimEnding::Graceful && self.session.pongs > 0 {
+            self.ending = SimEnding::Draining;
+            frames::put_go_away(&mut self.session.out, self.last_stream, Code::NO_ERROR, b"");
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, stream: u32) {
+        let is_leaving = matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining);
+        let is_second = self.is_single_stream && self.session.streams.count() > 1;
+        if is_leaving || is_second {
+            let request = self.session.begun().map(|upload| upload.request(SimContent::TooLong));
+            let record = request.map(|request| self.provider.refuse(&request));
+            self.session.abandon();
+            if let Some(record) = record.filter(|_| is_second) {
+                let refusal = Outgoing { due_us: 0, reply: SimReply::Refuse, stream };
+                self.recording.push_back((record, refusal));
+            }
             return;
         }
         self.accepted += 1;
+        self.last_stream = stream;
         if self.goaway_after == Some(self.accepted) {
             if self.provider.options.faults.goaway_abrupt {
-                let last_stream = upload.respond.stream_id().as_u32();
-                self.ending = SimEnding::Abrupt { last_stream };
+                self.ending = SimEnding::Abrupt;
             } else {
-                self.h2.graceful_shutdown();
-            }
-        }
-        match upload.progress(self.provider.content_bytes_max()) {
-            None => self.uploads.push(upload),
-            Some(complete) => self.judge(upload, &complete),
-        }
-    }
-
-    fn continue_uploads(&mut self) {
-        let bytes_max = self.provider.content_bytes_max();
-        let mut i = 0;
-        while let Some(upload) = self.uploads.get_mut(i) {
-            match upload.progress(bytes_max) {
-                None => i += 1,
-                Some(complete) => {
-                    let upload = self.uploads.swap_remove(i);
-                    self.judge(upload, &complete);
-                }
+                self.ending = SimEnding::Graceful;
+                frames::put_go_away(&mut self.session.out, STREAM_MAX, Code::NO_ERROR, b"");
+                frames::put(&mut self.session.out, PING, 0, 0, b"goodbye!");
             }
         }
     }
 
-    fn judge(&mut self, upload: RequestUpload, complete: &Complete) {
-        let content = match complete {
-            Complete::Lost => return,
-            Complete::Whole => SimContent::Whole(upload.received.bytes()),
-            Complete::TooLong => SimContent::TooLong,
-        };
+    fn judge(&mut self, upload: Box<Upload>, is_too_long: bool) {
+        let content =
+            if is_too_long { SimContent::TooLong } else { SimContent::Whole(&upload.body) };
         let verdict = self.provider.receive(&upload.request(content));
-        if verdict.authenticated {
-            self.wire.allow_streams(self.provider.options.max_streams.get());
+        if verdict.authenticated && self.is_single_stream {
+            self.is_single_stream = false;
+            self.session.grant_streams(self.provider.options.max_streams.get());
         }
-        let outgoing =
-            Outgoing { due_us: verdict.due_us, reply: verdict.reply, respond: upload.respond };
-        self.recording.push_back((verdict.record, outgoing));
+        let (due_us, reply, stream) = (verdict.due_us, verdict.reply, upload.stream);
+        self.recording.push_back((verdict.record, Outgoing { due_us, reply, stream }));
+        self.session.recycle(upload);
     }
 
     /// Replies to what is written and due at once; returns how many.
@@ -286,87 +280,53 @@ impl SimConnection {
     }
 
     fn send(&mut self, outgoing: Outgoing) {
-        let Outgoing { reply, mut respond, .. } = outgoing;
-        // A client that reset the stream gets no answer: nothing to do about an error.
+        let Outgoing { reply, stream, .. } = outgoing;
         match reply {
-            SimReply::Answer(answer) => {
-                let body = answer.body.clone();
-                let response = answer.into_response(drop);
-                if let Ok(mut stream) = respond.send_response(response, body.is_empty())
-                    && !body.is_empty()
-                {
-                    drop(stream.send_data(body, true));
-                }
-            }
-            SimReply::Silence => respond.send_reset(Reason::CANCEL),
-            SimReply::Refuse => respond.send_reset(Reason::REFUSED_STREAM),
+            SimReply::Answer(answer) => self.session.answer(stream, answer),
+            SimReply::Silence => self.session.reset(stream, Code::CANCEL),
+            SimReply::Refuse => self.session.reset(stream, Code::REFUSED_STREAM),
             SimReply::Disconnect => self.ending = SimEnding::Disconnect,
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.uploads.is_empty() && self.recording.is_empty() && self.delayed.is_empty()
-    }
-}
-
-// === impl RequestUpload ===
-
-impl RequestUpload {
-    fn request<'a>(&'a self, content: SimContent<'a>) -> Request<'a> {
-        let Parts { method, uri, headers, .. } = &self.parts;
-        let authority = uri.authority().map_or("", |authority| authority.as_str());
-        Request { method, authority, path: uri.path(), headers, content }
-    }
-
-    /// Takes what has arrived of the body; `None` when there is more to come.
-    ///
-    /// The connection's own task reads the frames and looks here afterwards: no wake-up is needed.
-    fn progress(&mut self, bytes_max: usize) -> Option<Complete> {
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            if self.stream.is_end_stream() {
-                return Some(Complete::Whole);
+    /// Writes what the session has written. Ready when all of it has left.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(rest) = self.session.out.get(self.written..)
+            && !rest.is_empty()
+        {
+            let wrote = ready!(Pin::new(&mut self.tls).poll_write(context, rest))?;
+            if wrote == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            let piece = match self.stream.poll_data(&mut context) {
-                Poll::Pending => return None,
-                Poll::Ready(None) => return Some(Complete::Whole),
-                Poll::Ready(Some(Err(_))) => return Some(Complete::Lost),
-                Poll::Ready(Some(Ok(piece))) => piece,
-            };
-            let piece_bytes = piece.len();
-            self.received.push(piece);
-            if self.received.bytes().len() > bytes_max {
-                return Some(Complete::TooLong);
-            }
-            if !self.stream.is_end_stream()
-                && self.stream.flow_control().release_capacity(piece_bytes).is_err()
-            {
-                return Some(Complete::Lost);
-            }
+            self.written += wrote;
         }
-    }
-}
-
-// === impl Received ===
-
-impl Received {
-    fn push(&mut self, piece: Bytes) {
-        match self {
-            Self::Piece(first) if first.is_empty() => *first = piece,
-            Self::Piece(first) => {
-                let mut pieces = BytesMut::from(first.as_ref());
-                pieces.extend_from_slice(&piece);
-                *self = Self::Pieces(pieces);
-            }
-            Self::Pieces(pieces) => pieces.extend_from_slice(&piece),
-        }
+        self.session.out.clear();
+        self.written = 0;
+        Pin::new(&mut self.tls).poll_flush(context)
     }
 
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Piece(piece) => piece,
-            Self::Pieces(pieces) => pieces,
-        }
+    /// Whether the client is to take answers before more is read.
+    fn is_congested(&self) -> bool {
+        self.session.out.len() - self.written >= OUT_BYTES_MAX
+    }
+
+    /// Whether the connection ends, and nothing of it is left to do.
+    fn is_done(&self) -> bool {
+        let is_ending = matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining);
+        let is_idle = !self.session.has_uploads()
+            && self.session.bodies.is_empty()
+            && self.recording.is_empty()
+            && self.delayed.is_empty();
+        is_ending && is_idle
+    }
+
+    /// Writes what is left and waits until the client closes: closing a socket with unread bytes makes the kernel throw away what
+    /// the client has not read, and the GOAWAY with it.
+    async fn goodbye(mut self) -> io::Result<()> {
+        self.tls.write_all(self.session.out.get(self.written..).unwrap_or_default()).await?;
+        self.tls.shutdown().await?;
+        while self.tls.read(&mut self.input).await? > 0 {}
+        Ok(())
     }
 }
 

@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use crate::Error;
 use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
+use crate::fields::Fields;
 use subscriber::Subscriber;
 use vapid::VapidTokens;
 
@@ -100,9 +101,9 @@ impl WebPush {
         let SimContent::Whole(body) = request.content else {
             return Err((StatusCode::PAYLOAD_TOO_LARGE, "a message has at most 4096 bytes"));
         };
-        self.tokens.verify(text(request.headers, "authorization"), request.authority, now_us)?;
+        self.tokens.verify(request.headers.text("authorization"), request.authority, now_us)?;
         check_headers(request.headers)?;
-        if text(request.headers, "content-encoding") != "aes128gcm" {
+        if request.headers.text("content-encoding") != "aes128gcm" {
             return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "the coding must be aes128gcm"));
         }
         self.subscriber(number)
@@ -124,18 +125,17 @@ impl WebPush {
     }
 }
 
-fn check_headers(headers: &HeaderMap) -> Result<(), Rejection> {
-    if text(headers, "ttl").parse::<u64>().is_err() {
+fn check_headers(headers: &Fields) -> Result<(), Rejection> {
+    if headers.text("ttl").parse::<u64>().is_err() {
         return Err((StatusCode::BAD_REQUEST, "TTL must be a number of seconds"));
     }
     let urgency = headers.get("urgency");
-    if urgency.is_some_and(|urgency| !URGENCIES.iter().any(|known| urgency == known)) {
+    if urgency.is_some_and(|urgency| !URGENCIES.iter().any(|known| urgency == known.as_bytes())) {
         return Err((StatusCode::BAD_REQUEST, "Urgency is none of the four"));
     }
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let is_topic = |topic: &HeaderValue| {
-        (1..=TOPIC_BYTES_MAX).contains(&topic.len()) && topic.as_bytes().iter().all(is_plain)
-    };
+    let is_topic =
+        |topic: &[u8]| (1..=TOPIC_BYTES_MAX).contains(&topic.len()) && topic.iter().all(is_plain);
     if headers.get("topic").is_some_and(|topic| !is_topic(topic)) {
         return Err((StatusCode::BAD_REQUEST, "Topic must be 1 to 32 characters of base64url"));
     }
@@ -154,8 +154,4 @@ fn identify(path: &str, message: &[u8]) -> String {
         write!(id, "{byte:02x}").ok();
     }
     id
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
