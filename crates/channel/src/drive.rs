@@ -1,19 +1,17 @@
 //! The loop that senders share: start while the gate lets in, collect what is done, report it.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
 use flow::Pass;
 use flow::quota::WAIT_MAX;
-use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use notification::{Delivery, Report, Verdict, limits};
-
+use notification::{Delivery, Report, limits};
 use tokio::time::Instant;
 
 use crate::lane_quota::Booking;
+use crate::under_way::UnderWay;
 use crate::{Attempt, Job, MayStart};
 
 /// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
@@ -78,7 +76,7 @@ async fn drive_with<'job, Make, Attempting>(
     let (mut admission, mut waited) = (None::<Admission<'_>>, Duration::ZERO);
     let mut held: Option<Pass> = None;
     let mut started = 0_usize;
-    let mut under_way = FuturesUnordered::new();
+    let mut under_way = UnderWay::new(pace.timeout, job.clock);
     let mut reports = Vec::new();
     loop {
         // Answers first: they free places and are what crashes would lose.
@@ -108,11 +106,13 @@ async fn drive_with<'job, Make, Attempting>(
                         // The place is free meanwhile for other jobs of the lane.
                         held = None;
                     } else if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
-                        under_way.push(run(pace, &job, delivery, &attempt, pass));
+                        let attempting = attempt_if_still(pace, &job, delivery, &attempt);
+                        under_way.push(&job, delivery.index, pass, attempting);
                         next = waiting.next();
                         started += 1;
                         if started.is_multiple_of(STARTS_PER_TURN) {
                             tokio::task::yield_now().await;
+                            under_way.end_turn();
                         }
                         continue;
                     }
@@ -132,6 +132,7 @@ async fn drive_with<'job, Make, Attempting>(
                     Some(report) = under_way.next(), if reports.len() < limits::REPORT_ITEMS => reports.push(report),
                 }
             }
+            under_way.end_turn();
             continue;
         }
         if next.is_none() && under_way.is_empty() {
@@ -144,6 +145,7 @@ async fn drive_with<'job, Make, Attempting>(
             Some(report) = under_way.next(), if !under_way.is_empty() => reports.push(report),
             pass = wait_to_start(job, admission.as_ref()), if next.is_some() => held = pass,
         }
+        under_way.end_turn();
     }
 }
 
@@ -190,10 +192,21 @@ fn shut_out(job: &Job<'_>, own: Option<&Pass>) -> Option<Report> {
     is_shut.then_some(Report::HandedBack { after: SHUT_WAIT })
 }
 
-/// Whether the provider answered an attempt, whatever it was; `None` when it was not made.
-fn is_answer(report: &Report) -> Option<bool> {
-    let Report::Attempted(answer) = report else { return None };
-    Some(matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. }))
+/// Runs `attempt` unless it must not start any more: reporting may have waited long for settle since it was let in.
+async fn attempt_if_still<'job, Make, Attempting>(
+    pace: &AttemptTimes,
+    job: &Job<'_>,
+    delivery: &'job Delivery,
+    attempt: &Make,
+) -> Attempt
+where
+    Make: Fn(&'job Delivery) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
+    match pace.may_start(job).report_otherwise() {
+        Some(report) => Attempt::not_started(report),
+        None => attempt(delivery).await,
+    }
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.
@@ -234,51 +247,6 @@ impl AttemptTimes {
     fn may_start(&self, job: &Job<'_>) -> MayStart {
         job.may_start_with(self.margin)
     }
-}
-
-/// One attempt, whole. Thousands of these futures are under way at a time and go through the processor's cache again and again,
-/// so they are kept small: what is rarely needed is boxed.
-#[expect(clippy::manual_async_fn, reason = "an async fn would hold each argument twice")]
-fn run<'job, Make, Attempting>(
-    pace: &'static AttemptTimes,
-    job: &Job<'job>,
-    delivery: &'job Delivery,
-    attempt: &Make,
-    pass: Pass,
-) -> impl Future<Output = (u16, Report)>
-where
-    Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
-{
-    async move {
-        // Reporting may have waited long for settle since this was let in.
-        if let Some(report) = pace.may_start(job).report_otherwise() {
-            return (delivery.index, report);
-        }
-        let guarded = AssertUnwindSafe(async { attempt(delivery).await }).catch_unwind();
-        // The timeout polls the attempt before its timer: an answer that came while settle
-        // held this loop up still counts.
-        let finished = match tokio::time::timeout(pace.timeout, guarded).await {
-            Ok(Ok(finished)) => finished,
-            Ok(Err(_panic)) => Attempt::lost("the attempt panicked"),
-            Err(_elapsed) => over_time(job, delivery.index),
-        };
-        let at = job.clock.recent_wall();
-        if let Some(is_answer) = is_answer(&finished.report) {
-            pass.note(is_answer, at);
-        }
-        pass.finish(finished.signal, finished.timing, at);
-        (delivery.index, finished.report)
-    }
-}
-
-/// An attempt that took too long. One that is not begun has waited for its mark, while the store was away: it was not sent, and is
-/// not in doubt.
-fn over_time(job: &Job<'_>, index: u16) -> Attempt {
-    if job.fence.is_some_and(|fence| !fence.is_begun(index)) {
-        return Attempt::not_started(Report::HandedBack { after: Duration::ZERO });
-    }
-    Attempt::lost("no answer in time")
 }
 
 #[cfg(test)]

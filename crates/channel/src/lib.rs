@@ -26,6 +26,7 @@ pub mod smtp;
 #[cfg(test)]
 mod test_support;
 mod time;
+mod under_way;
 pub mod webhook;
 pub mod webpush;
 

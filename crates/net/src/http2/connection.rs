@@ -161,6 +161,11 @@ impl Connection {
         usable.saturating_sub(self.link.in_flight.get())
     }
 
+    /// When bytes came in last: when an answer did that was just found.
+    pub(super) fn read_at(&self) -> Instant {
+        self.link.read_at.get()
+    }
+
     /// Whether another request may ever be sent.
     pub(super) fn takes_requests(&self) -> bool {
         self.link.session.borrow().takes_requests()

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use flow::Clock;
 use http::HeaderName;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::answer::NoReply;
 use super::head::Head;
@@ -33,6 +33,8 @@ pub(super) struct Link {
     pub(super) session: RefCell<Session>,
     /// Streams that were given out, begun or not.
     pub(super) in_flight: Cell<usize>,
+    /// When bytes came in last.
+    pub(super) read_at: Cell<Instant>,
     /// Wakes the wire.
     waker: RefCell<Option<Waker>>,
 }
@@ -95,10 +97,11 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
         socket: Socket,
         clock: Clock,
     ) -> Self {
-        let mut session = Session::new(read_fields, clock.monotonic());
+        let now = clock.monotonic();
+        let mut session = Session::new(read_fields, now);
         let timer = Box::pin(tokio::time::sleep_until(session.wake_at()));
         let (session, in_flight, waker) = (RefCell::new(session), Cell::new(0), RefCell::default());
-        let link = Rc::new(Link { session, in_flight, waker });
+        let link = Rc::new(Link { session, in_flight, read_at: Cell::new(now), waker });
         let input = vec![0; READ_BYTES].into_boxed_slice();
         Self { provider, socket, link, clock, timer, input, is_unflushed: false, is_broken: false }
     }
@@ -178,7 +181,10 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
                 Poll::Ready(Ok(())) if input.filled().is_empty() => {
                     session.end("the server closed the connection");
                 }
-                Poll::Ready(Ok(())) => session.receive(input.filled(), now),
+                Poll::Ready(Ok(())) => {
+                    self.link.read_at.set(now);
+                    session.receive(input.filled(), now);
+                }
             }
         }
         context.waker().wake_by_ref();

@@ -118,7 +118,7 @@ impl Pool {
                 Ok(mut reply) => {
                     reply.timing = Timing {
                         waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
-                        on_wire: self.shared.clock.monotonic() - sent_at,
+                        on_wire: stream.connection.read_at().saturating_duration_since(sent_at),
                     };
                     if !reply.body.is_empty()
                         && let Some(request) = head.to_request()
