@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Dependencies are reused between clones when the build goes to a shared place; override as you like.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 
-.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults wire-test setup setup-servers
+.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus setup setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -14,6 +14,7 @@ demo: setup
 test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO_TARGET_DIR)/debug/xtask test
+	scripts/fuzz.sh
 
 ## build: the released binary, target/release/belfry
 build: setup
@@ -23,8 +24,11 @@ build: setup
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p net --features fuzzing --locked -- -D warnings
+	$(CARGO) fmt --manifest-path crates/net/fuzz/Cargo.toml --check
 	$(CARGO) test -q --locked -p xtask
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check bans licenses sources; \
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny check bans licenses sources && \
+	$(CARGO) deny --manifest-path crates/net/fuzz/Cargo.toml check bans licenses sources; \
 	else echo "cargo-deny is not installed: 'cargo install --locked cargo-deny' to check licences and bans"; fi
 
 ## bench: throughput of the whole path, counted by the provider
@@ -50,6 +54,14 @@ race-faults: setup setup-servers
 ## wire-test: 200,000 seeded scripts of an HTTP/2 server that does whatever it may, and mutations of its bytes (make test: 2,000, 5,000)
 wire-test: setup
 	BELFRY_WIRE_SCRIPTS=200000 $(CARGO) test --release --locked -p net --lib hostile
+
+## fuzz: a minute of coverage-guided fuzzing of the HTTP/2 client's reader and HPACK, as in make test; SECONDS=3600 for an hour
+fuzz: setup
+	scripts/fuzz.sh $(SECONDS)
+
+## fuzz-corpus: makes the fuzzer's corpus anew, with what it has found since
+fuzz-corpus: setup
+	scripts/fuzz.sh --corpus
 
 ## docs: the generated pages
 docs: setup

@@ -17,6 +17,8 @@ missing=()
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
 in_path_or nghttpd '/usr/sbin/nghttpd' || missing+=(nghttp2-server)
 in_path_or node '/usr/bin/node' || missing+=(nodejs)
+# libFuzzer is built with it.
+in_path_or c++ '/usr/bin/c++' || missing+=(g++)
 # Verifies signatures of mail; Ed25519 ones with the second.
 /usr/bin/python3 -c 'import dkim, nacl' 2>/dev/null || missing+=(python3-dkim python3-nacl)
 unpacked=$(scripts/unpack-servers.sh --list)

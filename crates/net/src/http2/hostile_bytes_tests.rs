@@ -1,11 +1,9 @@
 //! Bytes of servers that went wrong on their way: what the server of `h2`, and one by hand, have written is mutated as a seed
-//! decides, frame by frame, and comes in cut anywhere. Whatever it is, it is taken or ends the connection, in bounded memory; each
-//! request ends once, and only one that the bytes disown, or that never left, counts as not processed.
+//! decides, frame by frame, and [played](super::playing).
 //!
 //! The variables of `hostile_tests` hold here too.
 
-use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use fastrand::Rng;
@@ -13,147 +11,16 @@ use h2::server::SendResponse;
 use http::{HeaderMap, HeaderValue, Response};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::frames::{HEAD_BYTES, PAYLOAD_BYTES_MAX};
+use super::frames::HEAD_BYTES;
+use super::playing::{BODY_BYTES, REQUESTS, play};
 use super::testing::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, OK, Outcome, PING, RESET, Rig,
-    SETTINGS, WHOLE, WINDOW_UPDATE, for_each_seed, frame, go_away, setting, status,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, OK, Outcome, PING, RESET, Rig, SETTINGS,
+    WHOLE, WINDOW_UPDATE, for_each_seed, frame, go_away, setting, status,
 };
 
 const SCRIPTS: u64 = 5_000;
-/// Requests that were sent when the first byte comes in, as far as the windows let them.
-const REQUESTS: usize = 8;
-const BODY_BYTES: usize = 300;
-/// What a connection may end with, and what a stream may, bytes.
-const LAST_WORDS_BYTES_MAX: usize = 80;
-const RESET_BYTES: usize = HEAD_BYTES + 4;
-/// What a header block may have, bytes.
-const BLOCK_BYTES_MAX: usize = 64 * 1024;
-
-/// A connection that bytes come in on.
-struct Playing {
-    rig: Rig,
-    streams: Vec<u32>,
-    /// Those of which something may have left.
-    left: BTreeSet<u32>,
-    cancelled: BTreeSet<u32>,
-    /// Bytes that have come in, and those that have left.
-    fed: usize,
-    written: usize,
-    /// Bytes to be written that nothing which came in has caused.
-    own: usize,
-}
-
-// === impl Playing ===
-
-impl Playing {
-    fn new(window: u32) -> Self {
-        let mut rig = Rig::new(&setting(4, window));
-        let streams: Vec<u32> = (0..REQUESTS).map(|_| rig.send(&[b'x'; BODY_BYTES])).collect();
-        let rest = |stream: &u32| rig.session.streams.get_mut(*stream).unwrap().rest.len();
-        // What waits may leave byte by byte, each in a frame.
-        let waiting: usize = streams.iter().map(rest).sum();
-        let own = rig.session.out.waiting() + waiting * (HEAD_BYTES + 1);
-        let (left, cancelled) = Default::default();
-        Self { rig, streams, left, cancelled, fed: 0, written: 0, own }
-    }
-
-    fn step(&mut self, random: &mut Rng) {
-        let before = self.rig.session.out.waiting();
-        match random.u8(..12) {
-            0..6 => return self.write(random),
-            6 => self.rig.pass(Duration::from_millis(random.u64(..8_000)), true),
-            7 => {
-                let stream = random.choice(self.streams.iter().copied()).unwrap();
-                if self.rig.session.streams.open_mut(stream).is_some() {
-                    self.rig.session.cancel(stream);
-                    self.cancelled.insert(stream);
-                }
-            }
-            _ => {}
-        }
-        self.own += self.rig.session.out.waiting().saturating_sub(before);
-    }
-
-    fn write(&mut self, random: &mut Rng) {
-        let offered = self.rig.session.offer().len();
-        for stream in self.streams.clone() {
-            if let Some(slot) = self.rig.session.streams.open_mut(stream)
-                && self.rig.session.out.may_have_left(slot.begins_at)
-            {
-                self.left.insert(stream);
-            }
-        }
-        let some = random.usize(..=offered);
-        self.rig.session.out.took(some);
-        self.written += some;
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        self.rig.feed(bytes);
-        self.fed += bytes.len();
-        self.check_memory();
-    }
-
-    /// What comes in makes us write no more than it has bytes, but for a reset of each stream, and last words.
-    fn check_memory(&self) {
-        let session = &self.rig.session;
-        let bytes = self.written + session.out.waiting();
-        let bytes_max = self.own + self.fed + REQUESTS * RESET_BYTES + LAST_WORDS_BYTES_MAX;
-        assert!(bytes <= bytes_max, "{bytes} of {bytes_max}");
-        assert!(session.inbound.partial.len() < HEAD_BYTES + PAYLOAD_BYTES_MAX);
-        let block = session.inbound.block.as_ref().map_or(0, |(.., block)| block.len());
-        assert!(block <= BLOCK_BYTES_MAX, "{block}");
-        assert!(session.streams.open() <= REQUESTS);
-    }
-
-    /// The end of the connection, and what became of each request; `None` of one that was given up.
-    fn end(mut self, bytes: &[u8]) -> Vec<Option<Outcome>> {
-        self.rig.session.end("the server closed the connection");
-        self.check_memory();
-        assert_eq!(self.rig.session.streams.open(), 0);
-        let mut outcomes = Vec::new();
-        for stream in &self.streams {
-            if self.cancelled.contains(stream) {
-                outcomes.push(None);
-                continue;
-            }
-            let outcome = self.rig.outcome(*stream);
-            assert_ne!(outcome, Outcome::Pending, "{stream} is waited for without an end");
-            assert_eq!(self.rig.outcome(*stream), Outcome::Lost, "{stream} ends twice");
-            let is_unsent =
-                matches!(outcome, Outcome::NotProcessed { .. } | Outcome::Http11Required);
-            if is_unsent && self.left.contains(stream) {
-                assert!(is_disowned(bytes, *stream), "{stream} would be processed twice");
-            }
-            outcomes.push(Some(outcome));
-        }
-        outcomes
-    }
-}
-
-/// Whether any frame of `bytes`, as far as they are frames, says that the server did not process the request.
-fn is_disowned(mut bytes: &[u8], stream: u32) -> bool {
-    let number = |at: &[u8]| u32::from_be_bytes(at.try_into().unwrap()) & 0x7fff_ffff;
-    while bytes.len() >= HEAD_BYTES {
-        let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
-        let Some((payload, behind)) = bytes[HEAD_BYTES..].split_at_checked(length) else { break };
-        let disowns = match bytes[3] {
-            RESET if length == 4 => {
-                number(&bytes[5..9]) == stream && [7, 13].contains(&number(payload))
-            }
-            GOAWAY if length >= 8 => number(&payload[..4]) < stream,
-            _ => false,
-        };
-        if disowns {
-            return true;
-        }
-        bytes = behind;
-    }
-    false
-}
-
-/// What the server of `h2` writes for the requests of a [`Playing`], in frames.
-async fn recorded() -> Vec<Vec<u8>> {
+/// What the server of `h2` writes for the requests that are [played](play), in frames.
+pub(super) async fn recorded() -> Vec<Vec<u8>> {
     let (mut near, far) = tokio::io::duplex(1 << 20);
     let serving = async {
         let mut connection = h2::server::handshake(far).await.unwrap();
@@ -221,7 +88,7 @@ fn answer(number: usize, mut respond: SendResponse<Bytes>) {
 }
 
 /// What a server may write that the one of `h2` does not.
-fn by_hand() -> Vec<Vec<u8>> {
+pub(super) fn by_hand() -> Vec<Vec<u8>> {
     let refused = 7_u32.to_be_bytes();
     let mut frames = vec![
         frame(SETTINGS, 0, 0, &[setting(4, 10), setting(1, 100), setting(3, 2)].concat()),
@@ -283,22 +150,10 @@ fn mutated(recordings: &[Vec<Vec<u8>>], random: &mut Rng) -> Vec<u8> {
     frames.concat()
 }
 
-fn play(recordings: &[Vec<Vec<u8>>], seed: u64) -> Vec<Option<Outcome>> {
+fn play_mutated(recordings: &[Vec<Vec<u8>>], seed: u64) -> Vec<Option<Outcome>> {
     let mut random = Rng::with_seed(seed);
     let bytes = mutated(recordings, &mut random);
-    let mut playing = Playing::new(random.choice([0, 10, 65_535]).unwrap());
-    if random.bool() {
-        playing.write(&mut random);
-    }
-    let piece_max = random.choice([2, 50, 5_000]).unwrap();
-    let mut rest = bytes.as_slice();
-    while !rest.is_empty() {
-        let (piece, behind) = rest.split_at(random.usize(1..=piece_max).min(rest.len()));
-        playing.feed(piece);
-        playing.step(&mut random);
-        rest = behind;
-    }
-    playing.end(&bytes)
+    play(&bytes, &mut random)
 }
 
 #[tokio::test]
@@ -306,9 +161,9 @@ async fn whatever_comes_in_each_request_ends_once_and_memory_is_bounded() {
     let recordings = [recorded().await, by_hand()];
     let mut verdicts = HashMap::<_, usize>::new();
     let seeds = for_each_seed(SCRIPTS, |seed| {
-        let outcomes = play(&recordings, seed);
+        let outcomes = play_mutated(&recordings, seed);
         if seed % 50 == 0 {
-            assert_eq!(outcomes, play(&recordings, seed), "a seed plays the same again");
+            assert_eq!(outcomes, play_mutated(&recordings, seed), "a seed plays the same again");
         }
         for outcome in outcomes.into_iter().flatten() {
             *verdicts.entry(std::mem::discriminant(&outcome)).or_default() += 1;

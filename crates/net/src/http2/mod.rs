@@ -16,6 +16,9 @@ mod answer;
 mod connection;
 mod driver;
 mod frames;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod head;
 #[cfg(test)]
 mod hostile_bytes_tests;
@@ -26,10 +29,12 @@ mod inbound;
 #[cfg(test)]
 mod judge_tests;
 mod outbox;
+#[cfg(any(test, feature = "fuzzing"))]
+mod playing;
 mod pool;
 mod session;
 mod streams;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod testing;
 mod waiting;
 

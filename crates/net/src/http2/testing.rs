@@ -1,5 +1,13 @@
 //! A connection whose peer is a test: frames by hand, time by hand.
 
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "built for tests and for the fuzzer only"
+)]
+#![cfg_attr(not(test), expect(dead_code, reason = "the fuzzer needs a part of it"))]
+
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};

@@ -77,6 +77,14 @@ impl Decoder {
         Ok(())
     }
 
+    /// Checks that the table has what it says it has, and no more than it may.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(in crate::http2) fn check(&self) {
+        let cost = |entry: &Entry| entry.text.len() + FIELD_BYTES;
+        assert_eq!(self.bytes, self.table.iter().map(cost).sum::<usize>());
+        assert!(self.bytes <= self.bytes_max && self.bytes_max <= TABLE_BYTES);
+    }
+
     /// Reads a field whose name may be in the table, and whose value is not.
     fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<(), Undecodable> {
         let mut name = std::mem::take(&mut self.name);

@@ -5,7 +5,7 @@ mod encoder;
 mod huffman;
 mod static_table;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub(super) use decoder::Decoder;
 #[cfg(test)]

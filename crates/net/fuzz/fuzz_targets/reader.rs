@@ -1,0 +1,5 @@
+//! [`net::http2::fuzzing::reader`] before libFuzzer.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| net::http2::fuzzing::reader(input));
