@@ -1,5 +1,5 @@
-//! HTTP/2 servers of others, over TLS: nghttpd, nginx, `HAProxy`, and small programs for Node.js
-//! and Go's `net/http`.
+//! HTTP/2 servers of others, over TLS: nghttpd, nginx, `HAProxy`, and small programs for Node.js,
+//! Go's `net/http` and Netty.
 //!
 //! They answer requests by the first part of a path, each as far as it can ([`Http2Program`] says who does what):
 //!
@@ -14,6 +14,7 @@
 
 mod go;
 mod haproxy;
+mod netty;
 mod nghttpd;
 mod nginx;
 mod node;
@@ -43,8 +44,10 @@ pub enum Http2Program {
     /// All paths; `/held/` is never answered. It says no GOAWAY here: version 20 often crashes then, with streams under way
     /// (glibc finds its heap corrupted).
     Node,
-    /// All paths; `/held/` as `/echo/`. [`has_go`] says whether it can be built.
+    /// All paths; `/held/` as `/echo/`.
     Go,
+    /// All paths; `/held/` as `/echo/`. Its heads and bodies are padded. Debian's offers no TLS 1.3.
+    Netty,
 }
 
 /// What a server is told; `None` is its own default. It refuses to start with what it has no setting for.
@@ -87,9 +90,17 @@ pub const LENGTHS: usize = 2_000;
 
 const SERVER: &str = "http2-server";
 
-/// Whether there is a Go toolchain: it is not among the packages that `scripts/setup-servers.sh` installs.
-pub fn has_go() -> bool {
-    go::toolchain().is_ok()
+// === impl Http2Program ===
+
+impl Http2Program {
+    /// What the server is built with, if the machine lacks that: `scripts/setup-servers.sh` installs no Go toolchain and no JDK.
+    pub fn lacks(self) -> Option<&'static str> {
+        match self {
+            Self::Go => go::toolchain().is_err().then_some("a Go toolchain"),
+            Self::Netty => netty::toolchain().is_err().then_some("a JDK"),
+            Self::Nghttpd | Self::Nginx | Self::Haproxy | Self::Node => None,
+        }
+    }
 }
 
 // === impl Http2Server ===
@@ -116,6 +127,7 @@ impl Http2Server {
             Http2Program::Haproxy => haproxy::command_line(&place, limits),
             Http2Program::Node => node::command_line(&place, limits),
             Http2Program::Go => go::command_line(&place, limits),
+            Http2Program::Netty => netty::command_line(&place, limits),
         }?;
         let mut server = Self { program, keeper, port, command_line };
         server.start_again()?;
@@ -138,7 +150,10 @@ impl Http2Server {
             match self.program {
                 Http2Program::Nginx => Signal::QUIT,
                 Http2Program::Haproxy => Signal::USR1,
-                Http2Program::Nghttpd | Http2Program::Node | Http2Program::Go => Signal::TERM,
+                Http2Program::Nghttpd
+                | Http2Program::Node
+                | Http2Program::Go
+                | Http2Program::Netty => Signal::TERM,
             },
         )
     }
@@ -179,9 +194,11 @@ impl Http2Server {
         let mark = match self.program {
             // It notes every header field.
             Http2Program::Nghttpd => " :path: ",
-            Http2Program::Nginx | Http2Program::Haproxy | Http2Program::Node | Http2Program::Go => {
-                "request: "
-            }
+            Http2Program::Nginx
+            | Http2Program::Haproxy
+            | Http2Program::Node
+            | Http2Program::Go
+            | Http2Program::Netty => "request: ",
         };
         let log = std::fs::read(self.keeper.log(SERVER)).context("there is no log")?;
         let log = String::from_utf8_lossy(&log);

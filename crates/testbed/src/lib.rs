@@ -4,12 +4,12 @@
 //! the temporary directory. It ends with the process that started it, however that one ends, and its directory goes
 //! with it. Nothing here needs more than the distribution's packages (`scripts/setup-servers.sh` installs them, and unpacks
 //! those that would replace what the machine has); a server that is missing is an error, never a reason to skip a test. Only a
-//! Go toolchain may be absent.
+//! Go toolchain and a JDK may be absent.
 //!
 //! - [`postgres`]: a cluster with password authentication, and a database of its own for each test.
 //! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
-//! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go.
+//! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go, Netty.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`disk`]: a small file system that a test fills up.
 //! - [`keeper`]: what ends the servers when their owner is gone.

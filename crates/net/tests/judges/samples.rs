@@ -88,7 +88,9 @@ impl Sample {
             return;
         }
         let is_early = self.path.starts_with("/early/");
-        let echoes_body = matches!(program, Http2Program::Node | Http2Program::Go) && !is_early;
+        let echoes_body =
+            matches!(program, Http2Program::Node | Http2Program::Go | Http2Program::Netty)
+                && !is_early;
         // nginx writes no field without a value, and knows no length of a body that is empty.
         let tells_length = echoes_body
             || program == Http2Program::Nginx

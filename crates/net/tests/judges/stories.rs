@@ -24,8 +24,8 @@ macro_rules! tell {
             $(#[test]
             fn $story() {
                 let program = testbed::Http2Program::$program;
-                if program == testbed::Http2Program::Go && !testbed::http2::has_go() {
-                    eprintln!("there is no Go toolchain: its server judges nothing");
+                if let Some(what) = program.lacks() {
+                    eprintln!("there is not {what}: {program:?} judges nothing");
                     return;
                 }
                 super::$story(program);
@@ -46,15 +46,19 @@ tell! {
         a_kill_ends_every_request, answers_of_every_form_are_read;
     go: Go hears every_request_has_its_own_answer, few_streams_are_enough, small_windows_and_tables_are_kept,
         a_graceful_end_loses_nothing, a_kill_ends_every_request, answers_of_every_form_are_read;
+    netty: Netty hears every_request_has_its_own_answer, few_streams_are_enough, small_windows_and_tables_are_kept,
+        a_graceful_end_loses_nothing, a_kill_ends_every_request, answers_of_every_form_are_read;
 }
 
 /// Requests of these numbers that the server reads to their end, each with a body of at most `bytes_max`.
 fn samples(program: Http2Program, numbers: Range<usize>, bytes_max: usize) -> Vec<Sample> {
     let of = |number| match program {
         Http2Program::Nghttpd => Sample::of_length(number, bytes_max),
-        Http2Program::Nginx | Http2Program::Haproxy | Http2Program::Node | Http2Program::Go => {
-            Sample::new("echo", number, bytes_max)
-        }
+        Http2Program::Nginx
+        | Http2Program::Haproxy
+        | Http2Program::Node
+        | Http2Program::Go
+        | Http2Program::Netty => Sample::new("echo", number, bytes_max),
     };
     numbers.map(of).collect()
 }
@@ -66,7 +70,7 @@ fn samples_behind_held_ones(program: Http2Program) -> Vec<Sample> {
         _ if number < HELD_REQUESTS => Sample::new("held", number, 4_000),
         // It would pass the others on to what has ended already.
         Http2Program::Nginx => Sample::new("early", number, 4_000),
-        Http2Program::Haproxy | Http2Program::Node | Http2Program::Go => {
+        Http2Program::Haproxy | Http2Program::Node | Http2Program::Go | Http2Program::Netty => {
             Sample::new("echo", number, 4_000)
         }
     };
@@ -93,7 +97,7 @@ fn small_windows_and_tables_are_kept(program: Http2Program) {
     let tables: &[_] = match program {
         Http2Program::Nginx | Http2Program::Haproxy => &[None],
         Http2Program::Go => &[Some(1), Some(1_024)],
-        Http2Program::Nghttpd | Http2Program::Node => &[Some(0), Some(1_024)],
+        Http2Program::Nghttpd | Http2Program::Node | Http2Program::Netty => &[Some(0), Some(1_024)],
     };
     for table_bytes in tables.iter().copied() {
         let limits = Http2Limits { window_bytes: Some(128), table_bytes, ..DEFAULTS };
@@ -152,7 +156,7 @@ fn a_kill_ends_every_request(program: Http2Program) {
         (outcomes, server)
     });
     let lost = check_after_a_kill(program, server, &asked, &outcomes);
-    let holds = matches!(program, Http2Program::Node | Http2Program::Go);
+    let holds = matches!(program, Http2Program::Node | Http2Program::Go | Http2Program::Netty);
     assert!(!holds || lost >= HELD_REQUESTS, "what was held is not answered: {lost}");
 }
 
@@ -161,7 +165,7 @@ fn answers_of_every_form_are_read(program: Http2Program) {
     let kinds: &[&str] = match program {
         Http2Program::Nghttpd => &["trailers"],
         Http2Program::Haproxy => &["early"],
-        Http2Program::Nginx | Http2Program::Node | Http2Program::Go => {
+        Http2Program::Nginx | Http2Program::Node | Http2Program::Go | Http2Program::Netty => {
             &["early", "large", "trailers"]
         }
     };
