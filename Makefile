@@ -51,7 +51,7 @@ race-test: setup setup-servers
 race-faults: setup setup-servers
 	scripts/race-faults.sh
 
-## wire-test: 200,000 seeded scripts of an HTTP/2 server that does whatever it may, and mutations of its bytes (make test: 2,000, 5,000)
+## wire-test: 200,000 seeded scripts of an HTTP/2 server that does whatever it may, and mutations of its bytes (make test: 2,000, 5,000); 2,000 over TLS (200)
 wire-test: setup
 	BELFRY_WIRE_SCRIPTS=200000 $(CARGO) test --release --locked -p net --lib hostile
 

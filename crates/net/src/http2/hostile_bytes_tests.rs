@@ -160,7 +160,7 @@ fn play_mutated(recordings: &[Vec<Vec<u8>>], seed: u64) -> Vec<Option<Outcome>> 
 async fn whatever_comes_in_each_request_ends_once_and_memory_is_bounded() {
     let recordings = [recorded().await, by_hand()];
     let mut verdicts = HashMap::<_, usize>::new();
-    let seeds = for_each_seed(SCRIPTS, |seed| {
+    let seeds = for_each_seed(SCRIPTS, 1, |seed| {
         let outcomes = play_mutated(&recordings, seed);
         if seed % 50 == 0 {
             assert_eq!(outcomes, play_mutated(&recordings, seed), "a seed plays the same again");

@@ -24,6 +24,8 @@ mod head;
 mod hostile_bytes_tests;
 #[cfg(test)]
 mod hostile_tests;
+#[cfg(test)]
+mod hostile_tls_tests;
 mod hpack;
 mod inbound;
 #[cfg(test)]
@@ -32,6 +34,8 @@ mod outbox;
 #[cfg(any(test, feature = "fuzzing"))]
 mod playing;
 mod pool;
+#[cfg(test)]
+mod scripted_server;
 mod session;
 mod streams;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -226,9 +226,9 @@ pub(super) fn kinds(frames: &[Parts]) -> Vec<(u8, u32)> {
     frames.iter().map(|(kind, _, stream, _)| (*kind, *stream)).collect()
 }
 
-/// Has `play` play as many seeds as `BELFRY_WIRE_SCRIPTS` says, or `scripts`, or the one of `BELFRY_WIRE_SEED`; names the one that
-/// fails. Gives how many there were.
-pub(super) fn for_each_seed(scripts: u64, mut play: impl FnMut(u64)) -> u64 {
+/// Has `play` play as many seeds as `BELFRY_WIRE_SCRIPTS` says, each of which counts as `cost`, or `scripts`, or the one of
+/// `BELFRY_WIRE_SEED`; names the one that fails. Gives how many there were.
+pub(super) fn for_each_seed(scripts: u64, cost: u64, mut play: impl FnMut(u64)) -> u64 {
     #[expect(
         clippy::disallowed_methods,
         reason = "how many scripts a test plays is no setting of the engine"
@@ -236,7 +236,7 @@ pub(super) fn for_each_seed(scripts: u64, mut play: impl FnMut(u64)) -> u64 {
     let setting = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match setting("BELFRY_WIRE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..setting("BELFRY_WIRE_SCRIPTS").unwrap_or(scripts),
+        None => 0..setting("BELFRY_WIRE_SCRIPTS").map_or(scripts, |all| all / cost),
     };
     for seed in seeds.clone() {
         let played = std::panic::catch_unwind(AssertUnwindSafe(|| play(seed)));
