@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up the servers that the tests start. PostgreSQL, RabbitMQ and NATS are installed from the distribution's packages, unless
 # they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd and Node.js, which have
-# no service. Mail servers, nginx, HAProxy and Netty are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
+# no service. Mail servers, nginx, HAProxy, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
 # is replaced, and what will be done is said first. A Go toolchain and a JDK are used where there are some, and not installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -6,7 +6,7 @@
 # directory of its own with its programs and their libraries, in which `testbed` runs it.
 # nginx and HAProxy: installed, they would be started on port 80 with the machine. `testbed` runs them where they lie, with the
 # libraries that the machine lacks. One that is in PATH is used as it is.
-# Netty (4 MB): a library for a server that `testbed` builds where there is a JDK.
+# Netty (4 MB): a library for a server that `testbed` builds where there is a JDK. python3-hpack: a judge of header blocks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,7 @@ servers=$target/servers
 packages=(postfix opensmtpd exim4-daemon-light)
 in_place=()
 for package in nginx haproxy; do command -v "$package" >/dev/null || in_place+=("$package"); done
-in_place+=(libnetty-java)
+in_place+=(libnetty-java python3-hpack)
 packages+=("${in_place[@]}")
 
 candidate() { # PACKAGE: the version that would be installed

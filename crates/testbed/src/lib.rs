@@ -10,6 +10,7 @@
 //! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
 //! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go, Netty.
+//! - [`hpack`]: header blocks by a codec of others.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`disk`]: a small file system that a test fills up.
 //! - [`keeper`]: what ends the servers when their owner is gone.
@@ -20,6 +21,7 @@
 //! servers for a session at the keyboard.
 
 pub mod disk;
+pub mod hpack;
 pub mod http2;
 pub mod keeper;
 pub mod mail;

@@ -5,6 +5,8 @@ mod encoder;
 mod huffman;
 mod static_table;
 #[cfg(test)]
+mod stories_tests;
+#[cfg(test)]
 pub(super) mod tests;
 
 pub(super) use decoder::Decoder;

@@ -49,7 +49,7 @@ pub(in crate::http2) fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Undecodable> {
+pub(super) fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Undecodable> {
     let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     decoder.decode(block, |name, value, _| {
