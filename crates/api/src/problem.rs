@@ -111,7 +111,12 @@ impl Problem {
             return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
                 .with_advice(RetryAdvice::RetryAfter(DISK_RETRY_AFTER.as_secs()));
         }
+        // In the database's words: no check of ours has found what is wrong.
+        if let StoreError::Invalid(_) = error {
+            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+        }
         match error.kind() {
+            ErrorKind::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
             ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
                 .with_advice(RetryAdvice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs())),
@@ -242,6 +247,18 @@ mod tests {
         assert_eq!(detail(3), "3 fields are invalid");
         let most = format!("{FAULTS} or more fields are invalid; the first ones are listed");
         assert_eq!(detail(FAULTS), most);
+    }
+
+    #[test]
+    fn what_the_database_refuses_of_one_request_is_its_fault_or_ours_and_says_why() {
+        let words = || "integer out of range, SQLSTATE 22003".to_owned();
+        let status = |error: StoreError| {
+            let problem = Problem::from(error);
+            assert!(problem.detail.ends_with(&words()), "{}", problem.detail);
+            problem.status
+        };
+        assert_eq!(status(StoreError::Invalid(words())), StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(status(StoreError::Undone(words())), StatusCode::INTERNAL_SERVER_ERROR);
     }
 
     #[test]

@@ -126,9 +126,14 @@ impl Feed {
             run.feed.changes.mark_unchanged();
             let pause = match run.step().await {
                 Ok(pause) => pause,
-                // The store says itself that it is away.
-                Err(error) if error.kind() == ErrorKind::Unavailable => Pause::For(TRY_AGAIN_AFTER),
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == ErrorKind::Fatal => return Err(error),
+                Err(error) => {
+                    // The store says itself that it is away.
+                    if error.kind() != ErrorKind::Unavailable && run.is_warning_due() {
+                        tracing::error!(%error, "the suppression feed waits");
+                    }
+                    Pause::For(TRY_AGAIN_AFTER)
+                }
             };
             tokio::select! {
                 () = run.feed.wait(pause) => {}

@@ -12,6 +12,12 @@ pub enum StoreError {
     /// No such broadcast, or it is sealed or abandoned already.
     #[error("there is no open broadcast {0}")]
     NoOpenBroadcast(notification::BroadcastId),
+    /// The database refuses a value of the request: nothing of it was stored, and the store goes on.
+    #[error("the database refuses a value of the request, and nothing of it was stored: {0}")]
+    Invalid(String),
+    /// The request came to nothing in the database, by no fault of its values; nothing of it was stored, and the store goes on.
+    #[error("the request failed in the database, and nothing of it was stored: {0}")]
+    Undone(String),
     /// Another process owns the store.
     #[error("{0}")]
     InUse(String),
@@ -42,6 +48,8 @@ pub enum ErrorKind {
     Request,
     /// Temporary: the request may succeed later.
     Unavailable,
+    /// The request came to nothing, and others do not: the store goes on.
+    Failed,
     /// The process cannot go on with this store.
     Fatal,
 }
@@ -49,10 +57,22 @@ pub enum ErrorKind {
 // === impl StoreError ===
 
 impl StoreError {
+    /// This error, of a request without which the process cannot go on.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn ending(self) -> Self {
+        if matches!(self, Self::Invalid(_) | Self::Undone(_)) {
+            return Self::Broken(self.to_string());
+        }
+        self
+    }
+
     /// The kind of an error, which says how a caller goes on.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::KeyReused { .. } | Self::NoOpenBroadcast(_) => ErrorKind::Request,
+            Self::KeyReused { .. } | Self::NoOpenBroadcast(_) | Self::Invalid(_) => {
+                ErrorKind::Request
+            }
+            Self::Undone(_) => ErrorKind::Failed,
             Self::Unavailable(_) | Self::NoSpace(_) => ErrorKind::Unavailable,
             Self::InUse(_)
             | Self::Refused(_)

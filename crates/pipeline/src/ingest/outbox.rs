@@ -62,9 +62,14 @@ impl OutboxRelay {
                 }
                 Ok(drained.more)
             }
-            // The store says itself that it is away.
-            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(false),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == ErrorKind::Fatal => Err(error),
+            Err(error) => {
+                // The store says itself that it is away.
+                if error.kind() != ErrorKind::Unavailable {
+                    tracing::error!(%error, "the outbox waits");
+                }
+                Ok(false)
+            }
         }
     }
 }

@@ -7,8 +7,8 @@ use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
 use super::columns::{lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
+use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction};
-use super::writer::WriterRequest;
 use crate::rows::codes;
 use crate::rows::packing::{BatchBuilder, KeyUse};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};

@@ -7,8 +7,8 @@ use notification::{BroadcastId, Name, NotificationId, Scope, State, Timestamp, l
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, select_chunk, signed};
+use super::request::{WriterHandle, WriterRequest};
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::{WriterHandle, WriterRequest};
 use crate::cancel::CancelCursor;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;

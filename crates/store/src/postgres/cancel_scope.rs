@@ -8,8 +8,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::columns::{narrow, signed};
+use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::WriterRequest;
 use crate::cancel::{CancelCursor, LanePlace, Place};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;

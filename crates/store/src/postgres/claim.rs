@@ -14,8 +14,8 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::columns::lane_at;
 use super::lease::Lease;
+use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::WriterRequest;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
 use crate::rows::listing::{self, SuppressedMembers};
@@ -138,7 +138,7 @@ impl Take for Postgres {
         now: Timestamp,
         lease: Duration,
     ) -> Result<Vec<Option<Chunk>>, StoreError> {
-        self.work.run(TakeChunks { tickets, now, lease }).await
+        self.work.run(TakeChunks { tickets, now, lease }).await.map_err(StoreError::ending)
     }
 }
 

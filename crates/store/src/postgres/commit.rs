@@ -90,7 +90,7 @@ impl SentCommit {
             // A number that is too old for the server to know is over.
             Ok(is_under_way) => Ok(is_under_way == Some(true)),
             // It has not come to that number: it crashed, and forgot it, or it is another server.
-            Err(error) if Kind::of(&error) == Kind::Fatal => Ok(false),
+            Err(error) if !Kind::of(&error).passes() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -1,4 +1,11 @@
-//! Errors of the database: which of them are repeated, and how they are told.
+//! Errors of the database: which of them are repeated, which refuse one request, which end the store, and how they are told.
+//!
+//! What the data of one request leads to refuses that request alone: the group that it was in is divided until it is found, and
+//! the others are committed. Who asked says what follows. A caller is answered, and the engine goes on. Reaping, slices of
+//! broadcasts, feeds and the outbox are tried again with the next beat or look; a mark that cannot be written hands the
+//! deliveries back, since nothing was sent. Two kinds of request end the process, once everything beside them is done: a
+//! settlement, because its outcomes are known here alone, and to go on without them would send again and again what was
+//! sent; and a claim, because what it meets is stored, and an engine that accepts and delivers nothing must not look well.
 
 use std::error::Error as _;
 use std::io;
@@ -18,6 +25,10 @@ pub(super) enum Kind {
     Again,
     /// A disk of the server is full: what comes in is refused, and what is under way is done again once there is room.
     Full,
+    /// A value of one request is refused: so is that request, and no other.
+    Invalid,
+    /// One request cannot be carried out, and the fault is not in its values: others can be.
+    Undone,
     /// None of that would help.
     Fatal,
 }
@@ -30,6 +41,11 @@ impl Kind {
         error.code().map_or_else(|| Self::without_code(error), Self::of_code)
     }
 
+    /// Whether the same may succeed when it is done again.
+    pub(super) const fn passes(self) -> bool {
+        matches!(self, Self::Lost | Self::Again | Self::Full)
+    }
+
     /// States of the server, see <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
     fn of_code(code: &SqlState) -> Self {
         match *code {
@@ -40,6 +56,8 @@ impl Kind {
             | SqlState::QUERY_CANCELED
             | SqlState::UNIQUE_VIOLATION => Self::Again,
             SqlState::DISK_FULL => Self::Full,
+            // The last is what a value too long for an index is told by.
+            SqlState::CHECK_VIOLATION | SqlState::PROGRAM_LIMIT_EXCEEDED => Self::Invalid,
             // After a failover the address may still lead to a standby.
             SqlState::READ_ONLY_SQL_TRANSACTION
             | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
@@ -47,6 +65,9 @@ impl Kind {
             _ => match code.code().get(..2) {
                 // Connections, resources that ran out, and operators who shut it down.
                 Some("08" | "53" | "57") => Self::Lost,
+                Some("22") => Self::Invalid,
+                // Rows that a statement met more than once, constraints, and triggers that somebody made.
+                Some("21" | "23" | "44" | "54" | "P0") => Self::Undone,
                 _ => Self::Fatal,
             },
         }
@@ -65,6 +86,11 @@ impl Kind {
 /// the same code: ask only after a statement or a commit that notifies.
 pub(super) fn is_notify_queue_full(error: &Error) -> bool {
     error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
+}
+
+/// The answer to the one request that `kind` is the error of, in the database's words.
+pub(super) fn refusal(kind: Kind, told: String) -> StoreError {
+    if kind == Kind::Invalid { StoreError::Invalid(told) } else { StoreError::Undone(told) }
 }
 
 /// The refusal of new work while a disk of the server is full.
@@ -126,7 +152,7 @@ pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
     // What another try may find better is worth one.
     match Kind::of(error) {
         Kind::Lost | Kind::Again | Kind::Full => StoreError::Unavailable(told),
-        Kind::Fatal => StoreError::Refused(told),
+        Kind::Invalid | Kind::Undone | Kind::Fatal => StoreError::Refused(told),
     }
 }
 
@@ -138,10 +164,13 @@ pub(super) fn bad_url(error: &Error) -> StoreError {
     ))
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, in one line. The server's detail of a row that is refused is left out: it shows the row, with contents
+/// and recipients, which no log may have.
 pub(super) fn in_words(error: &Error) -> String {
     if let Some(told) = error.as_db_error() {
-        let detail = told.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+        let shows_row = matches!(Kind::of_code(told.code()), Kind::Invalid | Kind::Undone);
+        let detail = told.detail().filter(|_| !shows_row);
+        let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
         return format!("{}{detail}, SQLSTATE {}", told.message(), told.code().code());
     }
     let mut words = error.to_string();
@@ -188,6 +217,7 @@ impl From<Error> for StoreError {
         match Kind::of(&error) {
             Kind::Lost | Kind::Again => Self::Unavailable(in_words(&error)),
             Kind::Full => no_space(&in_words(&error)),
+            kind @ (Kind::Invalid | Kind::Undone) => refusal(kind, in_words(&error)),
             Kind::Fatal => Self::Broken(in_words(&error)),
         }
     }
@@ -211,7 +241,13 @@ mod tests {
             check(code, Kind::Lost);
         }
         check("53100", Kind::Full);
-        for code in ["42P01", "42501", "22P02", "XX001", "23514", "28P01"] {
+        for code in ["22000", "22021", "22P02", "22003", "23514", "54000"] {
+            check(code, Kind::Invalid);
+        }
+        for code in ["21000", "23502", "23503", "44000", "54001", "P0001"] {
+            check(code, Kind::Undone);
+        }
+        for code in ["42P01", "42501", "XX001", "28P01", "0A000", "25P02"] {
             check(code, Kind::Fatal);
         }
     }

@@ -13,8 +13,8 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::columns::{counted, narrow};
+use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
-use super::writer::WriterRequest;
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;

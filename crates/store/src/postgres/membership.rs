@@ -19,10 +19,10 @@ use super::errors;
 use super::notify::NotifyPolicy;
 use super::pause_view::KnownPauses;
 use super::reap::{BY_A_FAULT, IN_ORDER, ReapWorker};
+use super::request::WriterHandle;
 use super::settle_rate::SettleRate;
 use super::time::{DatabaseTime, now_micros};
 use super::transaction::NOTIFY_CLUSTER;
-use super::writer::WriterHandle;
 use super::writer_state::Membership;
 use crate::{Ending, Recovery, StoreError};
 

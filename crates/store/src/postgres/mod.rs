@@ -54,6 +54,7 @@ mod reap_tests;
 mod release;
 #[cfg(test)]
 mod release_tests;
+mod request;
 mod requeue;
 mod restored;
 mod schema;
@@ -86,8 +87,9 @@ use listener::Listener;
 use membership::{Intent, Stats, Worker};
 use notify::NotifyPolicy;
 use release::Releaser;
+use request::WriterHandle;
 use time::DatabaseTime;
-use writer::{Notices, Writer, WriterHandle};
+use writer::{Notices, Writer};
 use writer_state::{Membership, WriterState};
 
 /// How a store is opened.

@@ -124,7 +124,7 @@ async fn another_limit_of_the_server_is_not_taken_for_a_full_queue() {
     let session = connect(&database, None).await;
     session.client.batch_execute(refuse).await.unwrap();
     let error = store.ingest(Shape::default().drafts(1), at(0)).await.unwrap_err();
-    assert!(matches!(&error, StoreError::Broken(words) if words.contains("54000")), "{error}");
+    assert!(matches!(&error, StoreError::Invalid(words) if words.contains("54000")), "{error}");
     let select = "SELECT last_value FROM belfry.refusals";
     let tries: i64 = session.client.query_one(select, &[]).await.unwrap().get(0);
     assert_eq!(tries, 1, "nothing is repeated that would fail again");

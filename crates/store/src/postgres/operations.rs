@@ -66,7 +66,7 @@ impl Ingest for Postgres {
 #[async_trait]
 impl Claims<Chunk> for Postgres {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
-        self.work.run(claim::ClaimChunks(request)).await
+        self.work.run(claim::ClaimChunks(request)).await.map_err(StoreError::ending)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -77,7 +77,7 @@ impl Claims<Chunk> for Postgres {
 #[async_trait]
 impl Claims<Ticket> for Postgres {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Ticket>, StoreError> {
-        self.work.run(claim::IssueTickets(request)).await
+        self.work.run(claim::IssueTickets(request)).await.map_err(StoreError::ending)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -106,7 +106,7 @@ impl Settlements for Postgres {
             return Ok(Vec::new());
         }
         // Never given up: these outcomes are known here alone, and what has none is sent again, or in doubt.
-        self.work.run(settle::SettleChunks(settlements)).await
+        self.work.settle(settlements.into()).await
     }
 }
 

@@ -13,8 +13,8 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::columns::signed;
+use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
-use super::writer::WriterRequest;
 use crate::rows::paused::{PUT_AWAY, pause_of};
 use crate::{Paused, StoreError};
 

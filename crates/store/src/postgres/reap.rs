@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
 
 use super::columns::{chunk_at, select_chunk, signed};
+use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::WriterRequest;
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;

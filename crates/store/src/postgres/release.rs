@@ -10,8 +10,8 @@ use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
 use super::columns::signed;
+use super::request::{WriterHandle, WriterRequest};
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::{WriterHandle, WriterRequest};
 use crate::StoreError;
 use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;

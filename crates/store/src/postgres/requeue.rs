@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
+use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::WriterRequest;
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
 use crate::rows::release::Waiting;

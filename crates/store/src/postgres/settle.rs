@@ -1,24 +1,29 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{ChunkId, Epoch, Guarantee, OutcomeGroup, Settlement, Timestamp};
 
 use super::columns::{chunk_at, select_chunk};
+use super::request::{WriterHandle, WriterRequest};
 use super::suppress::SuppressionReport;
 use super::transaction::{RunError, Transaction, Writes};
-use super::writer::WriterRequest;
 use crate::rows::codes;
 use crate::rows::evidence::Attempts;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
 use crate::rows::settlement;
-use crate::{Begun, Mark, Settled, Suppression};
+use crate::{Begun, Mark, Settled, StoreError, Suppression};
 
-/// Writes outcomes.
+/// Writes outcomes: those of a part of the settlements.
 #[derive(Debug)]
-pub(super) struct SettleChunks(pub(super) Vec<Settlement>);
+pub(super) struct SettleChunks {
+    settlements: Arc<[Settlement]>,
+    part: Range<usize>,
+}
 
 /// Marks at-most-once deliveries as begun.
 #[derive(Debug)]
@@ -29,12 +34,13 @@ impl WriterRequest for SettleChunks {
     type Answer = Vec<Settled>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
-        let ids: Vec<i64> = self.0.iter().map(|part| part.chunk.0.cast_signed()).collect();
+        let settlements = self.settlements.get(self.part.clone()).unwrap_or_default();
+        let ids: Vec<i64> = settlements.iter().map(|part| part.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
-        let mut answers = Vec::with_capacity(self.0.len());
+        let mut answers = Vec::with_capacity(settlements.len());
         let mut suppressed = Vec::new();
-        for settlement in &self.0 {
+        for settlement in settlements {
             let applied = chunks
                 .get(&settlement.chunk)
                 .and_then(|chunk| Some((chunk, settlement::apply(chunk, settlement)?)));
@@ -66,7 +72,8 @@ impl WriterRequest for SettleChunks {
         }
         transaction.suppress_groups(&suppressed).await?;
         transaction.write(writes).await?;
-        let applied = self.0.iter().zip(&answers).filter(|(_, answer)| **answer != Settled::Stale);
+        let applied = settlements.iter().zip(&answers);
+        let applied = applied.filter(|(_, answer)| **answer != Settled::Stale);
         for (settlement, _) in applied {
             transaction.accept_fallbacks(settlement.fallbacks.clone(), settlement.at).await?;
         }
@@ -115,6 +122,44 @@ impl WriterRequest for BeginDeliveries {
             transaction.change(update, distinct, &[&marked, &throughs]).await?;
         }
         Ok(answers)
+    }
+}
+
+// === impl SettleChunks ===
+
+impl SettleChunks {
+    pub(super) fn all(settlements: Arc<[Settlement]>) -> Self {
+        Self { part: 0..settlements.len(), settlements }
+    }
+}
+
+// === impl WriterHandle ===
+
+impl WriterHandle {
+    /// Writes outcomes; each alone if one of them cannot be written.
+    ///
+    /// # Errors
+    /// When one cannot be written even alone, the process must not go on: it would send again what was sent. All others are
+    /// written by then.
+    pub(super) async fn settle(
+        &self,
+        settlements: Arc<[Settlement]>,
+    ) -> Result<Vec<Settled>, StoreError> {
+        let settled = self.run(SettleChunks::all(Arc::clone(&settlements))).await;
+        if !matches!(settled, Err(StoreError::Invalid(_) | StoreError::Undone(_))) {
+            return settled;
+        }
+        let mut answers = Vec::with_capacity(settlements.len());
+        let mut failure = None;
+        for place in 0..settlements.len() {
+            let part = place..place + 1;
+            let alone = SettleChunks { settlements: Arc::clone(&settlements), part };
+            match self.run(alone).await {
+                Ok(answer) => answers.extend(answer),
+                Err(error) => failure = Some(error),
+            }
+        }
+        failure.map_or(Ok(answers), |error| Err(error.ending()))
     }
 }
 

@@ -9,8 +9,8 @@ use tokio_postgres::{Error, Row};
 
 use super::columns::signed;
 use super::read::{Snapshot, instant, unsigned};
+use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
-use super::writer::WriterRequest;
 use crate::rows::{codes, listing};
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
@@ -308,10 +308,13 @@ impl Transaction<'_> {
         if !is_used || recipients.is_empty() {
             return Ok(HashMap::new());
         }
-        let (channels, names): (Vec<&str>, Vec<&str>) = recipients.iter().copied().unzip();
-        let select = "SELECT wanted.place, reason, since FROM unnest($1::text[], $2::text[]) WITH ORDINALITY \
+        // One with a NUL is never on the list, and to ask for it would fail the claim of all others.
+        let texts = (1_i64..).zip(recipients).filter(|(_, (_, recipient))| is_text(recipient));
+        let (places, (channels, names)): (Vec<i64>, (Vec<&str>, Vec<&str>)) =
+            texts.map(|(place, &text)| (place, text)).unzip();
+        let select = "SELECT wanted.place, reason, since FROM unnest($1::text[], $2::text[], $3::int8[]) \
              AS wanted (channel, recipient, place) JOIN suppression USING (channel, recipient)";
-        let rows = self.rows(select, &[&channels, &names]).await?;
+        let rows = self.rows(select, &[&channels, &names, &places]).await?;
         let detail = |row: &Row| {
             let place = usize::try_from(row.try_get::<_, i64>(0)? - 1).unwrap_or(usize::MAX);
             let since = Timestamp::from_millis(row.try_get(2)?);

@@ -1,81 +1,23 @@
 //! A task that owns a connection and all writes of one kind. Whatever arrived during the last commit is the next
-//! transaction; what a lost connection interrupted is done again.
+//! transaction; what a lost connection interrupted is done again, and what cannot be done is found and refused alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use flow::merge::{self, Caller, Groups};
+use flow::merge::Groups;
 use flow::{Backoff, Clock};
 use notification::limits;
-use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::Instant;
+use tokio::sync::{Notify, watch};
 
 use super::commit::{CommitOutcome, SentCommit};
 use super::connection::{Connector, Session};
 use super::errors::{self, Kind};
 use super::notices::{NoticeReceiver, NoticeSender};
-use super::transaction::{RunError, TenantKey, Transaction};
+use super::request::Command;
+use super::transaction::{RunError, Transaction};
 use super::writer_state::{Effects, WriterState};
 use crate::StoreError;
-use crate::rows::TRANSACTION;
-
-/// A request as its writer sees it. It may run several times: only the last run counts.
-#[async_trait]
-pub(super) trait Command: Send + std::fmt::Debug {
-    /// Does its part of a transaction. A refusal comes before anything is written.
-    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), RunError>;
-
-    /// Answers with the result of the last run, or with the reason why there is none.
-    fn finish(self: Box<Self>, impossible: Option<StoreError>);
-
-    /// Idempotency keys that it names: those of a transaction are looked up at once.
-    fn keys(&self) -> Vec<TenantKey>;
-
-    /// Notifications that it brings in.
-    fn items(&self) -> usize;
-
-    /// When it is to be given up if nothing of it was done; `None`: never.
-    fn deadline(&self) -> Option<Instant>;
-}
-
-/// A request of a caller: data, so that it can be run again in another transaction.
-#[async_trait]
-pub(super) trait WriterRequest: Send + Sync + std::fmt::Debug + 'static {
-    /// The answer to the caller.
-    type Answer: Send + std::fmt::Debug;
-
-    /// Does its part of a transaction.
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError>;
-
-    /// Idempotency keys that it names.
-    fn keys(&self) -> Vec<TenantKey> {
-        Vec::new()
-    }
-
-    /// Notifications that it brings in.
-    fn items(&self) -> usize {
-        0
-    }
-}
-
-/// A request, and the caller that waits for its answer.
-#[derive(Debug)]
-struct PendingRequest<R: WriterRequest> {
-    request: R,
-    answer: Option<Result<R::Answer, StoreError>>,
-    reply: oneshot::Sender<Result<R::Answer, StoreError>>,
-    deadline: Option<Instant>,
-}
-
-/// Sends requests to a writer.
-#[derive(Debug, Clone)]
-pub(super) struct WriterHandle {
-    commands: Caller<Box<dyn Command>>,
-    failed: watch::Receiver<Option<StoreError>>,
-    clock: Clock,
-}
 
 /// The write side.
 #[derive(Debug)]
@@ -106,6 +48,14 @@ pub(super) enum Notices {
     Forward(NoticeSender),
 }
 
+/// What became of requests that are one transaction.
+enum Performed {
+    /// All that are left are done, and this follows.
+    Committed(Effects),
+    /// One of them, at least, cannot be done, and nothing of any was; the answer to it, if it is alone.
+    ByAnItem(StoreError),
+}
+
 /// How a transaction came to its end.
 enum TransactionEnd {
     /// It is durable, and this follows; whether the connection is still good.
@@ -122,8 +72,6 @@ pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET ji
      SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// How long a statement may take that touches no table, or one row.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How long a request that may be given up waits for a database that is away.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// A transaction that takes longer has lost its connection, even if no error came.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often that time is doubled while the same transaction is lost again and again.
@@ -132,116 +80,58 @@ const TIMEOUT_DOUBLINGS: u32 = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between attempts of what waits for room on the server's disk.
 const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
-/// How often a transaction is repeated because another one was in the way.
+/// How often a transaction is repeated because another one was in the way, before it is divided.
 const REPEATS_MAX: u16 = 50;
-
-// === impl WriterHandle ===
-
-impl WriterHandle {
-    /// Of the writer whose failure is `failed`, and the requests that it is to take.
-    pub(super) fn new(
-        failed: watch::Receiver<Option<StoreError>>,
-        clock: Clock,
-    ) -> (Self, Groups<Box<dyn Command>>) {
-        let ([commands], groups) = merge::shared(TRANSACTION);
-        (Self { commands, failed, clock }, groups)
-    }
-
-    /// Runs a request, and waits for as long as it takes.
-    pub(super) async fn run<R: WriterRequest>(&self, request: R) -> Result<R::Answer, StoreError> {
-        self.send(request, None).await
-    }
-
-    /// Runs a request; gives up when the database is away for [`PATIENCE`].
-    pub(super) async fn run_or_give_up<R: WriterRequest>(
-        &self,
-        request: R,
-    ) -> Result<R::Answer, StoreError> {
-        self.send(request, Some(self.clock.monotonic() + PATIENCE)).await
-    }
-
-    async fn send<R: WriterRequest>(
-        &self,
-        request: R,
-        deadline: Option<Instant>,
-    ) -> Result<R::Answer, StoreError> {
-        let pending = |reply| -> Box<dyn Command> {
-            Box::new(PendingRequest { request, answer: None, reply, deadline })
-        };
-        self.commands.call(pending).await.unwrap_or_else(|_closed| Err(self.refusal()))
-    }
-
-    fn refusal(&self) -> StoreError {
-        let reason = self.failed.borrow().clone();
-        reason.unwrap_or_else(|| StoreError::Broken("it was closed".to_owned()))
-    }
-}
-
-// === impl PendingRequest ===
-
-#[async_trait]
-impl<R: WriterRequest> Command for PendingRequest<R> {
-    async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
-        self.answer = Some(match self.request.run(transaction).await {
-            Ok(answer) => Ok(answer),
-            Err(RunError::Refused(refusal)) => Err(refusal),
-            Err(failure) => return Err(failure),
-        });
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, impossible: Option<StoreError>) {
-        let answer = match (impossible, self.answer) {
-            (None, Some(answer)) => answer,
-            (None, None) => Err(StoreError::Broken("a request was passed over".to_owned())),
-            (Some(reason), _) => Err(reason),
-        };
-        // A caller that has gone needs no answer.
-        let _caller_may_be_gone = self.reply.send(answer);
-    }
-
-    fn keys(&self) -> Vec<TenantKey> {
-        self.request.keys()
-    }
-
-    fn items(&self) -> usize {
-        self.request.items()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-}
-
-// === impl Command ===
-
-impl merge::Item for Box<dyn Command> {
-    fn weight(&self) -> usize {
-        self.items()
-    }
-}
 
 // === impl Writer ===
 
 impl Writer {
     /// Works until every sender is gone or the database cannot be used any more.
     pub(super) async fn run(&mut self) {
-        while let Some(mut commands) = self.commands.next().await {
-            match self.perform(&mut commands).await {
-                Ok(effects) => self.follow(&effects),
-                Err(error) => {
-                    tracing::error!(%error, "the database cannot be used any more");
-                    for command in commands {
-                        command.finish(Some(error.clone()));
-                    }
-                    self.failed.send_replace(Some(error));
-                    return;
-                }
-            }
-            for command in commands {
-                command.finish(None);
+        while let Some(group) = self.commands.next().await {
+            if let Err(error) = self.perform_group(group).await {
+                tracing::error!(%error, "the database cannot be used any more");
+                self.failed.send_replace(Some(error));
+                return;
             }
         }
+    }
+
+    /// Performs the requests of a group, and answers each. One that cannot be done is found by halving, as with
+    /// [`flow::merge::Unmerge`]: of a thousand it costs twenty transactions, and the others are committed.
+    ///
+    /// # Errors
+    /// When the database cannot be used any more; those that are not done by then are told so.
+    async fn perform_group(&mut self, group: Vec<Box<dyn Command>>) -> Result<(), StoreError> {
+        let mut parts = vec![group];
+        while let Some(mut part) = parts.pop() {
+            let refusal = match self.perform(&mut part).await {
+                Ok(Performed::Committed(effects)) => {
+                    self.follow(&effects);
+                    None
+                }
+                Ok(Performed::ByAnItem(_)) if part.len() > 1 => {
+                    let second = part.split_off(part.len() / 2);
+                    parts.extend([second, part]);
+                    continue;
+                }
+                Ok(Performed::ByAnItem(refusal)) => {
+                    let request = part.first().map(|command| command.name());
+                    tracing::error!(%refusal, request, "a request was refused, and no other");
+                    Some(refusal)
+                }
+                Err(error) => {
+                    for command in part.into_iter().chain(parts.into_iter().flatten()) {
+                        command.finish(Some(error.clone()));
+                    }
+                    return Err(error);
+                }
+            };
+            for command in part {
+                command.finish(refusal.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Passes on a transaction's effects within this process, before its callers get their answers.
@@ -267,11 +157,11 @@ impl Writer {
         }
     }
 
-    /// Runs one transaction until it is durable.
+    /// Runs one transaction until it is durable, or until it is known that one of its requests cannot be done.
     async fn perform(
         &mut self,
         commands: &mut Vec<Box<dyn Command>>,
-    ) -> Result<Effects, StoreError> {
+    ) -> Result<Performed, StoreError> {
         let (mut repeats, mut losses) = (0, 0);
         while !commands.is_empty() {
             let Some(session) = self.connected(commands).await? else { break };
@@ -283,24 +173,18 @@ impl Writer {
                     if is_good {
                         self.session = Some(session);
                     }
-                    return Ok(effects);
+                    return Ok(Performed::Committed(effects));
                 }
                 TransactionEnd::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
                     repeats += 1;
                     tracing::debug!(reason, "a transaction is repeated");
-                    let rollback = session.client.batch_execute("ROLLBACK");
-                    if let Ok(Ok(())) = tokio::time::timeout(ANSWER_WITHIN, rollback).await {
-                        self.session = Some(session);
-                    }
+                    self.roll_back(session).await;
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
                 }
                 TransactionEnd::Undone(Kind::Full, reason) => {
                     tracing::warn!(reason, "the disk of the database is full");
                     refuse_for_space(commands, &reason);
-                    let rollback = session.client.batch_execute("ROLLBACK");
-                    if let Ok(Ok(())) = tokio::time::timeout(ANSWER_WITHIN, rollback).await {
-                        self.session = Some(session);
-                    }
+                    self.roll_back(session).await;
                     if !commands.is_empty() {
                         tokio::time::sleep(LOOK_FOR_SPACE_EVERY).await;
                     }
@@ -310,11 +194,30 @@ impl Writer {
                     self.available.send_replace(false);
                     tracing::warn!(reason, "the connection to the database was lost");
                 }
-                TransactionEnd::Undone(_, reason) => return Err(StoreError::Broken(reason)),
+                TransactionEnd::Undone(Kind::Fatal, reason) => {
+                    return Err(StoreError::Broken(reason));
+                }
+                // Others may be in the way of one request only, without end.
+                TransactionEnd::Undone(
+                    kind @ (Kind::Again | Kind::Invalid | Kind::Undone),
+                    reason,
+                ) => {
+                    self.roll_back(session).await;
+                    self.state.invalidate();
+                    return Ok(Performed::ByAnItem(errors::refusal(kind, reason)));
+                }
             }
             self.state.invalidate();
         }
-        Ok(Effects::default())
+        Ok(Performed::Committed(Effects::default()))
+    }
+
+    /// Undoes what is open in `session`, and keeps it if it is still of use.
+    async fn roll_back(&mut self, session: Session) {
+        let rollback = session.client.batch_execute("ROLLBACK");
+        if let Ok(Ok(())) = tokio::time::timeout(ANSWER_WITHIN, rollback).await {
+            self.session = Some(session);
+        }
     }
 
     /// Applies the notices that have arrived.
@@ -375,7 +278,7 @@ impl Writer {
                     self.session = Some(session);
                     return Ok(outcome == CommitOutcome::Committed);
                 }
-                Ok(Err(error)) if Kind::of(&error) == Kind::Fatal => {
+                Ok(Err(error)) if !Kind::of(&error).passes() => {
                     return Err(StoreError::Broken(errors::in_words(&error)));
                 }
                 // Lost again.

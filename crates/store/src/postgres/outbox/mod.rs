@@ -22,8 +22,8 @@ use tokio_postgres::{Error, Row};
 
 use super::Postgres;
 use super::ingest::keys_of;
+use super::request::{WriterHandle, WriterRequest};
 use super::transaction::{RunError, Transaction};
-use super::writer::{WriterHandle, WriterRequest};
 use super::xid::Xid;
 use crate::{Admission, DrainedRows, Outbox, OutboxRow, StoreError, Validator};
 use position::{EndedTransactions, Position, RowPosition, Span};
@@ -45,12 +45,12 @@ struct Found {
 }
 
 /// Takes in what became of rows, if the position is still where they were read from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct AcceptRows {
     position: Position,
     ended: EndedTransactions,
-    drafts: Vec<(RowPosition, Draft)>,
-    rejected: Vec<(RowPosition, String)>,
+    /// In the order in which they are taken: each is a draft, or there is a reason why not.
+    rows: Vec<(RowPosition, Result<Draft, String>)>,
     /// The last row that was validated, when there may be more behind it.
     stopped: Option<RowPosition>,
     now: Timestamp,
@@ -103,8 +103,18 @@ pub(super) async fn drain(
     let validating = tokio::task::spawn_blocking(move || found.validate(&*validator, now, clock));
     let validated = validating
         .await
-        .map_err(|error| StoreError::Broken(format!("the outbox was not validated: {error}")))?;
-    intake.run_or_give_up(validated).await
+        .map_err(|error| StoreError::Broken(format!("the outbox was not validated: {error}")));
+    let mut accepting = Arc::new(validated?);
+    loop {
+        match intake.run_or_give_up(Arc::clone(&accepting)).await {
+            Err(StoreError::Invalid(reason)) => {
+                if !Arc::make_mut(&mut accepting).leave_out(&reason) {
+                    return Err(StoreError::Invalid(reason));
+                }
+            }
+            drained => return drained,
+        }
+    }
 }
 
 // === impl ReadRows ===
@@ -176,17 +186,13 @@ impl Found {
         let Self { position, ended, rows, is_full, .. } = self;
         let begun = clock.boot();
         let (count, mut bytes) = (rows.len(), 0);
-        let (mut drafts, mut rejected, mut stopped) = (Vec::new(), Vec::new(), None);
+        let (mut judged, mut stopped) = (Vec::with_capacity(count), None);
         for (validated, (place, row)) in (1..).zip(rows) {
             bytes += bytes_of(&row);
-            match validate(row, now) {
-                Ok(draft) => {
-                    // What templates make of a row may be much larger than the row.
-                    bytes += draft.content.bytes_stored();
-                    drafts.push((place, draft));
-                }
-                Err(reason) => rejected.push((place, reason)),
-            }
+            let draft = validate(row, now);
+            // What templates make of a row may be much larger than the row.
+            bytes += draft.as_ref().map_or(0, |draft| draft.content.bytes_stored());
+            judged.push((place, draft));
             let is_late = clock.boot().saturating_sub(begun) >= VALIDATED_FOR;
             if is_late || is_enough(validated, bytes) || validated == count {
                 let may_be_more = validated < count || is_full;
@@ -194,14 +200,14 @@ impl Found {
                 break;
             }
         }
-        AcceptRows { position, ended, drafts, rejected, stopped, now }
+        AcceptRows { position, ended, rows: judged, stopped, now }
     }
 }
 
 // === impl AcceptRows ===
 
 #[async_trait]
-impl WriterRequest for AcceptRows {
+impl WriterRequest for Arc<AcceptRows> {
     type Answer = DrainedRows;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<DrainedRows, RunError> {
@@ -209,8 +215,7 @@ impl WriterRequest for AcceptRows {
         if lock(transaction).await?.as_ref() != Some(&self.position) {
             return Ok(DrainedRows::default());
         }
-        let mut rejected = self.rejected.clone();
-        let accepted = self.pack(transaction, &mut rejected).await?;
+        let (accepted, rejected) = self.pack(transaction).await?;
         reject(transaction, &rejected).await?;
         let Position { ended, part } = self.position.moved(self.ended.clone(), self.stopped);
         let (txid, id) = (part.map(|part| Xid(part.txid)), part.map(|part| part.id));
@@ -221,21 +226,44 @@ impl WriterRequest for AcceptRows {
     }
 
     fn items(&self) -> usize {
-        self.drafts.len()
+        self.drafts().count()
     }
 }
 
 impl AcceptRows {
-    /// Accepts each for itself, and adds what cannot be to `rejected`; how many are new.
+    fn drafts(&self) -> impl Iterator<Item = &Draft> {
+        self.rows.iter().filter_map(|(_, draft)| draft.as_ref().ok())
+    }
+
+    /// The database refuses a value of one of the rows: leaves the second half of them to the next drain, or puts the one aside that
+    /// is left, for that `reason`; whether there is anything to be tried then.
+    fn leave_out(&mut self, reason: &str) -> bool {
+        if let [(_, draft)] = self.rows.as_mut_slice() {
+            let is_new = draft.is_ok();
+            *draft = Err(format!("the database refuses it: {reason}"));
+            return is_new;
+        }
+        self.rows.truncate(self.rows.len() / 2);
+        self.stopped = self.rows.last().map(|(place, _)| *place);
+        self.stopped.is_some()
+    }
+
+    /// Accepts each for itself; how many are new, and what cannot be accepted.
     async fn pack(
         &self,
         transaction: &mut Transaction<'_>,
-        rejected: &mut Vec<(RowPosition, String)>,
-    ) -> Result<u64, RunError> {
-        transaction.look_up(keys_of(self.drafts.iter().map(|(_, draft)| draft))).await?;
-        transaction.reserve_batches(self.drafts.len()).await?;
-        let mut accepted = 0;
-        for (place, draft) in &self.drafts {
+    ) -> Result<(u64, Vec<(RowPosition, String)>), RunError> {
+        transaction.look_up(keys_of(self.drafts())).await?;
+        transaction.reserve_batches(self.drafts().count()).await?;
+        let (mut accepted, mut rejected) = (0, Vec::new());
+        for (place, draft) in &self.rows {
+            let draft = match draft {
+                Ok(draft) => draft,
+                Err(reason) => {
+                    rejected.push((*place, reason.clone()));
+                    continue;
+                }
+            };
             match transaction.pack(vec![draft.clone()], self.now) {
                 Ok(admissions) => {
                     let is_new =
@@ -249,7 +277,7 @@ impl AcceptRows {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(accepted)
+        Ok((accepted, rejected))
     }
 }
 
@@ -298,7 +326,9 @@ async fn reject(
     }
     let txids: Vec<Xid> = rejected.iter().map(|(place, _)| Xid(place.txid)).collect();
     let ids: Vec<i64> = rejected.iter().map(|(place, _)| place.id).collect();
-    let reasons: Vec<&str> = rejected.iter().map(|(_, reason)| reason.as_str()).collect();
+    // A reason repeats what the row says, and JSON can say a NUL, which no text here may have.
+    let reasons: Vec<String> =
+        rejected.iter().map(|(_, reason)| reason.replace('\0', "\u{fffd}")).collect();
     transaction.execute(REJECT, &[&txids, &ids, &reasons]).await.map(drop)
 }
 

@@ -197,7 +197,11 @@ pub(super) const CASES: &[Case] = &[
     Case::new("suppress.rs", "FROM feed WHERE name = $1;", "'feed'"),
     Case::new("suppress.rs", "FROM feed WHERE name = $1 FOR UPDATE", "'feed'"),
     Case::new("suppress.rs", "FROM suppression_event WHERE", "40000, 0, 100000, 20"),
-    Case::new("suppress.rs", "SELECT wanted.place", "'{channel,channel}', '{40000,40001}'"),
+    Case::new(
+        "suppress.rs",
+        "SELECT wanted.place",
+        "'{channel,channel}', '{40000,40001}', '{1,2}'",
+    ),
     Case::new("suppress.rs", "UPDATE feed", "'feed', 1, 1, NULL, NULL, 0"),
     Case::new(
         "suppress.rs",

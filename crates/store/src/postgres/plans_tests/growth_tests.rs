@@ -16,9 +16,10 @@ use crate::postgres::connection::{Connector, Session};
 use crate::postgres::growth::{ASK_EVERY, MANY};
 use crate::postgres::ingest::IngestDrafts;
 use crate::postgres::notify::NotifyPolicy;
+use crate::postgres::request::WriterRequest;
 use crate::postgres::time::DatabaseTime;
 use crate::postgres::transaction::Transaction;
-use crate::postgres::writer::{PLANS, WriterRequest};
+use crate::postgres::writer::PLANS;
 use crate::postgres::writer_state::{Membership, WriterState};
 use crate::postgres::{Options, Postgres};
 

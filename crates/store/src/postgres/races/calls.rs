@@ -10,7 +10,7 @@ use notification::{
     Settlement, State,
 };
 
-use super::super::writer::WriterRequest;
+use super::super::request::WriterRequest;
 use super::super::{broadcast, cancel, claim, ingest, outbox, reap, requeue, settle, suppress};
 use super::applications;
 use super::book::{Book, Held};
@@ -215,7 +215,7 @@ impl Caller<'_> {
     ) -> Option<Call> {
         let settlement = self.settlement(&chunk, rest, outcome)?;
         let words = format!("settle {settlement:?}");
-        let request = settle::SettleChunks(vec![settlement.clone()]);
+        let request = settle::SettleChunks::all([settlement.clone()].into());
         let called = self.book.settle(&settlement);
         Some(self.work(engine, words, request, move |book, answer| {
             for answer in book.answer(answer).unwrap_or_default() {
