@@ -222,6 +222,7 @@ impl Worker {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = cluster.notified() => {}
+                () = self.pauses.settled() => {}
                 _ = intent.changed() => {}
             }
         };
@@ -313,7 +314,9 @@ impl Worker {
         if let Some(stats) = self.stats.as_ref().filter(|_| waits) {
             stats.waiting.notify_one();
         }
-        let has_new = self.pauses.follow(session, self.membership.worker, row.try_get(7)?).await?;
+        let claims = self.stats.as_ref().map(|stats| &stats.work);
+        let position = (self.membership.worker, row.try_get(7)?);
+        let has_new = self.pauses.follow(session, position, claims).await?;
         if let Some(stats) = self.stats.as_ref().filter(|_| has_new) {
             stats.changes.send_modify(|change| *change += 1);
         }

@@ -1,8 +1,9 @@
 //! Pauses: their rows, and when they are in force.
 //!
 //! Their *version* rises with each change. Every worker reads them with the beat that sees a new version, before that beat moves
-//! its deadline, and then says in its row that it goes by it. A pause is answered when every worker that is alive does: one
-//! that is not has passed its deadline and begins nothing, and reads them before it begins anything again.
+//! its deadline, and says in its row that it goes by it when the claims have ended that began before. A pause is answered when every
+//! worker does, or is removed: one that is overdue begins nothing, and reads them before it begins anything again, but a claim of it
+//! may be under way until then.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,8 +34,8 @@ pub(super) struct EndPause {
 const NEXT_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE key = 'pauses' RETURNING value";
 /// How soon it is asked again whether every worker has followed: a beat that is woken takes some milliseconds.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(10);
-/// How long workers are waited for. One that has not followed by then is of a program that knows no pauses: the lease of any other
-/// one is over.
+/// How long workers are waited for. One that has not followed by then is of a program that knows no pauses, or the database holds up
+/// its claim: the lease of any other one is over, and it is removed.
 const FOLLOW_WITHIN: Duration = limits::WORKER_LEASE.saturating_add(limits::WORKER_BEAT);
 
 #[async_trait]

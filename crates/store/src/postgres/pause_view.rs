@@ -2,70 +2,139 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use notification::Pauses;
 use tokio::sync::watch;
 use tokio_postgres::{Error, Row};
 
 use super::connection::Session;
 use super::read::Snapshot;
+use super::request::{WriterHandle, WriterRequest};
+use super::transaction::{RunError, Transaction};
 use crate::StoreError;
 use crate::rows::paused::pause_of;
 
-/// What this process knows of the pauses.
+/// What this process knows of the pauses, and how far it goes by them.
 #[derive(Debug)]
 pub(super) struct KnownPauses {
     view: watch::Sender<Arc<Pauses>>,
+    /// The version that the view has.
+    read: Option<i64>,
+    /// No claim is under way that began under an older version.
+    settled: Option<i64>,
     /// The worker and the version that are in its row.
     said: Option<(i64, i64)>,
+    waiting: Option<Waiting>,
 }
+
+/// Claims that began before the view had a version are waited for.
+#[derive(Debug)]
+struct Waiting {
+    version: i64,
+    ended: Shared<BoxFuture<'static, Result<(), StoreError>>>,
+}
+
+/// Is answered when every transaction of its writer has ended that began before it was asked for: a claim of them is committed, or
+/// came to nothing.
+#[derive(Debug)]
+pub(super) struct EndOfEarlier;
 
 const SELECT_PAUSES: &str =
     "SELECT value, tenant, scope, since FROM meta LEFT JOIN pause ON true WHERE key = 'pauses'";
+
+#[async_trait]
+impl WriterRequest for EndOfEarlier {
+    type Answer = ();
+
+    async fn run(&self, _transaction: &mut Transaction<'_>) -> Result<(), RunError> {
+        Ok(())
+    }
+}
 
 // === impl KnownPauses ===
 
 impl KnownPauses {
     pub(super) fn new() -> Self {
-        Self { view: watch::Sender::default(), said: None }
+        Self {
+            view: watch::Sender::default(),
+            read: None,
+            settled: None,
+            said: None,
+            waiting: None,
+        }
     }
 
     pub(super) fn view(&self) -> watch::Receiver<Arc<Pauses>> {
         self.view.subscribe()
     }
 
-    /// Reads them if `version` is not what the row of `worker` has; whether it did.
+    /// Reads them if `version` is another one than the view has, and says in the row of `worker` how far this process goes by
+    /// them; whether they were read. `claims` is the writer that claims, if there is one yet.
     pub(super) async fn follow(
         &mut self,
         session: &Session,
-        worker: i64,
-        version: i64,
+        (worker, version): (i64, i64),
+        claims: Option<&WriterHandle>,
     ) -> Result<bool, Error> {
-        if self.said == Some((worker, version)) {
-            return Ok(false);
-        }
-        let select = session.prepared(SELECT_PAUSES).await?;
-        match pauses_at(&session.client.query(&select, &[]).await?) {
-            Ok((version, pauses)) => {
-                self.view.send_replace(Arc::new(pauses));
-                // Only now: from here on no attempt of them begins.
-                let say = session.prepared("UPDATE worker SET pauses = $2 WHERE id = $1").await?;
-                session.client.execute(&say, &[&worker, &version]).await?;
-                self.said = Some((worker, version));
+        let is_new = self.read != Some(version);
+        if is_new {
+            let select = session.prepared(SELECT_PAUSES).await?;
+            match pauses_at(&session.client.query(&select, &[]).await?) {
+                Ok((version, pauses)) => {
+                    self.view.send_replace(Arc::new(pauses));
+                    self.read = Some(version);
+                }
+                // It is not said that this process goes by them.
+                Err(error) => tracing::error!(%error, "cannot follow a pause of a newer belfry"),
             }
-            // It is not said that this process goes by them.
-            Err(error) => tracing::error!(%error, "cannot follow a pause of a newer belfry"),
         }
-        Ok(true)
+        self.wait_for_claims(claims);
+        let Some(version) = self.settled else { return Ok(is_new) };
+        if self.said != Some((worker, version)) {
+            let say = session.prepared("UPDATE worker SET pauses = $2 WHERE id = $1").await?;
+            session.client.execute(&say, &[&worker, &version]).await?;
+            self.said = Some((worker, version));
+        }
+        Ok(is_new)
+    }
+
+    /// Has claims waited for that may go by an older version than the view. Not within a beat: a writer that is held up must not
+    /// keep this process from saying that it is alive. One wait after the other, so that a version is said however fast they follow.
+    fn wait_for_claims(&mut self, claims: Option<&WriterHandle>) {
+        let Some(version) = self.read.filter(|_| self.read != self.settled) else { return };
+        let Some(claims) = claims.cloned() else {
+            self.settled = Some(version);
+            return;
+        };
+        let ended = || async move { claims.run(EndOfEarlier).await }.boxed().shared();
+        self.waiting.get_or_insert_with(|| Waiting { version, ended: ended() });
+    }
+
+    /// Ends when there is more to say with the next beat. Cancel safe.
+    pub(super) async fn settled(&mut self) {
+        let Some(waiting) = &mut self.waiting else { return std::future::pending().await };
+        let (ended, version) = ((&mut waiting.ended).await, waiting.version);
+        self.waiting = None;
+        match ended {
+            Ok(()) => self.settled = Some(version),
+            // The next beat tries again, unless the store has failed.
+            Err(error) => {
+                tracing::debug!(%error, "claims that began before a pause cannot be waited for");
+                std::future::pending::<()>().await;
+            }
+        }
     }
 }
 
 // === impl Snapshot ===
 
 impl Snapshot<'_> {
-    /// Workers that are alive and may not go by `version` of the pauses yet.
+    /// Workers that may not go by `version` of the pauses yet. One whose lease is over begins nothing, but a claim of it may be under
+    /// way until it is removed; one that left in order has none.
     pub(super) async fn workers_behind(&self, version: i64) -> Result<i64, StoreError> {
-        let select = "SELECT count(*) FROM worker \
-             WHERE alive_until >= clock_timestamp() AND pauses < $1";
+        let select = "SELECT count(*) FROM worker WHERE pauses < $1 AND ended IS NULL";
         Ok(self.transaction.query_one(select, &[&version]).await?.try_get(0)?)
     }
 
