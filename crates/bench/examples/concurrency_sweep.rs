@@ -14,7 +14,7 @@ use bench::rate::{median, per_second};
 use bench::{Finished, Guarantee, Setup, Trial, Workload};
 
 /// About what two cores deliver at most, notifications a second.
-const RATE_MAX: u64 = 220_000;
+const RATE_MAX: u64 = 500_000;
 /// The seconds in which a limit is to be found.
 const FINDING: usize = 10;
 /// Sender threads of the engine.
