@@ -112,10 +112,9 @@ impl Session {
 
     /// Takes what has come.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
-        if self.read == self.input.len() {
-            self.input.clear();
-            self.read = 0;
-        }
+        // What is left is the beginning of a frame.
+        self.input.drain(..self.read);
+        self.read = 0;
         self.input.extend_from_slice(bytes);
     }
 

@@ -86,6 +86,21 @@ fn requests_may_be_cut_anywhere_and_come_between_each_other() {
 }
 
 #[test]
+fn what_was_read_is_not_kept_though_every_read_ends_amid_a_frame() {
+    let mut session = open();
+    let requests: Vec<u8> =
+        (0..5_000).flat_map(|number| frame(HEADERS, WHOLE, 2 * number + 1, HEAD)).collect();
+    for piece in requests.chunks(7) {
+        for (stream, ..) in feed(&mut session, piece).unwrap() {
+            session.reset(stream, Code::CANCEL);
+        }
+        session.out.clear();
+        assert!(session.input.len() < 2 * (HEAD_BYTES + HEAD.len()), "{}", session.input.len());
+    }
+    assert_eq!(session.streams.count(), 0);
+}
+
+#[test]
 fn what_a_client_must_not_do_ends_the_connection_with_its_code() {
     let request = frame(HEADERS, WHOLE, 1, HEAD);
     let begun = frame(HEADERS, END_HEADERS, 1, HEAD);
