@@ -203,10 +203,11 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    match pace.may_start(job).report_otherwise() {
-        Some(report) => Attempt::not_started(report),
-        None => attempt(delivery).await,
+    // Dropped before the wait, or every attempt would carry it.
+    if let Some(report) = pace.may_start(job).report_otherwise() {
+        return Attempt::not_started(report);
     }
+    attempt(delivery).await
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.

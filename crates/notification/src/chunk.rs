@@ -48,8 +48,8 @@ pub struct Delivery {
     pub index: u16,
     /// Device token, endpoint, address.
     pub recipient: ByteString,
-    /// Its own content; the chunk's when absent.
-    pub content: Option<Content>,
+    /// Its own content; the chunk's when absent. Boxed: most have none, and a hundred thousand may be under way.
+    pub content: Option<Box<Content>>,
 }
 
 /// A chunk on its way through a broker: who holds it may take the chunk from the store, once. It names no recipient
@@ -80,7 +80,7 @@ impl Chunk {
     /// once.
     pub fn bytes(&self) -> usize {
         let recipients: usize = self.deliveries.iter().map(|it| it.recipient.len()).sum();
-        let own = self.deliveries.iter().filter_map(|delivery| delivery.content.as_ref());
+        let own = self.deliveries.iter().filter_map(|delivery| delivery.content.as_deref());
         let contents = || self.content.iter().chain(own.clone());
         // Without fallbacks nothing is shared, and the sum needs no set.
         if contents().all(|content| content.fallback.is_none()) {
@@ -103,7 +103,7 @@ impl Chunk {
 
     /// The content of `delivery`: its own, or the chunk's. `None` only in a damaged store.
     pub fn content_of<'a>(&'a self, delivery: &'a Delivery) -> Option<&'a Content> {
-        delivery.content.as_ref().or(self.content.as_ref())
+        delivery.content.as_deref().or(self.content.as_ref())
     }
 }
 
@@ -124,8 +124,8 @@ mod tests {
         let chunk = |options: [&'static [u8]; 2]| {
             let delivery = |(index, options)| {
                 let (payload, options) = (payload.clone(), Bytes::from_static(options));
-                let content = Some(Content { payload, options, fallback: fallback.clone() });
-                Delivery { index, recipient: "r".into(), content }
+                let content = Content { payload, options, fallback: fallback.clone() };
+                Delivery { index, recipient: "r".into(), content: Some(Box::new(content)) }
             };
             let deliveries = (0..).zip(options).map(delivery).collect();
             Chunk { deliveries, ..sample::chunk(at, [""; 0]) }

@@ -11,11 +11,11 @@ use async_trait::async_trait;
 use flow::{Clock, LogThrottle};
 use http::header::AUTHORIZATION;
 use http::uri::Authority;
-use net::exchange::Failure;
+use net::exchange::Reply;
 use net::http2::{Dial, Pool, Priming, SharedHead, Stream};
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
-use notification::{Delivery, Report};
+use notification::Delivery;
 
 use super::config::{Credential, Settings};
 use super::request::{
@@ -220,47 +220,41 @@ impl Sender for ApnsSender {
 
 impl ApnsSender {
     async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
-        let Prepared { job, common, shared, .. } = prepared;
+        let chunk = prepared.job.chunk;
         // Boxed: every attempt would carry the room for it.
-        let own = delivery.content.as_ref();
-        let own = own.map(|content| Box::new(self.encoder.encode(content, common)));
-        let encoded = match own_or_shared(own.as_deref(), shared.as_ref()) {
+        let own = delivery.content.as_deref();
+        let own = own.map(|content| Box::new(self.encoder.encode(content, &prepared.common)));
+        let encoded = match own_or_shared(own.as_deref(), prepared.shared.as_ref()) {
             Ok(encoded) => encoded,
             Err(impossible) => return impossible,
         };
-        let address = Rc::clone(&prepared.address.borrow());
-        match self.exchange(job, encoded, delivery, &address).await {
-            // APNs checks the token first, so the notification was certainly not processed.
-            Ok((_, Advice::RenewToken)) if self.renew(prepared, &address) => {
-                let renewed = Rc::clone(&prepared.address.borrow());
-                // Boxed: every attempt would carry the room for it.
-                let again = Box::pin(self.exchange(job, encoded, delivery, &renewed));
-                again.await.map_or_else(Attempt::from, |(attempt, _)| attempt)
+        let mut may_renew = true;
+        loop {
+            let address = Rc::clone(&prepared.address.borrow());
+            let head = ApnsHead { address: &address, encoded, chunk, delivery };
+            let start = Start::of(&prepared.job, delivery);
+            let (attempt, advice) = match self.pool.exchange(start, &encoded.payload, &head).await {
+                Ok((reply, stream)) => self.conclude(encoded, &reply, &stream),
+                Err(failure) => return failure.into(),
+            };
+            // APNs checks the token first, so the notification was certainly not processed. A new one that is no better is not
+            // renewed again.
+            if advice != Advice::RenewToken || !may_renew || !self.renew(prepared, &address) {
+                return attempt;
             }
-            Ok((attempt, _)) => attempt,
-            Err(failure) => failure.into(),
+            may_renew = false;
         }
     }
 
-    /// One request and its answer, whose advice is followed but for a new token.
-    async fn exchange(
-        &self,
-        job: &Job<'_>,
-        encoded: &Encoded,
-        delivery: &Delivery,
-        address: &Rc<SharedHead>,
-    ) -> Result<(Attempt, Advice), Failure<Report>> {
-        let id = job.chunk.notification_id(delivery.index);
-        let head = ApnsHead { address, encoded, token: &delivery.recipient, id };
-        let start = Start::of(job, delivery);
-        let (reply, stream) = self.pool.exchange(start, &encoded.payload, &head).await?;
-        let (attempt, advice) =
-            interpret(&reply, self.delays, self.confirmations.so_far(encoded.is_own_topic));
+    /// What an answer means. Its advice is followed but for a new token.
+    fn conclude(&self, encoded: &Encoded, reply: &Reply, stream: &Stream) -> (Attempt, Advice) {
+        let confirmed = self.confirmations.so_far(encoded.is_own_topic);
+        let (attempt, advice) = interpret(reply, self.delays, confirmed);
         if reply.status == 200 {
             self.confirmations.add(encoded.is_own_topic);
         }
-        self.follow(advice, &attempt, &stream);
-        Ok((attempt.timed(reply.timing), advice))
+        self.follow(advice, &attempt, stream);
+        (attempt.timed(reply.timing), advice)
     }
 
     /// APNs, with the token as of now; `None` when the key does not sign.
@@ -278,7 +272,8 @@ impl ApnsSender {
             token.expired(expired, timestamp(self.clock));
         }
         let Some(renewed) = self.address() else { return false };
-        let is_another = !Rc::ptr_eq(&renewed, expired);
+        // By value: the same token may be in a head of its own, made anew.
+        let is_another = renewed.get(&AUTHORIZATION) != expired.get(&AUTHORIZATION);
         if is_another {
             prepared.address.replace(renewed);
         }

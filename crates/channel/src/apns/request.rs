@@ -8,9 +8,7 @@ use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue};
 use net::http2::{Head, OwnField, SharedHead, SharedHeads};
-use notification::{
-    ByteString, Chunk, Content, Envelope, Guarantee, NotificationId, Priority, Timestamp,
-};
+use notification::{Chunk, Content, Delivery, Envelope, Guarantee, Priority, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -70,9 +68,9 @@ pub(super) struct ApnsHead<'a> {
     /// APNs, with the provider token if there is one.
     pub(super) address: &'a Rc<SharedHead>,
     pub(super) encoded: &'a Encoded,
-    /// The device's token.
-    pub(super) token: &'a ByteString,
-    pub(super) id: NotificationId,
+    pub(super) chunk: &'a Chunk,
+    /// To the device with its recipient as token.
+    pub(super) delivery: &'a Delivery,
 }
 
 /// The parts that a job's deliveries share, whatever their content.
@@ -203,12 +201,13 @@ impl Head for ApnsHead<'_> {
     }
 
     fn path(&self) -> [&[u8]; 2] {
-        [b"/3/device/", self.token.as_bytes()]
+        [b"/3/device/", self.delivery.recipient.as_bytes()]
     }
 
     fn put_own(&self, put: &mut dyn FnMut(OwnField<'_>)) {
         let mut buffer = [0; 36];
-        let value = self.id.encode(&mut buffer).as_bytes();
+        let id = self.chunk.notification_id(self.delivery.index);
+        let value = id.encode(&mut buffer).as_bytes();
         // Apple asks that its value stays out of the connection's header table; this does that.
         put(OwnField { name: &APNS_ID, value, is_sensitive: true });
         if self.encoded.collapses_with_itself {

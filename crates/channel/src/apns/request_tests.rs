@@ -29,14 +29,14 @@ fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &
         fallback: None,
     };
     let shared = encoder.encode(&content, &common).unwrap();
-    let id = chunk.notification_id(3);
     let address = encoder.address(Some(HeaderValue::from_static("bearer x")));
-    let head = ApnsHead { address: &address, encoded: &shared, token: &TOKEN.into(), id };
+    let delivery = Delivery { index: 3, recipient: TOKEN.into(), content: None };
+    let head = ApnsHead { address: &address, encoded: &shared, chunk, delivery: &delivery };
     assert!(head.is_writable());
     let request = head.to_request().unwrap();
     assert_eq!(request.method(), Method::POST);
     assert_eq!(request.uri().to_string(), format!("https://localhost:8443/3/device/{TOKEN}"));
-    assert_eq!(request.headers()["apns-id"], id.to_string());
+    assert_eq!(request.headers()["apns-id"], chunk.notification_id(3).to_string());
     assert_eq!(shared.payload, payload.as_bytes());
     request.headers().clone()
 }
@@ -239,8 +239,10 @@ fn a_recipient_that_makes_no_path_is_not_sent() {
     let shared = encoder.encode(&content, &Common::new(&chunk)).unwrap();
     for (token, is_writable) in [(TOKEN, true), ("a b", false), ("a#b", false), ("a\u{e9}", false)]
     {
-        let (address, token, id) = (encoder.address(None), token.into(), chunk.notification_id(0));
-        let head = ApnsHead { address: &address, encoded: &shared, token: &token, id };
+        let address = encoder.address(None);
+        let delivery = Delivery { index: 0, recipient: token.into(), content: None };
+        let head =
+            ApnsHead { address: &address, encoded: &shared, chunk: &chunk, delivery: &delivery };
         assert_eq!(head.is_writable(), is_writable, "{token}");
     }
 }

@@ -142,7 +142,7 @@ pub(super) async fn own_contents_come_first(subject: &dyn TestedChannel, clock: 
     let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
     let mut chunk = rig.chunk(3);
     for delivery in &mut chunk.deliveries {
-        delivery.content = Some(subject.content());
+        delivery.content = Some(Box::new(subject.content()));
     }
     // This must not be sent: the chunk has it for deliveries without their own.
     chunk.content =

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flow::{Clock, LogThrottle};
 use http::uri::Authority;
-use net::exchange::Failure;
+use net::exchange::Reply;
 use net::http2::{Dial, Pool, Priming};
 use net::tasks::LocalTasks;
 use net::tcp::Anywhere;
@@ -60,7 +61,7 @@ struct FcmSender {
 struct Prepared<'a> {
     job: Job<'a>,
     /// The current one: all deliveries that come after one that had to have it renewed use the new one.
-    head: RefCell<FcmHead>,
+    head: RefCell<Rc<FcmHead>>,
     /// Whether its first acceptance was noted.
     is_accepted: Cell<bool>,
     /// The chunk's own content, if it has one.
@@ -150,7 +151,7 @@ impl Channel for FcmChannel {
 impl Sender for FcmSender {
     async fn send(&self, job: Job<'_>) {
         let head = match self.head().await {
-            Ok(head) => RefCell::new(head),
+            Ok(head) => RefCell::new(Rc::new(head)),
             // What is not sent takes no place in the quota.
             Err(refused) => {
                 let job = Job { quota: None, ..job };
@@ -176,22 +177,35 @@ impl FcmSender {
             Ok(body) => body,
             Err(impossible) => return impossible,
         };
-        let head = prepared.head.borrow().clone();
         let start = Start::of(&prepared.job, delivery);
-        match self.exchange(start, &body, &head).await {
-            // FCM checks the token first, so the message was certainly not processed. Boxed: every attempt would carry the room
-            // for it.
-            Ok((_, Advice::RenewToken))
-                if self.tokens.rejected(&head.authorization, self.clock.monotonic()) =>
-            {
-                Box::pin(self.attempt_anew(prepared, start, &body)).await
-            }
-            Ok((attempt, advice)) => {
+        let mut may_renew = true;
+        loop {
+            let head = Rc::clone(&prepared.head.borrow());
+            let (attempt, advice) = match self.pool.exchange(start, &body, &*head).await {
+                Ok((reply, _stream)) => self.interpret(&reply, start),
+                Err(failure) => return failure.into(),
+            };
+            // FCM checks the token first, so the message was certainly not processed. A new one that is no better is not renewed
+            // again.
+            let has_expired = advice == Advice::RenewToken
+                && may_renew
+                && self.tokens.rejected(&head.authorization, self.clock.monotonic());
+            if !has_expired {
                 self.note(prepared, &head, &attempt);
-                self.follow(advice, &prepared.job, attempt)
+                return self.follow(advice, &prepared.job, attempt);
             }
-            Err(failure) => failure.into(),
+            may_renew = false;
+            // Dropped, and boxed: every attempt would carry the room for both.
+            drop(attempt);
+            if let Err(refused) = Box::pin(self.renew(prepared)).await {
+                return unsent(&refused);
+            }
         }
+    }
+
+    fn interpret(&self, reply: &Reply, start: Start<'_>) -> (Attempt, Advice) {
+        let (attempt, advice) = interpret(reply, start.attempt_number(), timestamp(self.clock));
+        (attempt.timed(reply.timing), advice)
     }
 
     /// Has the token's source know that the account is good, once in a job.
@@ -203,45 +217,20 @@ impl FcmSender {
         }
     }
 
-    /// Sends the message again, with another token.
-    async fn attempt_anew(
-        &self,
-        prepared: &Prepared<'_>,
-        start: Start<'_>,
-        body: &Bytes,
-    ) -> Attempt {
-        let renewed = match self.head().await {
-            Ok(renewed) => renewed,
-            Err(refused) => return unsent(&refused),
-        };
-        prepared.head.replace(renewed.clone());
+    /// Has the job go on with another token.
+    async fn renew(&self, prepared: &Prepared<'_>) -> Result<(), Refused> {
+        let renewed = self.head().await?;
+        prepared.head.replace(Rc::new(renewed));
         // The acceptance that was noted was one of the former token.
         prepared.is_accepted.set(false);
-        match self.exchange(start, body, &renewed).await {
-            Ok((attempt, advice)) => {
-                self.note(prepared, &renewed, &attempt);
-                self.follow(advice, &prepared.job, attempt)
-            }
-            Err(failure) => failure.into(),
-        }
-    }
-
-    async fn exchange(
-        &self,
-        start: Start<'_>,
-        body: &Bytes,
-        head: &FcmHead,
-    ) -> Result<(Attempt, Advice), Failure<Report>> {
-        let (reply, _stream) = self.pool.exchange(start, body, head).await?;
-        let (attempt, advice) = interpret(&reply, start.attempt_number(), timestamp(self.clock));
-        Ok((attempt.timed(reply.timing), advice))
+        Ok(())
     }
 
     /// The body for `delivery`; otherwise what is to be reported.
     fn body(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Result<Bytes, Attempt> {
         let Prepared { job, shared, .. } = prepared;
         let expires_at = job.chunk.envelope.expires_at;
-        let own = delivery.content.as_ref();
+        let own = delivery.content.as_deref();
         let own = own.map(|content| Encoded::new(content, expires_at, timestamp(self.clock)));
         let encoded = own_or_shared(own.as_ref(), shared.as_ref())?;
         let target = FcmTarget::parse(&delivery.recipient)

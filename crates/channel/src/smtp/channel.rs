@@ -228,7 +228,7 @@ impl SmtpSender {
         shared: Option<&Result<Mail, Invalid>>,
         delivery: &Delivery,
     ) -> Attempt {
-        let own = delivery.content.as_ref().map(|content| self.channel.composer.compose(content));
+        let own = delivery.content.as_deref().map(|content| self.channel.composer.compose(content));
         let mail = match own_or_shared(own.as_ref(), shared) {
             Ok(mail) => mail,
             Err(impossible) => return impossible,

@@ -136,7 +136,7 @@ impl WebhookSender {
         shared: Option<&Result<Prepared, Invalid>>,
         delivery: &Delivery,
     ) -> Attempt {
-        let own = delivery.content.as_ref().map(Prepared::new);
+        let own = delivery.content.as_deref().map(Prepared::new);
         let prepared = match own_or_shared(own.as_ref(), shared) {
             Ok(prepared) => prepared,
             Err(impossible) => return impossible,

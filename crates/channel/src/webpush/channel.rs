@@ -182,7 +182,7 @@ impl WebPushSender {
         delivery: &Delivery,
     ) -> Attempt {
         // Boxed: every attempt would carry the room for it.
-        let own = delivery.content.as_ref().map(|content| Box::new(self.prepare(job, content)));
+        let own = delivery.content.as_deref().map(|content| Box::new(self.prepare(job, content)));
         let prepared = match own_or_shared(own.as_deref(), shared) {
             Ok(prepared) => prepared,
             Err(impossible) => return impossible,

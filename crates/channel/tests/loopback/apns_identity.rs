@@ -12,7 +12,7 @@ use crate::support::frames::Peer;
 use crate::support::jobs::{NOW, answer, beside, chunk, send, tokens, verdicts};
 use channel::apns::{ApnsChannel, ProviderTokens};
 use flow::Clock;
-use notification::{Timestamp, Verdict};
+use notification::{Content, Timestamp, Verdict};
 
 /// A certificate that `name` signs, with its key.
 struct Made {
@@ -72,6 +72,33 @@ async fn a_certificate_that_apns_does_not_know_reaches_nothing() {
     };
     beside(server, async move {
         assert_eq!(verdicts(&rig.send(1).await), [Verdict::Deferred { after: None }]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_young_token_is_not_sent_again_however_many_contents_there_are() {
+    let listener = TlsListener::bind(b"h2").await;
+    let clock = Clock::starting_at(NOW);
+    let rig = Rig::at(clock, &listener, &serde_json::json!({}));
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+        for _ in 0..20 {
+            let (stream, _) = peer.request().await.unwrap();
+            peer.answer_with(stream, 403, r#"{"reason":"ExpiredProviderToken"}"#).await;
+        }
+        assert!(peer.request().await.is_none(), "the refused token was sent again");
+    };
+    beside(server, async {
+        let mut chunk = chunk(clock, PAYLOAD, tokens(20));
+        let content = chunk.content.take().unwrap();
+        for delivery in &mut chunk.deliveries {
+            // Each has a head of its own, more than are kept.
+            let options = format!(r#"{{"collapse_id":"{}"}}"#, delivery.index).into();
+            delivery.content = Some(Box::new(Content { options, ..content.clone() }));
+        }
+        let reports = send(&*rig.sender, clock, &chunk, 1000).await;
+        assert_eq!(verdicts(&reports), [Verdict::Deferred { after: None }; 20]);
     })
     .await;
 }

@@ -222,8 +222,8 @@ impl Books {
         let batch = self.batch(piece.batch);
         let delivery = |&index: &u16| {
             let entry = batch.entries.get(usize::from(index))?;
-            let (recipient, content) = (entry.recipient.clone(), Some(entry.content.clone()));
-            Some(Delivery { index, recipient, content })
+            let content = Some(Box::new(entry.content.clone()));
+            Some(Delivery { index, recipient: entry.recipient.clone(), content })
         };
         Chunk {
             id,

@@ -188,7 +188,8 @@ impl BatchHistory {
             if chunk.is_none() && !state.is_terminal() && next_attempt_at.is_none() {
                 return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
             }
-            let content = delivery.content.or_else(|| batch.content.clone());
+            let own = delivery.content.map(|content| *content);
+            let content = own.or_else(|| batch.content.clone());
             histories.push(History {
                 id,
                 envelope: batch.envelope.clone(),
@@ -220,7 +221,7 @@ pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Deli
         }
         let (recipient, content) = items.read()?;
         bytes += recipient.len() + content.as_ref().map_or(0, Content::bytes_stored);
-        let delivery = Delivery { index, recipient, content };
+        let delivery = Delivery { index, recipient, content: content.map(Box::new) };
         deliveries.push(if is_sparse { detach(&delivery) } else { delivery });
         passed = index.saturating_add(1);
     }
@@ -241,7 +242,7 @@ pub(crate) fn fallbacks<'a>(
 ) -> Vec<Draft> {
     let fallback = |delivery: &Delivery| {
         let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
-        Draft::in_place_of(id, &batch.envelope, delivery.content.as_ref()?, now)
+        Draft::in_place_of(id, &batch.envelope, delivery.content.as_deref()?, now)
     };
     suppressed.filter_map(fallback).collect()
 }
@@ -268,6 +269,6 @@ fn detach(delivery: &Delivery) -> Delivery {
     Delivery {
         index: delivery.index,
         recipient: ByteString::from(&*delivery.recipient),
-        content: delivery.content.as_ref().map(own),
+        content: delivery.content.as_deref().map(own).map(Box::new),
     }
 }
