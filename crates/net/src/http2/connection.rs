@@ -69,6 +69,8 @@ pub(super) struct Connection {
     link: Rc<Link>,
     priming: Priming,
     clock: Clock,
+    /// Its place among the connections in use, for their pool.
+    pub(super) place: Cell<usize>,
     /// Whether an answer has shown that the peer accepts our credential here.
     proven: Cell<bool>,
     /// When the stream was taken that may show it.
@@ -150,8 +152,15 @@ impl Dial {
 
 impl Connection {
     pub(super) fn new<Socket>(wire: &Wire<Socket>, priming: Priming) -> Self {
-        let (proven, tried_at, given_up) = (Cell::new(false), Cell::new(None), Cell::new(0));
-        Self { link: Rc::clone(&wire.link), priming, clock: wire.clock, proven, tried_at, given_up }
+        Self {
+            link: Rc::clone(&wire.link),
+            priming,
+            clock: wire.clock,
+            place: Cell::new(0),
+            proven: Cell::new(false),
+            tried_at: Cell::new(None),
+            given_up: Cell::new(0),
+        }
     }
 
     /// Streams that may be opened now.

@@ -53,6 +53,10 @@ impl Outbox {
         if self.taken == self.bytes.len() || self.taken >= COMPACT_BYTES {
             self.removed = self.position_of(self.taken);
             self.bytes.drain(..self.taken);
+            // A burst of a thousand requests is hundreds of kilobytes, and connections are dozens.
+            if self.bytes.is_empty() {
+                self.bytes.shrink_to(OFFER_BYTES_MAX);
+            }
             self.offered -= self.taken;
             self.taken = 0;
         }

@@ -27,7 +27,7 @@ use crate::words;
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 const STREAM_WAIT: Duration = Duration::from_secs(15);
 /// How often a request that was certainly not processed is sent again within its attempt.
-const TRIES_MAX: usize = 3;
+const TRIES_MAX: u8 = 3;
 
 /// Connections to one endpoint.
 #[derive(Debug)]
@@ -50,6 +50,9 @@ struct PoolState {
     connections_max: usize,
     random: RefCell<fastrand::Rng>,
     connections: RefCell<Vec<Rc<Connection>>>,
+    /// None of the connections before this place has a stream to give: of dozens with thousands of streams most are full, and each
+    /// request would ask them all.
+    first_free: Cell<usize>,
     waiting: StreamWaiters,
     /// The task that connects, while it does.
     connecting: RefCell<Option<AbortHandle>>,
@@ -81,6 +84,7 @@ impl Pool {
             connections_max,
             random: RefCell::new(fastrand::Rng::with_seed(seed)),
             connections: RefCell::default(),
+            first_free: Cell::new(0),
             waiting: StreamWaiters::default(),
             connecting: RefCell::default(),
             failures: Cell::new(0),
@@ -189,11 +193,9 @@ impl Pool {
     }
 
     fn take(&self) -> Option<Stream> {
-        let connections = self.shared.connections.borrow();
-        // The first with room: when there is less to do, the last ones fall idle and close.
-        let connection = connections.iter().find(|connection| connection.free_streams() > 0)?;
+        let place = self.shared.find_free()?;
+        let connection = Rc::clone(self.shared.connections.borrow().get(place)?);
         connection.take_stream();
-        let connection = Rc::clone(connection);
         Some(Stream { connection, shared: Rc::clone(&self.shared) })
     }
 
@@ -235,7 +237,9 @@ async fn live(shared: Rc<PoolState>) {
     let connection = {
         let connection = Rc::new(connection);
         let weak = Rc::downgrade(&connection);
-        shared.connections.borrow_mut().push(connection);
+        let mut connections = shared.connections.borrow_mut();
+        connection.place.set(connections.len());
+        connections.push(connection);
         weak
     };
     shared.wake();
@@ -245,6 +249,7 @@ async fn live(shared: Rc<PoolState>) {
             shared.leave(&connection);
         }
         // What came may have been SETTINGS that grant more streams, and what left may have made room.
+        shared.first_free.set(0);
         shared.wake();
     })
     .await;
@@ -307,16 +312,29 @@ impl PoolState {
         let was_in_use = connections.iter().any(is_it);
         if was_in_use {
             connections.retain(|other| !is_it(other));
+            for (place, connection) in connections.iter().enumerate() {
+                connection.place.set(place);
+            }
+            self.first_free.set(0);
             self.waiting.wake_all();
         }
         was_in_use
     }
 
+    /// The place of the first connection with a stream to give: when there is less to do, the last ones fall idle and close.
+    fn find_free(&self) -> Option<usize> {
+        let connections = self.connections.borrow();
+        let first = self.first_free.get();
+        let behind = connections.get(first..).unwrap_or_default();
+        let found = behind.iter().position(|connection| connection.free_streams() > 0);
+        let place = found.map(|places| first + places);
+        self.first_free.set(place.unwrap_or(connections.len()));
+        place
+    }
+
     /// Wakes the request whose turn it is, if there is a stream for it.
     fn wake(&self) {
-        let serves =
-            || self.connections.borrow().iter().any(|connection| connection.free_streams() > 0);
-        if self.waiting.is_any() && serves() {
+        if self.waiting.is_any() && self.find_free().is_some() {
             self.waiting.wake_next();
         }
     }
@@ -350,6 +368,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.connection.give_stream_back();
+        let first_free = &self.shared.first_free;
+        first_free.set(first_free.get().min(self.connection.place.get()));
         if self.connection.is_unresponsive() && self.leave_connection() {
             let provider = self.shared.dial.provider;
             tracing::warn!(provider, "a connection answers no requests: it is replaced");
