@@ -19,8 +19,6 @@ const RATE_MAX: u64 = 500_000;
 const FINDING: usize = 10;
 /// Sender threads of the engine.
 const SENDERS: u64 = 2;
-/// Connections to a provider for each thread: enough for every setting, with 1,000 streams each.
-const CONNECTIONS: &str = "40";
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// One run.
@@ -75,7 +73,6 @@ fn run(binary: &Path, latency_ms: u64, seconds: u64, setting: &str) -> Result<Me
         directory: directory.path().to_owned(),
         engine_settings: vec![
             ("BELFRY__CHANNELS__IOS__CONCURRENCY".into(), setting.into()),
-            ("BELFRY__CHANNELS__IOS__CONNECTIONS_MAX".into(), CONNECTIONS.into()),
             ("BELFRY__DELIVERY__SENDERS".into(), SENDERS.to_string()),
         ],
         simulator_flags: vec!["--latency".into(), format!("{latency_ms}ms")],

@@ -108,16 +108,16 @@ pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
 /// takes. So a slow destination of many one-offs holds about a hundred chunks, not thousands.
 pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`], however many its destination takes: half
-/// of what [`PROBE_WINDOW`] leaves of [`CLAIMED_ITEMS`].
-pub const LANE_WINDOW: usize = 64 * BATCH_ITEMS;
+/// of what [`PROBE_WINDOW`] leaves of [`CLAIMED_ITEMS`]. With a provider that takes 300 ms it is 400,000 a second.
+pub const LANE_WINDOW: usize = 128 * BATCH_ITEMS;
 /// Chunks that other sender threads have handed to one and it has not begun. Beyond, they send them themselves.
 pub const HANDED_CHUNKS: usize = 1_024;
 /// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
-/// [`CLAIMED_BYTES`]. A lane gets at most half of what the lanes before it left.
-pub const CLAIMED_ITEMS: usize = 256 * BATCH_ITEMS;
-/// The part of [`CLAIMED_ITEMS`] for destinations that have not answered lately: half, which is 1,960 of them with one delivery
+/// [`CLAIMED_BYTES`]. A lane holds at most as much as is left.
+pub const CLAIMED_ITEMS: usize = 384 * BATCH_ITEMS;
+/// The part of [`CLAIMED_ITEMS`] for destinations that have not answered lately: a third, which is 1,960 of them with one delivery
 /// each.
-pub const PROBE_WINDOW: usize = CLAIMED_ITEMS / 2;
+pub const PROBE_WINDOW: usize = CLAIMED_ITEMS / 3;
 /// Bytes of recipients and contents that the chunks in the queue of a process may hold before no more is claimed, delivered
 /// ones included until their chunk is settled as a whole. They may be in memory twice: as stored, and as written to the wire.
 pub const CLAIMED_BYTES: usize = 32 * 1024 * 1024;
@@ -210,7 +210,7 @@ pub const WORKER_LEASE: Duration = Duration::from_secs(10);
 // --- Tickets in a broker (owner: queue) ---
 
 /// Tickets of one priority that may wait in a broker: the windows of sixteen consumers, all of the lightest chunks.
-pub const BROKER_TICKETS: u64 = 65_536;
+pub const BROKER_TICKETS: u64 = 131_072;
 
 // --- The part of an answer that is kept (owner: channel) ---
 

@@ -88,14 +88,13 @@ pub enum Settled {
 
 impl ClaimRequest {
     /// Whether a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
-    /// more. A lane may hold half of what is left of the common window, so the next lane finds room however many providers
-    /// do not answer (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+    /// more. A lane may hold as much as is left of the common window: half of it alone, and the next lane finds room however many
+    /// hold some (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
     /// switches", 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
-        // Rounded up, so that the last place of the window is still given to a lane that has nothing.
-        priority <= self.lowest && of_lane < self.lane_window.min(left.div_ceil(2))
+        priority <= self.lowest && of_lane < self.lane_window.min(left)
     }
 
     /// How many deliveries of all lanes may be claimed before lanes of `priority` get no more.
@@ -156,4 +155,48 @@ pub trait Settlements: Send + Sync + std::fmt::Debug {
     /// Writes log, retries and suppressions, accepts fallbacks, and answers in order. Each settlement applies whole or
     /// not at all, in one transaction; an index that is settled already makes it [`Settled::Stale`].
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use notification::limits;
+
+    /// What each of `lanes` holds that were given one after the other until none was given more.
+    fn shares(lanes: usize) -> Vec<usize> {
+        let request = ClaimRequest {
+            now: Timestamp::from_millis(0),
+            lease: Duration::ZERO,
+            items: usize::MAX,
+            lowest: Priority::Bulk,
+            lane_window: limits::LANE_WINDOW,
+            total_window: limits::CLAIMED_ITEMS,
+            probe_window: None,
+        };
+        let mut held = vec![0; lanes];
+        // Probes are counted as if they held all they may.
+        let of_all = |held: &[usize]| limits::PROBE_WINDOW + held.iter().sum::<usize>();
+        while let Some(lane) = (0..lanes)
+            .filter(|lane| request.is_open(Priority::Normal, held[*lane], of_all(&held)))
+            .min_by_key(|lane| held[*lane])
+        {
+            held[lane] += limits::BATCH_ITEMS;
+        }
+        assert!(request.is_open(Priority::Normal, 0, of_all(&held)), "the next lane finds no room");
+        held
+    }
+
+    #[test]
+    fn a_lane_alone_holds_half_and_the_next_one_finds_room_however_many_there_are() {
+        let window = limits::CLAIMED_ITEMS / 8 * 7 - limits::PROBE_WINDOW;
+        for lanes in [1, 2, 10, 100] {
+            let held = shares(lanes);
+            let (least, most) = (*held.iter().min().unwrap(), *held.iter().max().unwrap());
+            assert!(most - least <= limits::BATCH_ITEMS, "{held:?}");
+            let share = window / (lanes + 1);
+            assert!(most >= share && least <= share + limits::BATCH_ITEMS, "{held:?}");
+        }
+    }
 }
