@@ -10,6 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use notification::{Delivery, Report, limits};
 use tokio::time::Instant;
 
+use crate::attempts::{Again, Attempts, Futures};
 use crate::lane_quota::Booking;
 use crate::under_way::UnderWay;
 use crate::{Attempt, Job, MayStart};
@@ -33,7 +34,12 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(AttemptTimes::USUAL, job, attempt).await;
+    drive_all(job, &Futures(attempt)).await;
+}
+
+/// [`drive`] for attempts of which most can be begun at once.
+pub(crate) async fn drive_all<'job, All: Attempts<'job>>(job: Job<'job>, all: &All) {
+    drive_with(AttemptTimes::USUAL, job, all).await;
 }
 
 /// [`drive`] for attempts that may take [`limits::PATIENT_ATTEMPT_TIMEOUT`].
@@ -42,7 +48,7 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Attempt>,
 {
-    drive_with(AttemptTimes::PATIENT, job, attempt).await;
+    drive_with(AttemptTimes::PATIENT, job, &Futures(attempt)).await;
 }
 
 /// Whether a delivery may join those that wait for the gate.
@@ -63,20 +69,18 @@ struct AttemptTimes {
     margin: Duration,
 }
 
-async fn drive_with<'job, Make, Attempting>(
+async fn drive_with<'job, All: Attempts<'job>>(
     pace: &'static AttemptTimes,
     job: Job<'job>,
-    attempt: Make,
-) where
-    Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
-{
-    let mut waiting = job.deliveries.iter();
+    all: &All,
+) {
+    let mut waiting = (0..).zip(job.deliveries);
     let mut next = waiting.next();
     let (mut admission, mut waited) = (None::<Admission<'_>>, Duration::ZERO);
     let mut held: Option<Pass> = None;
     let mut started = 0_usize;
-    let mut under_way = UnderWay::new(pace.timeout, job.clock);
+    let later = |delivery, again| attempt_if_still(pace, &job, all, delivery, again);
+    let mut under_way = UnderWay::new(&job, all, later, pace.timeout);
     let mut reports = Vec::new();
     loop {
         // Answers first: they free places and are what crashes would lose.
@@ -85,7 +89,7 @@ async fn drive_with<'job, Make, Attempting>(
         {
             reports.push(report);
         }
-        if let Some(delivery) = next
+        if let Some((place, delivery)) = next
             && reports.len() < limits::REPORT_ITEMS
         {
             // Asked before the gate, so that what must not start any more needs no place to be handed back.
@@ -106,8 +110,7 @@ async fn drive_with<'job, Make, Attempting>(
                         // The place is free meanwhile for other jobs of the lane.
                         held = None;
                     } else if let Some(pass) = held.take().or_else(|| job.gate.try_enter()) {
-                        let attempting = attempt_if_still(pace, &job, delivery, &attempt);
-                        under_way.push(&job, delivery.index, pass, attempting);
+                        under_way.push(place, delivery, pass);
                         next = waiting.next();
                         started += 1;
                         if started.is_multiple_of(STARTS_PER_TURN) {
@@ -192,22 +195,19 @@ fn shut_out(job: &Job<'_>, own: Option<&Pass>) -> Option<Report> {
     is_shut.then_some(Report::HandedBack { after: SHUT_WAIT })
 }
 
-/// Runs `attempt` unless it must not start any more: reporting may have waited long for settle since it was let in.
-async fn attempt_if_still<'job, Make, Attempting>(
+/// Makes an attempt unless it must not start any more: reporting may have waited long for settle since it was let in.
+async fn attempt_if_still<'job, All: Attempts<'job>>(
     pace: &AttemptTimes,
     job: &Job<'_>,
+    all: &All,
     delivery: &'job Delivery,
-    attempt: &Make,
-) -> Attempt
-where
-    Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
-{
+    again: Again,
+) -> Attempt {
     // Dropped before the wait, or every attempt would carry it.
     if let Some(report) = pace.may_start(job).report_otherwise() {
         return Attempt::not_started(report);
     }
-    attempt(delivery).await
+    all.attempt(delivery, again).await
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.

@@ -1,13 +1,11 @@
 //! Batches, back-pressure, panics, time and turns, under paused time.
 
 use super::*;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Clock, Fixed, Gate, Quota, WorkerDeadline};
@@ -497,3 +495,6 @@ async fn those_that_wait_for_a_place_do_not_all_try_a_destination_that_fell_sile
     assert_eq!(settle.reports.borrow().len(), 1_000);
     assert!((40..=60).contains(&tried.get()), "{} were tried", tried.get());
 }
+
+#[path = "drive_begun_tests.rs"]
+mod begun;

@@ -7,6 +7,7 @@
 mod answers;
 pub mod apns;
 mod attempt;
+mod attempts;
 mod checks;
 mod concurrency;
 #[cfg(feature = "conformance")]
@@ -40,6 +41,7 @@ use flow::Clock;
 pub use attempt::Attempt;
 pub(crate) use attempt::own_or_shared;
 pub use concurrency::{Concurrency, LearnedBounds};
+pub(crate) use drive::drive_all;
 pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
 pub use fence::Fence;

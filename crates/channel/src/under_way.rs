@@ -1,34 +1,56 @@
 //! The attempts of a job that are under way: each reports once, ends when its time is up, and a panic costs it alone.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use flow::{Clock, Pass};
+use flow::Pass;
 use futures_util::future::CatchUnwind;
 use futures_util::stream::{FuturesUnordered, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
-use notification::{Report, Verdict};
+use net::http2::{Outcome, Outcomes};
+use notification::{Delivery, Report, Verdict};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
+use crate::attempts::{Again, Attempts};
 use crate::{Attempt, Job};
 
 /// Attempts under way: a stream of their reports, in the order in which they end. All have the same time, so one timer is enough.
 #[derive(Debug)]
-pub(crate) struct UnderWay<'a, 'job, Attempting> {
-    attempts: FuturesUnordered<OneAttempt<'a, 'job, Attempting>>,
+pub(crate) struct UnderWay<'a, 'job, All: Attempts<'job>, Make, Attempting> {
+    job: &'a Job<'job>,
+    all: &'a All,
+    /// Makes the future of one that is not begun at once.
+    make: Make,
+    /// Those that were begun at once, by their place in the job, and how many they are.
+    begun: Vec<Option<BegunAttempt<All::Begun>>>,
+    open: usize,
+    outcomes: Rc<Outcomes>,
+    /// Those that are futures.
+    waiting: FuturesUnordered<OneAttempt<'a, 'job, Attempting>>,
+    /// Reports of those that ended without an outcome.
+    ended: VecDeque<(u16, Report)>,
     timeout: Duration,
-    clock: Clock,
     /// The time of this turn of the thread, once it was read.
     now: Option<Instant>,
     /// When to look for those whose time is up.
     expiry: Pin<Box<Sleep>>,
 }
 
+/// An attempt that waits for its outcome.
+#[derive(Debug)]
+struct BegunAttempt<Begun> {
+    begun: Begun,
+    pass: Pass,
+    deadline: Instant,
+}
+
 pin_project! {
-    /// An attempt, whole: a future of its delivery's index and report. Thousands are under way at a time and go through the
+    /// An attempt as a future, whole: of its delivery's index and report. Thousands may be under way at a time and go through the
     /// processor's cache again and again, so it is small.
     #[derive(Debug)]
     struct OneAttempt<'a, 'job, Attempting> {
@@ -45,20 +67,63 @@ pin_project! {
 
 // === impl UnderWay ===
 
-impl<'a, 'job, Attempting: Future<Output = Attempt>> UnderWay<'a, 'job, Attempting> {
+impl<'a, 'job, All, Make, Attempting> UnderWay<'a, 'job, All, Make, Attempting>
+where
+    All: Attempts<'job>,
+    Make: Fn(&'job Delivery, Again) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
     /// None yet; each may take `timeout`.
-    pub(crate) fn new(timeout: Duration, clock: Clock) -> Self {
-        let expiry = Box::pin(tokio::time::sleep_until(clock.monotonic() + timeout));
-        Self { attempts: FuturesUnordered::new(), timeout, clock, now: None, expiry }
+    pub(crate) fn new(job: &'a Job<'job>, all: &'a All, make: Make, timeout: Duration) -> Self {
+        let expiry = Box::pin(tokio::time::sleep_until(job.clock.monotonic() + timeout));
+        Self {
+            job,
+            all,
+            make,
+            begun: Vec::new(),
+            open: 0,
+            outcomes: Rc::default(),
+            waiting: FuturesUnordered::new(),
+            ended: VecDeque::new(),
+            timeout,
+            now: None,
+            expiry,
+        }
     }
 
-    /// Begins the attempt of delivery `index`, which holds `pass`.
-    pub(crate) fn push(&mut self, job: &'a Job<'job>, index: u16, pass: Pass, attempt: Attempting) {
-        let deadline = *self.now.get_or_insert_with(|| self.clock.monotonic()) + self.timeout;
-        let attempt = AssertUnwindSafe(attempt).catch_unwind();
+    /// Begins the attempt of the delivery at `place` of the job, which holds `pass` and may start.
+    pub(crate) fn push(&mut self, place: u16, delivery: &'job Delivery, pass: Pass) {
+        let now = *self.now.get_or_insert_with(|| self.job.clock.monotonic());
+        let deadline = now + self.timeout;
+        // What must be sent at most once waits for its mark.
+        let begun = if self.job.fence.is_none() {
+            let begin = || self.all.begin(delivery, now, (&self.outcomes, place));
+            catch_unwind(AssertUnwindSafe(begin))
+        } else {
+            Ok(None)
+        };
+        match begun {
+            Ok(Some(begun)) => {
+                let at = usize::from(place);
+                // Once, and no larger: growing leaves holes.
+                self.begun.reserve_exact(self.job.deliveries.len() - self.begun.len());
+                self.begun.resize_with(self.begun.len().max(at + 1), || None);
+                if let Some(free) = self.begun.get_mut(at) {
+                    *free = Some(BegunAttempt { begun, pass, deadline });
+                    self.open += 1;
+                }
+            }
+            Ok(None) => self.wait(delivery, Again::default(), (pass, deadline)),
+            Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
+        }
+    }
+
+    fn wait(&self, delivery: &'job Delivery, again: Again, (pass, deadline): (Pass, Instant)) {
+        let attempt = AssertUnwindSafe((self.make)(delivery, again)).catch_unwind();
         let (pass, is_over_time, waker) = (Some(pass), false, None);
+        let (job, index) = (self.job, delivery.index);
         let attempt = OneAttempt { attempt, job, index, pass, deadline, is_over_time, waker };
-        self.attempts.push(attempt);
+        self.waiting.push(attempt);
     }
 
     /// Has what is pushed from here on begin at another time: the thread did something else.
@@ -67,30 +132,73 @@ impl<'a, 'job, Attempting: Future<Output = Attempt>> UnderWay<'a, 'job, Attempti
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.attempts.is_empty()
+        self.open == 0 && self.waiting.is_empty() && self.ended.is_empty()
+    }
+
+    /// Takes the outcome of the attempt at `place`, if that is still under way.
+    fn conclude(&mut self, place: u16, outcome: Outcome) {
+        let at = usize::from(place);
+        let begun = self.begun.get_mut(at).and_then(Option::take);
+        let (Some(one), Some(delivery)) = (begun, self.job.deliveries.get(at)) else { return };
+        self.open -= 1;
+        let BegunAttempt { begun, pass, deadline } = one;
+        let conclude = || self.all.conclude(delivery, begun, outcome);
+        match catch_unwind(AssertUnwindSafe(conclude)) {
+            Ok(Ok(attempt)) => self.end(delivery, pass, attempt),
+            Ok(Err(again)) => self.wait(delivery, again, (pass, deadline)),
+            Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
+        }
+    }
+
+    fn end(&mut self, delivery: &Delivery, pass: Pass, attempt: Attempt) {
+        self.ended.push_back((delivery.index, finish(self.job, pass, attempt)));
     }
 
     /// Has those end whose time is up, and looks again when the next one's is.
     fn expire(&mut self) {
-        let now = self.clock.monotonic();
-        let attempts = Pin::new(&mut self.attempts).iter_pin_mut();
-        let deadlines = attempts.filter_map(|attempt| attempt.expire(now));
-        // What begins later ends later.
-        let next = deadlines.min().unwrap_or(now + self.timeout);
-        self.expiry.as_mut().reset(next);
+        let now = self.job.clock.monotonic();
+        let mut next = now + self.timeout;
+        for (one, delivery) in self.begun.iter_mut().zip(self.job.deliveries) {
+            let Some(begun) = one else { continue };
+            if begun.deadline > now {
+                // What begins later ends later.
+                next = next.min(begun.deadline);
+            } else if let Some(BegunAttempt { pass, .. }) = one.take() {
+                self.open -= 1;
+                let over = over_time(self.job, delivery.index);
+                self.ended.push_back((delivery.index, finish(self.job, pass, over)));
+            }
+        }
+        let waiting = Pin::new(&mut self.waiting).iter_pin_mut();
+        let deadlines = waiting.filter_map(|attempt| attempt.expire(now));
+        self.expiry.as_mut().reset(deadlines.fold(next, Instant::min));
     }
 }
 
-impl<Attempting: Future<Output = Attempt>> Stream for UnderWay<'_, '_, Attempting> {
+impl<'job, All, Make, Attempting> Stream for UnderWay<'_, 'job, All, Make, Attempting>
+where
+    All: Attempts<'job>,
+    Make: Fn(&'job Delivery, Again) -> Attempting + Unpin,
+    Attempting: Future<Output = Attempt>,
+{
     type Item = (u16, Report);
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            // An answer that came while settle held the loop up still counts, whatever the time is.
-            let next = self.attempts.poll_next_unpin(context);
-            if next.is_ready() || self.expiry.as_mut().poll(context).is_pending() {
-                return next;
+            if let Some(ended) = self.ended.pop_front() {
+                return Poll::Ready(Some(ended));
             }
+            // An answer that came while settle held the loop up still counts, whatever the time is.
+            if let Poll::Ready((place, outcome)) = self.outcomes.poll_next(context) {
+                self.conclude(place, outcome);
+                continue;
+            }
+            match self.waiting.poll_next_unpin(context) {
+                Poll::Ready(None) if self.open == 0 => return Poll::Ready(None),
+                Poll::Ready(Some(ended)) => return Poll::Ready(Some(ended)),
+                Poll::Ready(None) | Poll::Pending => {}
+            }
+            ready!(self.expiry.as_mut().poll(context));
             self.expire();
         }
     }
@@ -129,15 +237,22 @@ impl<Attempting: Future<Output = Attempt>> Future for OneAttempt<'_, '_, Attempt
                 return Poll::Pending;
             }
         };
-        let at = this.job.clock.recent_wall();
-        if let Some(pass) = this.pass.take() {
-            if let Some(is_answer) = is_answer(&finished.report) {
-                pass.note(is_answer, at);
-            }
-            pass.finish(finished.signal, finished.timing, at);
-        }
-        Poll::Ready((*this.index, finished.report))
+        let report = match this.pass.take() {
+            Some(pass) => finish(this.job, pass, finished),
+            None => finished.report,
+        };
+        Poll::Ready((*this.index, report))
     }
+}
+
+/// Ends an attempt: the gate learns what it says of the destination.
+fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
+    let at = job.clock.recent_wall();
+    if let Some(is_answer) = is_answer(&attempt.report) {
+        pass.note(is_answer, at);
+    }
+    pass.finish(attempt.signal, attempt.timing, at);
+    attempt.report
 }
 
 /// Whether the provider answered an attempt, whatever it was; `None` when it was not made.

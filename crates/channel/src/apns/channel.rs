@@ -12,10 +12,11 @@ use flow::{Clock, LogThrottle};
 use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use net::exchange::Reply;
-use net::http2::{Dial, Pool, Priming, SharedHead, Stream};
+use net::http2::{Begun, Dial, Outcome, Outcomes, Pool, Priming, SharedHead, Stream};
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
 use notification::Delivery;
+use tokio::time::Instant;
 
 use super::config::{Credential, Settings};
 use super::request::{
@@ -24,10 +25,11 @@ use super::request::{
 use super::response::{Advice, Confirmed, Delays, READ_FIELDS, interpret};
 use super::state::StateFile;
 use super::token::{ProviderToken, ProviderTokens, TokenSigner};
+use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
-    drive, own_or_shared, timestamp,
+    drive, drive_all, own_or_shared, timestamp,
 };
 
 /// A channel to Apple's devices.
@@ -69,6 +71,7 @@ struct ApnsSender {
 /// A job, with what its deliveries share.
 #[derive(Debug)]
 struct Prepared<'a> {
+    sender: &'a ApnsSender,
     job: Job<'a>,
     common: Common,
     /// With the current token: all deliveries that come after one that had to have it renewed use the new one. Without any where
@@ -76,6 +79,14 @@ struct Prepared<'a> {
     address: RefCell<Rc<SharedHead>>,
     /// The chunk's own content, if it has one.
     shared: Option<Result<Encoded, Invalid>>,
+}
+
+/// A request that waits for its outcome, and what it was made of.
+#[derive(Debug)]
+struct BegunApns {
+    request: Begun,
+    address: Rc<SharedHead>,
+    own: Option<Box<Result<Encoded, Invalid>>>,
 }
 
 // === impl ApnsChannel ===
@@ -209,8 +220,8 @@ impl Sender for ApnsSender {
         let common = Common::new(job.chunk);
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &common));
-        let prepared = Prepared { job, common, address: RefCell::new(address), shared };
-        drive(job, |delivery| self.attempt(&prepared, delivery)).await;
+        let address = RefCell::new(address);
+        drive_all(job, &Prepared { sender: self, job, common, address, shared }).await;
     }
 
     async fn close(&self) {
@@ -218,34 +229,116 @@ impl Sender for ApnsSender {
     }
 }
 
-impl ApnsSender {
-    async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
-        let chunk = prepared.job.chunk;
-        // Boxed: every attempt would carry the room for it.
-        let own = delivery.content.as_deref();
-        let own = own.map(|content| Box::new(self.encoder.encode(content, &prepared.common)));
-        let encoded = match own_or_shared(own.as_deref(), prepared.shared.as_ref()) {
+impl<'job> Attempts<'job> for Prepared<'job> {
+    type Begun = BegunApns;
+
+    fn begin(
+        &self,
+        delivery: &'job Delivery,
+        now: Instant,
+        to: (&Rc<Outcomes>, u16),
+    ) -> Option<BegunApns> {
+        let (pool, priority) = (&self.sender.pool, self.job.priority());
+        if !pool.has_free_stream(priority) {
+            return None;
+        }
+        let own = self.own(delivery);
+        let encoded = self.encoded(own.as_deref()).ok()?;
+        let address = Rc::clone(&self.address.borrow());
+        let head = self.head(&address, encoded, delivery);
+        let request = pool.begin((priority, now), &encoded.payload, &head, to)?;
+        Some(BegunApns { request, address, own })
+    }
+
+    fn conclude(
+        &self,
+        delivery: &'job Delivery,
+        mut begun: BegunApns,
+        outcome: Outcome,
+    ) -> Result<Attempt, Again> {
+        let encoded = match self.encoded(begun.own.as_deref()) {
+            Ok(encoded) => encoded,
+            Err(impossible) => return Ok(impossible),
+        };
+        let head = self.head(&begun.address, encoded, delivery);
+        match begun.request.conclude(outcome, &head) {
+            Ok(reply) => {
+                let (attempt, advice) =
+                    self.sender.conclude(encoded, &reply, begun.request.stream());
+                if advice == Advice::RenewToken && self.renew(&begun.address) {
+                    return Err(Again::with_another_credential());
+                }
+                Ok(attempt)
+            }
+            Err(unanswered) => Again::unless(unanswered),
+        }
+    }
+
+    async fn attempt(&self, delivery: &'job Delivery, again: Again) -> Attempt {
+        let own = self.own(delivery);
+        let encoded = match self.encoded(own.as_deref()) {
             Ok(encoded) => encoded,
             Err(impossible) => return impossible,
         };
-        let mut may_renew = true;
+        let mut may_renew = !again.is_refused;
         loop {
-            let address = Rc::clone(&prepared.address.borrow());
-            let head = ApnsHead { address: &address, encoded, chunk, delivery };
-            let start = Start::of(&prepared.job, delivery);
-            let (attempt, advice) = match self.pool.exchange(start, &encoded.payload, &head).await {
-                Ok((reply, stream)) => self.conclude(encoded, &reply, &stream),
+            let address = Rc::clone(&self.address.borrow());
+            let head = self.head(&address, encoded, delivery);
+            let start = Start::of(&self.job, delivery);
+            let exchange = self.sender.pool.exchange(start, &encoded.payload, &head, again.since);
+            let (attempt, advice) = match exchange.await {
+                Ok((reply, stream)) => self.sender.conclude(encoded, &reply, &stream),
                 Err(failure) => return failure.into(),
             };
-            // APNs checks the token first, so the notification was certainly not processed. A new one that is no better is not
-            // renewed again.
-            if advice != Advice::RenewToken || !may_renew || !self.renew(prepared, &address) {
+            if advice != Advice::RenewToken || !may_renew || !self.renew(&address) {
                 return attempt;
             }
             may_renew = false;
         }
     }
+}
 
+impl Prepared<'_> {
+    /// The content of a delivery, if it has one. Boxed: every attempt would carry the room for it.
+    fn own(&self, delivery: &Delivery) -> Option<Box<Result<Encoded, Invalid>>> {
+        let own = delivery.content.as_deref()?;
+        Some(Box::new(self.sender.encoder.encode(own, &self.common)))
+    }
+
+    fn encoded<'a>(
+        &'a self,
+        own: Option<&'a Result<Encoded, Invalid>>,
+    ) -> Result<&'a Encoded, Attempt> {
+        own_or_shared(own, self.shared.as_ref())
+    }
+
+    fn head<'a>(
+        &'a self,
+        address: &'a Rc<SharedHead>,
+        encoded: &'a Encoded,
+        delivery: &'a Delivery,
+    ) -> ApnsHead<'a> {
+        ApnsHead { address, encoded, chunk: self.job.chunk, delivery }
+    }
+
+    /// Has the job go on with another token than the one of `expired`; APNs checks it first, so what had that was certainly not
+    /// processed. Says whether there is one: it may be too soon.
+    fn renew(&self, expired: &Rc<SharedHead>) -> bool {
+        let sender = self.sender;
+        if let (Some(token), Some(expired)) = (&sender.token, expired.get(&AUTHORIZATION)) {
+            token.expired(expired, timestamp(sender.clock));
+        }
+        let Some(renewed) = sender.address() else { return false };
+        // By value: the same token may be in a head of its own, made anew.
+        let is_another = renewed.get(&AUTHORIZATION) != expired.get(&AUTHORIZATION);
+        if is_another {
+            self.address.replace(renewed);
+        }
+        is_another
+    }
+}
+
+impl ApnsSender {
     /// What an answer means. Its advice is followed but for a new token.
     fn conclude(&self, encoded: &Encoded, reply: &Reply, stream: &Stream) -> (Attempt, Advice) {
         let confirmed = self.confirmations.so_far(encoded.is_own_topic);
@@ -264,20 +357,6 @@ impl ApnsSender {
             None => None,
         };
         Some(self.encoder.address(authorization))
-    }
-
-    /// Has the job go on with another token than the one of `expired`. Says whether there is one: it may be too soon.
-    fn renew(&self, prepared: &Prepared<'_>, expired: &Rc<SharedHead>) -> bool {
-        if let (Some(token), Some(expired)) = (&self.token, expired.get(&AUTHORIZATION)) {
-            token.expired(expired, timestamp(self.clock));
-        }
-        let Some(renewed) = self.address() else { return false };
-        // By value: the same token may be in a head of its own, made anew.
-        let is_another = renewed.get(&AUTHORIZATION) != expired.get(&AUTHORIZATION);
-        if is_another {
-            prepared.address.replace(renewed);
-        }
-        is_another
     }
 
     fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Stream) {

@@ -11,21 +11,23 @@ use bytes::Bytes;
 use flow::{Clock, LogThrottle};
 use http::uri::Authority;
 use net::exchange::Reply;
-use net::http2::{Dial, Pool, Priming};
+use net::http2::{Begun, Dial, Outcome, Outcomes, Pool, Priming};
 use net::tasks::LocalTasks;
 use net::tcp::Anywhere;
 use net::tls;
 use notification::{Delivery, Report, Verdict};
+use tokio::time::Instant;
 
 use super::config::{CheckedSettings, Settings};
 use super::oauth::Refused;
 use super::request::{Encoded, Encoder, FcmHead, FcmTarget, check_content};
 use super::response::{Advice, READ_FIELDS, interpret};
 use super::token::TokenSource;
+use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
-    drive, own_or_shared, timestamp,
+    drive, drive_all, own_or_shared, timestamp,
 };
 
 /// How long messages wait whose account is refused: an operator has to correct it.
@@ -59,6 +61,7 @@ struct FcmSender {
 /// A job, with what its deliveries share.
 #[derive(Debug)]
 struct Prepared<'a> {
+    sender: &'a FcmSender,
     job: Job<'a>,
     /// The current one: all deliveries that come after one that had to have it renewed use the new one.
     head: RefCell<Rc<FcmHead>>,
@@ -66,6 +69,13 @@ struct Prepared<'a> {
     is_accepted: Cell<bool>,
     /// The chunk's own content, if it has one.
     shared: Option<Result<Encoded, Invalid>>,
+}
+
+/// A request that waits for its outcome, and its head.
+#[derive(Debug)]
+struct BegunFcm {
+    request: Begun,
+    head: Rc<FcmHead>,
 }
 
 // === impl FcmChannel ===
@@ -161,8 +171,8 @@ impl Sender for FcmSender {
         let shared = job.chunk.content.as_ref().map(|content| {
             Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
         });
-        let prepared = Prepared { job, head, is_accepted: Cell::new(false), shared };
-        drive(job, |delivery| self.attempt(&prepared, delivery)).await;
+        let is_accepted = Cell::new(false);
+        drive_all(job, &Prepared { sender: self, job, head, is_accepted, shared }).await;
     }
 
     async fn close(&self) {
@@ -171,74 +181,117 @@ impl Sender for FcmSender {
     }
 }
 
-impl FcmSender {
-    async fn attempt(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Attempt {
-        let body = match self.body(prepared, delivery) {
+impl<'job> Attempts<'job> for Prepared<'job> {
+    type Begun = BegunFcm;
+
+    fn begin(
+        &self,
+        delivery: &'job Delivery,
+        now: Instant,
+        to: (&Rc<Outcomes>, u16),
+    ) -> Option<BegunFcm> {
+        let (pool, priority) = (&self.sender.pool, self.job.priority());
+        if !pool.has_free_stream(priority) {
+            return None;
+        }
+        let body = self.body(delivery).ok()?;
+        let head = Rc::clone(&self.head.borrow());
+        let request = pool.begin((priority, now), &body, &*head, to)?;
+        Some(BegunFcm { request, head })
+    }
+
+    fn conclude(
+        &self,
+        _delivery: &'job Delivery,
+        mut begun: BegunFcm,
+        outcome: Outcome,
+    ) -> Result<Attempt, Again> {
+        match begun.request.conclude(outcome, &*begun.head) {
+            Ok(reply) => {
+                let (attempt, advice) = self.interpret(&reply);
+                if advice == Advice::RenewToken && self.has_expired(&begun.head) {
+                    return Err(Again::with_another_credential());
+                }
+                Ok(self.end(&begun.head, attempt, advice))
+            }
+            Err(unanswered) => Again::unless(unanswered),
+        }
+    }
+
+    async fn attempt(&self, delivery: &'job Delivery, again: Again) -> Attempt {
+        let body = match self.body(delivery) {
             Ok(body) => body,
             Err(impossible) => return impossible,
         };
-        let start = Start::of(&prepared.job, delivery);
-        let mut may_renew = true;
+        let start = Start::of(&self.job, delivery);
+        let mut is_refused = again.is_refused;
         loop {
-            let head = Rc::clone(&prepared.head.borrow());
-            let (attempt, advice) = match self.pool.exchange(start, &body, &*head).await {
-                Ok((reply, _stream)) => self.interpret(&reply, start),
-                Err(failure) => return failure.into(),
-            };
-            // FCM checks the token first, so the message was certainly not processed. A new one that is no better is not renewed
-            // again.
-            let has_expired = advice == Advice::RenewToken
-                && may_renew
-                && self.tokens.rejected(&head.authorization, self.clock.monotonic());
-            if !has_expired {
-                self.note(prepared, &head, &attempt);
-                return self.follow(advice, &prepared.job, attempt);
-            }
-            may_renew = false;
-            // Dropped, and boxed: every attempt would carry the room for both.
-            drop(attempt);
-            if let Err(refused) = Box::pin(self.renew(prepared)).await {
+            // Boxed: every attempt would carry the room for it.
+            if is_refused && let Err(refused) = Box::pin(self.renew()).await {
                 return unsent(&refused);
             }
+            let head = Rc::clone(&self.head.borrow());
+            let exchange = self.sender.pool.exchange(start, &body, &*head, again.since);
+            let (attempt, advice) = match exchange.await {
+                Ok((reply, _stream)) => self.interpret(&reply),
+                Err(failure) => return failure.into(),
+            };
+            // A new one that is no better is not renewed again.
+            if advice != Advice::RenewToken || is_refused || !self.has_expired(&head) {
+                return self.end(&head, attempt, advice);
+            }
+            is_refused = true;
         }
     }
+}
 
-    fn interpret(&self, reply: &Reply, start: Start<'_>) -> (Attempt, Advice) {
-        let (attempt, advice) = interpret(reply, start.attempt_number(), timestamp(self.clock));
+impl Prepared<'_> {
+    fn interpret(&self, reply: &Reply) -> (Attempt, Advice) {
+        let now = timestamp(self.sender.clock);
+        let (attempt, advice) = interpret(reply, self.job.chunk.attempt, now);
         (attempt.timed(reply.timing), advice)
     }
 
-    /// Has the token's source know that the account is good, once in a job.
-    fn note(&self, prepared: &Prepared<'_>, head: &FcmHead, attempt: &Attempt) {
-        let is_acceptance = matches!(&attempt.report,
-            Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
-        if is_acceptance && !prepared.is_accepted.get() {
-            prepared.is_accepted.set(self.tokens.accepted(&head.authorization));
-        }
+    /// Whether the access token of `head`, which was refused, is given up for another one. FCM checks it first, so the message was
+    /// certainly not processed.
+    fn has_expired(&self, head: &FcmHead) -> bool {
+        self.sender.tokens.rejected(&head.authorization, self.sender.clock.monotonic())
     }
 
     /// Has the job go on with another token.
-    async fn renew(&self, prepared: &Prepared<'_>) -> Result<(), Refused> {
-        let renewed = self.head().await?;
-        prepared.head.replace(Rc::new(renewed));
+    async fn renew(&self) -> Result<(), Refused> {
+        let renewed = self.sender.head().await?;
+        self.head.replace(Rc::new(renewed));
         // The acceptance that was noted was one of the former token.
-        prepared.is_accepted.set(false);
+        self.is_accepted.set(false);
         Ok(())
     }
 
+    /// Ends an attempt that was answered. Has the token's source know that the account is good, once in a job.
+    fn end(&self, head: &FcmHead, attempt: Attempt, advice: Advice) -> Attempt {
+        let is_acceptance = matches!(&attempt.report,
+            Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
+        if is_acceptance && !self.is_accepted.get() {
+            self.is_accepted.set(self.sender.tokens.accepted(&head.authorization));
+        }
+        self.sender.follow(advice, &self.job, attempt)
+    }
+
     /// The body for `delivery`; otherwise what is to be reported.
-    fn body(&self, prepared: &Prepared<'_>, delivery: &Delivery) -> Result<Bytes, Attempt> {
-        let Prepared { job, shared, .. } = prepared;
-        let expires_at = job.chunk.envelope.expires_at;
+    fn body(&self, delivery: &Delivery) -> Result<Bytes, Attempt> {
+        let expires_at = self.job.chunk.envelope.expires_at;
         let own = delivery.content.as_deref();
-        let own = own.map(|content| Encoded::new(content, expires_at, timestamp(self.clock)));
-        let encoded = own_or_shared(own.as_ref(), shared.as_ref())?;
+        let own =
+            own.map(|content| Encoded::new(content, expires_at, timestamp(self.sender.clock)));
+        let encoded = own_or_shared(own.as_ref(), self.shared.as_ref())?;
         let target = FcmTarget::parse(&delivery.recipient)
             .and_then(|target| encoded.check_size(target).map(|()| target))
             .map_err(|invalid| Attempt::impossible(invalid.message))?;
-        Ok(self.encoder.body(encoded, target))
+        Ok(self.sender.encoder.body(encoded, target))
     }
+}
 
+impl FcmSender {
     /// The head of requests, with the access token as of now.
     async fn head(&self) -> Result<FcmHead, Refused> {
         // A fork, since a borrow of the generator must not last over the wait.

@@ -92,7 +92,7 @@ impl Routes {
     ) -> Result<Reply, Failure<Report>> {
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange(start, body, head).await {
+            match route.http2.exchange(start, body, head, None).await {
                 Ok((reply, _stream)) => {
                     route.ask_at.set(None);
                     return Ok(reply);

@@ -7,7 +7,7 @@ use notification::{Report, Verdict};
 
 use crate::apns::{PLENTY, Rig, all, answer_all};
 use crate::support::TlsListener;
-use crate::support::frames::{GOAWAY, HEADERS, Peer};
+use crate::support::frames::{GOAWAY, HEADERS, Peer, RESET};
 use crate::support::jobs::{answer, beside, verdicts};
 
 #[tokio::test]
@@ -97,6 +97,39 @@ async fn a_request_without_an_answer_is_unknown_after_the_attempts_time() {
     beside(server, async move {
         let reports = rig.send(1).await;
         assert_eq!(verdicts(&reports), [Verdict::Unknown]);
+        assert_eq!(answer(&reports[0]).detail, "no answer in time");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn requests_that_were_begun_at_once_and_have_no_answer_are_given_up_after_the_attempts_time()
+{
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Rig::new(&listener);
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, PLENTY).await;
+        let (stream, _) = peer.request().await.unwrap();
+        peer.answer(stream, 200).await;
+        let mut silent = Vec::new();
+        for _ in 0..3 {
+            silent.push(peer.request().await.unwrap().0);
+        }
+        tokio::time::pause();
+        let mut reset = Vec::new();
+        while let Some(frame) = peer.read().await {
+            if frame.kind == RESET {
+                reset.push(frame.stream);
+            }
+        }
+        reset.sort_unstable();
+        assert_eq!(reset, silent);
+    };
+    beside(server, async move {
+        assert_eq!(verdicts(&rig.send(1).await), [Verdict::Accepted]);
+        // There is a connection with free streams now.
+        let reports = rig.send(3).await;
+        assert_eq!(verdicts(&reports), [Verdict::Unknown; 3]);
         assert_eq!(answer(&reports[0]).detail, "no answer in time");
     })
     .await;

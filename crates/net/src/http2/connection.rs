@@ -18,6 +18,7 @@ use tokio_rustls::client::TlsStream;
 use super::answer::NoReply;
 use super::driver::{Link, Wire};
 use super::head::Head;
+use super::outcomes::Waiter;
 use crate::endpoint::Origin;
 use crate::exchange::Reply;
 use crate::guard::Forbidden;
@@ -217,18 +218,40 @@ impl Connection {
         head: &H,
         payload: Bytes,
     ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_, H> {
-        // A connection that is going away says so here, before anything is written.
-        let sent = self.link.send(head, payload);
+        let sent = self.begin(head, payload, Waiter::Unknown);
         let sent = sent.map(|stream| Awaited { connection: self, stream: Some(stream) });
         async move {
             let mut awaited = sent?;
-            let outcome = poll_fn(|context| awaited.poll(context)).await;
-            // 403 is how APNs refuses a token or a certificate.
-            if outcome.as_ref().is_ok_and(|reply| reply.status != StatusCode::FORBIDDEN) {
-                self.proven.set(true);
-            }
-            outcome
+            poll_fn(|context| awaited.poll(context)).await
         }
+    }
+
+    /// Begins a request over a stream that was taken, and gives its number; the outcome goes to `waiter`.
+    ///
+    /// # Errors
+    /// When the connection is going away: nothing is written.
+    pub(super) fn begin(
+        &self,
+        head: &impl Head,
+        payload: Bytes,
+        waiter: Waiter,
+    ) -> Result<u32, NoReply> {
+        self.link.send(head, payload, waiter)
+    }
+
+    /// Learns from the outcome of a request. Also a reset is one: a peer that resets a stream is responsive.
+    pub(super) fn note(&self, outcome: &Result<Reply, NoReply>) {
+        self.given_up.set(0);
+        // 403 is how APNs refuses a token or a certificate.
+        if outcome.as_ref().is_ok_and(|reply| reply.status != StatusCode::FORBIDDEN) {
+            self.proven.set(true);
+        }
+    }
+
+    /// Gives up the request of `stream`.
+    pub(super) fn give_up(&self, stream: u32) {
+        self.link.cancel(stream);
+        self.given_up.set(self.given_up.get() + 1);
     }
 }
 
@@ -241,13 +264,12 @@ impl Drop for Connection {
 // === impl Awaited ===
 
 impl Awaited<'_> {
-    /// The outcome. Also a reset is one: a peer that resets a stream is responsive.
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Reply, NoReply>> {
         let Some(stream) = self.stream else { return Poll::Pending };
         let outcome = self.connection.link.session.borrow_mut().poll_outcome(stream, context);
-        if outcome.is_ready() {
+        if let Poll::Ready(outcome) = &outcome {
             self.stream = None;
-            self.connection.given_up.set(0);
+            self.connection.note(outcome);
         }
         outcome
     }
@@ -256,8 +278,7 @@ impl Awaited<'_> {
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         if let Some(stream) = self.stream {
-            self.connection.link.cancel(stream);
-            self.connection.given_up.set(self.connection.given_up.get() + 1);
+            self.connection.give_up(stream);
         }
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::answer::NoReply;
 use super::head::Head;
+use super::outcomes::Waiter;
 use super::session::Session;
 use crate::tls;
 
@@ -57,12 +58,17 @@ pub(super) struct Wire<Socket> {
 // === impl Link ===
 
 impl Link {
-    /// Begins a request, and gives the number of its stream. It leaves in the same turn of the thread.
+    /// Begins a request whose outcome goes to `waiter`, and gives the number of its stream. It leaves in the same turn of the thread.
     ///
     /// # Errors
     /// When it cannot be begun here: nothing of it is written.
-    pub(super) fn send(&self, head: &impl Head, payload: Bytes) -> Result<u32, NoReply> {
-        let stream = self.session.borrow_mut().send(head, payload)?;
+    pub(super) fn send(
+        &self,
+        head: &impl Head,
+        payload: Bytes,
+        waiter: Waiter,
+    ) -> Result<u32, NoReply> {
+        let stream = self.session.borrow_mut().send(head, payload, waiter)?;
         self.wake();
         Ok(stream)
     }

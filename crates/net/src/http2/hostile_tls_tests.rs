@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -25,9 +26,9 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::scripted_server::{ScriptedServer, Served, Verdict};
 use super::testing::{PING, SETTINGS, TestHead, for_each_seed, frame, setting};
-use super::{Dial, Pool, Priming};
+use super::{Dial, Pool, Priming, Unanswered};
 use crate::endpoint::Endpoint;
-use crate::exchange::{Failure, Permit};
+use crate::exchange::{Failure, Permit, Reply};
 use crate::{tcp, tls};
 
 const SCRIPTS: u64 = 200;
@@ -247,6 +248,28 @@ fn path(number: usize) -> String {
     format!("/3/device/{number}")
 }
 
+/// Sends a request as channels do: at once if there is a stream for it, otherwise when it is its turn.
+async fn send(
+    pool: &Pool,
+    body: &Bytes,
+    head: &TestHead,
+    clock: Clock,
+) -> Result<Reply, Failure<Infallible>> {
+    const KEY: u16 = 7;
+    let (mut since, outcomes) = (None, Rc::default());
+    let begun = pool.begin((Priority::Normal, clock.monotonic()), body, head, (&outcomes, KEY));
+    if let Some(mut begun) = begun {
+        let (key, outcome) = poll_fn(|context| outcomes.poll_next(context)).await;
+        assert_eq!(key, KEY);
+        match begun.conclude(outcome, head) {
+            Ok(reply) => return Ok(reply),
+            Err(Unanswered::Failed(failure)) => return Err(failure),
+            Err(Unanswered::Again { since: sent_at }) => since = Some(sent_at),
+        }
+    }
+    pool.exchange(Always, body, head, since).await.map(|(reply, _stream)| reply)
+}
+
 /// Sends a request after a while. One in five is given up when it takes long; all others have to end by themselves.
 async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> Verdict {
     tokio::time::sleep(Duration::from_millis(random.u64(..4_000))).await;
@@ -256,11 +279,11 @@ async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> Verdict {
     let head = TestHead::new(&path(number), HeaderMap::new());
     let clock = Clock::starting_at(Duration::ZERO);
     let begun = clock.monotonic();
-    let ended = tokio::time::timeout(patience, pool.exchange(Always, &body, &head)).await;
+    let ended = tokio::time::timeout(patience, send(&pool, &body, &head, clock)).await;
     // The timer looks at it as well, and finds an end of which nobody was told.
     assert!(clock.monotonic() - begun < HANG, "request {number} has no end");
     match ended {
-        Ok(Ok((reply, _stream))) => Verdict::Answered(reply.status),
+        Ok(Ok(reply)) => Verdict::Answered(reply.status),
         Ok(Err(Failure::Unsent(_))) => Verdict::NotProcessed,
         Ok(Err(Failure::Lost(_))) | Err(_) => Verdict::Unknown,
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::*;
+use crate::http2::outcomes::Waiter;
 use crate::http2::streams::Streams;
 use crate::http2::testing::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, NOT_PROCESSED, OK, Outcome, PING,
@@ -134,18 +135,21 @@ fn streams_are_granted_and_withdrawn() {
     let mut rig = Rig::new(&setting(STREAMS, 2));
     assert_eq!(rig.session.streams_max(), 2);
     let [one, two] = [rig.send(b""), rig.send(b"")];
-    let refused = rig.session.send(&request(), Bytes::new());
+    let refused = rig.session.send(&request(), Bytes::new(), Waiter::Unknown);
     assert_eq!(refused, Err(NoReply::NotProcessed { leave: false }));
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 1)));
     rig.feed(&frame(HEADERS, WHOLE, one, OK));
-    assert!(rig.session.send(&request(), Bytes::new()).is_err(), "one is open still");
+    assert!(
+        rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_err(),
+        "one is open still"
+    );
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 0)));
     rig.feed(&frame(HEADERS, WHOLE, two, OK));
     assert_eq!((rig.session.streams_max(), rig.session.takes_requests()), (0, true));
-    assert!(rig.session.send(&request(), Bytes::new()).is_err());
+    assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_err());
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 500)));
     assert_eq!(rig.session.streams_max(), 500);
-    assert!(rig.session.send(&request(), Bytes::new()).is_ok());
+    assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_ok());
     assert_eq!(
         [rig.outcome(one), rig.outcome(two)],
         [const { Outcome::Answer(200, Vec::new()) }; 2]
@@ -161,7 +165,7 @@ fn a_connection_whose_streams_have_run_out_takes_no_more() {
         (last, rig.session.takes_requests(), rig.session.streams_max()),
         (0x7fff_ffff, false, 0)
     );
-    let refused = rig.session.send(&request(), Bytes::new());
+    let refused = rig.session.send(&request(), Bytes::new(), Waiter::Unknown);
     assert_eq!(refused, Err(NoReply::NotProcessed { leave: true }));
     rig.feed(&frame(HEADERS, WHOLE, last, OK));
     assert_eq!(rig.outcome(last), Outcome::Answer(200, vec![]));

@@ -3,6 +3,7 @@
 //! ```text
 //! Pool (one per origin and thread)
 //!   ├─ waiting      requests that wait for a stream, in the order of priority
+//!   ├─ outcomes     of requests that were begun at once, for which no future waits
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
 //!        ├─ Session   its state, without I/O: streams, outbox and hpack; `inbound` has what comes in, `answer` what it is for a request
 //!        ├─ Wire      the task that moves it: socket and timer
@@ -31,12 +32,15 @@ mod inbound;
 #[cfg(test)]
 mod judge_tests;
 mod outbox;
+mod outcomes;
 #[cfg(any(test, feature = "fuzzing"))]
 mod playing;
 mod pool;
+mod pool_state;
 #[cfg(test)]
 mod scripted_server;
 mod session;
+mod stream;
 mod streams;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
@@ -44,4 +48,6 @@ mod waiting;
 
 pub use connection::{Dial, Priming};
 pub use head::{Head, OwnField, SharedHead, SharedHeads};
-pub use pool::{Pool, Stream};
+pub use outcomes::{Outcome, Outcomes};
+pub use pool::Pool;
+pub use stream::{Begun, Stream, Unanswered};

@@ -4,25 +4,22 @@
 //! another is opened, one at a time; how many requests a new one takes before its first answer is its
 //! [`Priming`](super::Priming).
 
-use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use flow::{Backoff, Clock, Timing};
+use flow::Clock;
 use notification::Priority;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::answer::NoReply;
-use super::connection::{Connection, Dial, Http2ConnectError, PROOF_WAIT, TlsWire};
+use super::connection::{Dial, PROOF_WAIT};
 use super::head::Head;
-use super::waiting::{Queue, StreamWaiters};
+use super::outcomes::{Outcomes, Waiter};
+use super::pool_state::PoolState;
+use super::stream::{Begun, Stream, Unanswered};
+use super::waiting::Queue;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
-use crate::guard::Forbidden;
-use crate::redact::CredentialHeaders;
 use crate::tasks::LocalTasks;
-use crate::words;
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 const STREAM_WAIT: Duration = Duration::from_secs(15);
@@ -34,36 +31,6 @@ const TRIES_MAX: u8 = 3;
 pub struct Pool {
     shared: Rc<PoolState>,
     tasks: LocalTasks,
-}
-
-/// A stream that may be used. Dropping it frees the stream.
-#[derive(Debug)]
-pub struct Stream {
-    connection: Rc<Connection>,
-    shared: Rc<PoolState>,
-}
-
-#[derive(Debug)]
-struct PoolState {
-    dial: Dial,
-    clock: Clock,
-    connections_max: usize,
-    random: RefCell<fastrand::Rng>,
-    connections: RefCell<Vec<Rc<Connection>>>,
-    /// None of the connections before this place has a stream to give: of dozens with thousands of streams most are full, and each
-    /// request would ask them all.
-    first_free: Cell<usize>,
-    waiting: StreamWaiters,
-    /// The task that connects, while it does.
-    connecting: RefCell<Option<AbortHandle>>,
-    failures: Cell<u16>,
-    /// Not to be dialled before, after failures.
-    dial_at: Cell<Option<Instant>>,
-    /// The last connect led where it must not.
-    forbidden: Cell<Option<Forbidden>>,
-    /// Whether the peer speaks HTTP/2, as far as is known.
-    is_spoken: Cell<bool>,
-    last_failure: RefCell<Option<String>>,
 }
 
 /// A request in a queue. Leaving it, served or not, passes the turn on.
@@ -78,26 +45,43 @@ struct Queued<'a> {
 impl Pool {
     /// A pool without connections, for at most `connections_max`; `seed` is for its random waits between connects.
     pub fn new(dial: Dial, connections_max: usize, clock: Clock, seed: u64) -> Self {
-        let shared = PoolState {
-            dial,
-            clock,
-            connections_max,
-            random: RefCell::new(fastrand::Rng::with_seed(seed)),
-            connections: RefCell::default(),
-            first_free: Cell::new(0),
-            waiting: StreamWaiters::default(),
-            connecting: RefCell::default(),
-            failures: Cell::new(0),
-            dial_at: Cell::new(None),
-            forbidden: Cell::new(None),
-            is_spoken: Cell::new(true),
-            last_failure: RefCell::default(),
-        };
+        let shared = PoolState::new(dial, connections_max, clock, seed);
         Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
     }
 
+    /// Whether [`begin`](Self::begin) finds a stream now for a request of `priority`.
+    pub fn has_free_stream(&self, priority: Priority) -> bool {
+        self.shared.waiting.none_before(priority) && self.shared.find_free().is_some()
+    }
+
+    /// Begins a request with `head` and `payload` at once, which is at `now`; its outcome comes to `outcomes` as `key`. It leaves in
+    /// the same turn of the thread. `None` when there is no free stream for a request of this priority, or it cannot be written:
+    /// [`exchange`](Self::exchange) waits, and says why. No [`Permit`] is asked: it was just before.
+    pub fn begin(
+        &self,
+        (priority, now): (Priority, Instant),
+        payload: &Bytes,
+        head: &impl Head,
+        (outcomes, key): (&Rc<Outcomes>, u16),
+    ) -> Option<Begun> {
+        if !head.is_writable() {
+            return None;
+        }
+        let stream = self.take_in_turn(priority)?;
+        let waiter = Waiter::Outcomes(Rc::clone(outcomes), key);
+        let begun = stream.connection.begin(head, payload.clone(), waiter);
+        match begun {
+            Ok(number) => Some(Begun { stream, number: Some(number), sent_at: now }),
+            Err(why) => {
+                stream.leave_if_asked(&why);
+                None
+            }
+        }
+    }
+
     /// Sends a request with `head` and `payload` when it is its turn, and waits for the answer; the stream says over which
-    /// connection. A request that was certainly not processed is sent again, a few times.
+    /// connection. A request that was certainly not processed is sent again, a few times. `since` is when it was sent before, if it
+    /// was ([`Unanswered::Again`]).
     ///
     /// # Errors
     /// Why there is no answer.
@@ -106,8 +90,9 @@ impl Pool {
         permit: P,
         payload: &Bytes,
         head: &impl Head,
+        since: Option<Instant>,
     ) -> Result<(Reply, Stream), Failure<P::Refusal>> {
-        let mut waiting_since = None;
+        let mut waiting_since = since;
         for _ in 0..TRIES_MAX {
             let stream = self.stream(permit.priority(), &mut waiting_since).await?;
             // Before it is begun: what cannot be written must not be marked as sent.
@@ -118,32 +103,17 @@ impl Pool {
             let sent_at = self.shared.clock.monotonic();
             // The connection's task writes the request in the same turn of the thread.
             let answering = stream.connection.exchange(head, payload.clone());
-            match answering.await {
+            let outcome = answering.await;
+            match stream.conclude(outcome, head, sent_at) {
                 Ok(mut reply) => {
-                    reply.timing = Timing {
-                        waited: waiting_since.map_or(Duration::ZERO, |since| sent_at - since),
-                        on_wire: stream.connection.read_at().saturating_duration_since(sent_at),
-                    };
-                    if !reply.body.is_empty()
-                        && let Some(request) = head.to_request()
-                    {
-                        CredentialHeaders::of(request.headers()).remove_from(&mut reply.body);
-                    }
+                    reply.timing.waited =
+                        waiting_since.map_or(Duration::ZERO, |since| sent_at - since);
                     return Ok((reply, stream));
                 }
-                Err(NoReply::NotProcessed { leave }) => {
-                    if leave {
-                        stream.leave_connection();
-                    }
-                    // The waits count from here on: the attempt must not end in the last one, in doubt, when it is certain
-                    // that it was not processed.
-                    waiting_since.get_or_insert(sent_at);
+                Err(Unanswered::Again { since }) => {
+                    waiting_since.get_or_insert(since);
                 }
-                Err(NoReply::Http11Required) => {
-                    stream.leave_connection();
-                    return Err(Unsent::NotSpoken(self.shared.not_spoken()).into());
-                }
-                Err(NoReply::Lost(words)) => return Err(Failure::Lost(words)),
+                Err(Unanswered::Failed(failure)) => return Err(failure),
             }
         }
         let provider = self.shared.dial.provider;
@@ -157,10 +127,7 @@ impl Pool {
         priority: Priority,
         since: &mut Option<Instant>,
     ) -> Result<Stream, Unsent<Refusal>> {
-        // A free stream belongs to a request that came before this one, or is more urgent.
-        if self.shared.waiting.none_before(priority)
-            && let Some(stream) = self.take()
-        {
+        if let Some(stream) = self.take_in_turn(priority) {
             return Ok(stream);
         }
         let until = *since.get_or_insert_with(|| self.shared.clock.monotonic()) + STREAM_WAIT;
@@ -190,6 +157,11 @@ impl Pool {
                 return Err(Unsent::NotSpoken(self.shared.not_spoken()));
             }
         }
+    }
+
+    /// Takes a free stream, unless it belongs to a request that came before this one, or is more urgent.
+    fn take_in_turn(&self, priority: Priority) -> Option<Stream> {
+        if self.shared.waiting.none_before(priority) { self.take() } else { None }
     }
 
     fn take(&self) -> Option<Stream> {
@@ -253,129 +225,6 @@ async fn live(shared: Rc<PoolState>) {
         shared.wake();
     })
     .await;
-}
-
-// === impl PoolState ===
-
-impl PoolState {
-    /// Connects, again and again while a request waits.
-    async fn connect(&self) -> Option<(Connection, TlsWire)> {
-        while self.waiting.is_any() {
-            if let Some(at) = self.dial_at.get() {
-                tokio::time::sleep_until(at).await;
-            }
-            match self.dial.connect(self.clock).await {
-                Ok(connected) => {
-                    self.failures.set(0);
-                    self.dial_at.set(None);
-                    self.last_failure.replace(None);
-                    return Some(connected);
-                }
-                Err(Http2ConnectError::Forbidden(forbidden)) => {
-                    self.forbidden.set(Some(forbidden));
-                    self.waiting.wake_all();
-                    return None;
-                }
-                Err(error @ Http2ConnectError::NotHttp2 { .. }) => {
-                    if self.dial.reach.is_configured() {
-                        tracing::warn!(provider = self.dial.provider, %error, "no connection: it has to offer h2 by ALPN");
-                    }
-                    // Another try would be told the same.
-                    self.is_spoken.set(false);
-                    self.waiting.wake_all();
-                    return None;
-                }
-                Err(error) => {
-                    let provider = self.dial.provider;
-                    if self.dial.reach.is_configured() {
-                        tracing::warn!(provider, %error, "no connection");
-                    } else {
-                        tracing::debug!(provider, %error, "no connection");
-                    }
-                    let failures = self.failures.get().saturating_add(1);
-                    self.failures.set(failures);
-                    let delay =
-                        Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
-                    self.dial_at.set(Some(self.clock.monotonic() + delay));
-                    self.last_failure.replace(Some(words::plain(&error.to_string())));
-                }
-            }
-        }
-        None
-    }
-
-    /// Takes a connection out of use, if it is not already; requests under way on it go on. Waiting ones look for another.
-    /// Says whether it was in use.
-    fn leave(&self, connection: &Weak<Connection>) -> bool {
-        let mut connections = self.connections.borrow_mut();
-        let is_it = |other: &Rc<Connection>| std::ptr::eq(Rc::as_ptr(other), connection.as_ptr());
-        let was_in_use = connections.iter().any(is_it);
-        if was_in_use {
-            connections.retain(|other| !is_it(other));
-            for (place, connection) in connections.iter().enumerate() {
-                connection.place.set(place);
-            }
-            self.first_free.set(0);
-            self.waiting.wake_all();
-        }
-        was_in_use
-    }
-
-    /// The place of the first connection with a stream to give: when there is less to do, the last ones fall idle and close.
-    fn find_free(&self) -> Option<usize> {
-        let connections = self.connections.borrow();
-        let first = self.first_free.get();
-        let behind = connections.get(first..).unwrap_or_default();
-        let found = behind.iter().position(|connection| connection.free_streams() > 0);
-        let place = found.map(|places| first + places);
-        self.first_free.set(place.unwrap_or(connections.len()));
-        place
-    }
-
-    /// Wakes the request whose turn it is, if there is a stream for it.
-    fn wake(&self) {
-        if self.waiting.is_any() && self.find_free().is_some() {
-            self.waiting.wake_next();
-        }
-    }
-
-    fn not_spoken(&self) -> String {
-        words::plain(&format!("{} does not speak HTTP/2", self.dial.origin))
-    }
-
-    fn no_stream<Refusal>(&self) -> Unsent<Refusal> {
-        match &*self.last_failure.borrow() {
-            Some(failure) if self.connections.borrow().is_empty() => {
-                Unsent::Unreachable(failure.clone())
-            }
-            _ if self.connections.borrow().is_empty() => {
-                Unsent::Unreachable("no connection in time".to_owned())
-            }
-            _ => Unsent::Full,
-        }
-    }
-}
-
-// === impl Stream ===
-
-impl Stream {
-    /// Takes the stream's connection out of use. Says whether it was in use.
-    pub fn leave_connection(&self) -> bool {
-        self.shared.leave(&Rc::downgrade(&self.connection))
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.connection.give_stream_back();
-        let first_free = &self.shared.first_free;
-        first_free.set(first_free.get().min(self.connection.place.get()));
-        if self.connection.is_unresponsive() && self.leave_connection() {
-            let provider = self.shared.dial.provider;
-            tracing::warn!(provider, "a connection answers no requests: it is replaced");
-        }
-        self.shared.wake();
-    }
 }
 
 // === impl Queued ===

@@ -17,6 +17,7 @@ use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, Violation};
 use super::head::Head;
 use super::hpack::{Decoder, Encoder};
 use super::outbox::Outbox;
+use super::outcomes::Waiter;
 use super::streams::{Slot, Streams};
 use crate::exchange::Reply;
 use crate::words;
@@ -164,11 +165,16 @@ impl Session {
         if is_congested || !self.takes_requests() { 0 } else { self.peer.streams_max }
     }
 
-    /// Begins a request, and gives the number of its stream.
+    /// Begins a request whose outcome goes to `waiter`, and gives the number of its stream.
     ///
     /// # Errors
     /// When the request cannot be begun here: nothing of it is written.
-    pub(super) fn send(&mut self, head: &impl Head, body: Bytes) -> Result<u32, NoReply> {
+    pub(super) fn send(
+        &mut self,
+        head: &impl Head,
+        body: Bytes,
+        waiter: Waiter,
+    ) -> Result<u32, NoReply> {
         if !self.takes_requests() {
             return Err(NoReply::NotProcessed { leave: true });
         }
@@ -177,7 +183,7 @@ impl Session {
             return Err(NoReply::NotProcessed { leave: false });
         }
         let is_last = body.is_empty();
-        let slot = Slot::new(self.out.position(), body);
+        let slot = Slot::new(self.out.position(), body, waiter);
         let Some(stream) = self.streams.insert(slot) else {
             return Err(NoReply::NotProcessed { leave: true });
         };

@@ -2,11 +2,12 @@
 //! stream that is still open costs eight bytes for each that was opened behind it, and no slot.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
 use super::answer::{Answer, NoReply};
+use super::outcomes::{Outcome, Waiter};
 use crate::exchange::Reply;
 
 /// The last number that a stream can have.
@@ -36,7 +37,7 @@ pub(super) struct Slot {
     /// Whether it waits its turn for the connection's window.
     pub(super) is_queued: bool,
     progress: Progress,
-    waker: Option<Waker>,
+    waiter: Waiter,
 }
 
 #[derive(Debug, Default)]
@@ -113,9 +114,8 @@ impl Streams {
 
     /// Says of a stream why it has no answer, unless it has an outcome.
     pub(super) fn fail(&mut self, number: u32, why: NoReply) {
-        if let Some(slot) = self.open_mut(number) {
-            slot.end(Progress::Failed(Box::new(why)));
-            self.open -= 1;
+        if self.open_mut(number).is_some() {
+            self.end(number, Progress::Failed(Box::new(why)));
         }
     }
 
@@ -125,9 +125,26 @@ impl Streams {
         let slot = self.open_mut(number)?;
         let is_sent = slot.rest.is_empty();
         let Progress::Answered(answer) = std::mem::take(&mut slot.progress) else { return None };
-        slot.end(Progress::Complete(answer));
-        self.open -= 1;
+        self.end(number, Progress::Complete(answer));
         Some(is_sent)
+    }
+
+    /// Gives an open stream its outcome. It is forgotten, if that goes elsewhere.
+    fn end(&mut self, number: u32, outcome: Progress) {
+        let Some(slot) = self.get_mut(number) else { return };
+        slot.rest = Bytes::new();
+        slot.progress = outcome;
+        let waiter = std::mem::take(&mut slot.waiter);
+        self.open -= 1;
+        match waiter {
+            Waiter::Unknown => {}
+            Waiter::Task(waker) => waker.wake(),
+            Waiter::Outcomes(outcomes, key) => {
+                if let Some(outcome) = self.fetch(number) {
+                    outcomes.put(key, outcome);
+                }
+            }
+        }
     }
 
     /// Fetches the outcome of a stream, which is forgotten then.
@@ -140,19 +157,23 @@ impl Streams {
             return Poll::Ready(Err(NoReply::Lost("no answer: it was fetched before".to_owned())));
         };
         if !slot.is_ended() {
-            let is_known =
-                slot.waker.as_ref().is_some_and(|known| known.will_wake(context.waker()));
-            if !is_known {
-                slot.waker = Some(context.waker().clone());
+            let waker = context.waker();
+            if !matches!(&slot.waiter, Waiter::Task(known) if known.will_wake(waker)) {
+                slot.waiter = Waiter::Task(waker.clone());
             }
             return Poll::Pending;
         }
-        let progress = std::mem::take(&mut slot.progress);
+        self.fetch(number).map_or(Poll::Pending, |outcome| Poll::Ready(outcome.reply()))
+    }
+
+    /// Forgets a stream that has an outcome, and gives that.
+    fn fetch(&mut self, number: u32) -> Option<Outcome> {
+        let progress = std::mem::take(&mut self.get_mut(number)?.progress);
         self.remove(number);
         match progress {
-            Progress::Complete(answer) => Poll::Ready(Ok(answer.reply)),
-            Progress::Failed(why) => Poll::Ready(Err(*why)),
-            Progress::Awaited | Progress::Answered(_) => Poll::Pending,
+            Progress::Complete(answer) => Some(Outcome(Ok(answer))),
+            Progress::Failed(why) => Some(Outcome(Err(why))),
+            Progress::Awaited | Progress::Answered(_) => None,
         }
     }
 
@@ -193,8 +214,8 @@ fn index(place: u32) -> usize {
 
 impl Slot {
     /// The stream of a request whose first byte is at `begins_at`, and whose body is `rest`.
-    pub(super) fn new(begins_at: u64, rest: Bytes) -> Self {
-        Self { begins_at, rest, ..Self::default() }
+    pub(super) fn new(begins_at: u64, rest: Bytes, waiter: Waiter) -> Self {
+        Self { begins_at, rest, waiter, ..Self::default() }
     }
 
     /// The answer, if its head has come and its end has not.
@@ -207,14 +228,6 @@ impl Slot {
         self.progress = Progress::Answered(Box::new(answer));
     }
 
-    fn end(&mut self, outcome: Progress) {
-        self.rest = Bytes::new();
-        self.progress = outcome;
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
     const fn is_ended(&self) -> bool {
         matches!(self.progress, Progress::Complete(_) | Progress::Failed(_))
     }
@@ -223,6 +236,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Waker;
 
     fn fetched(streams: &mut Streams, number: u32) -> Poll<Result<Reply, NoReply>> {
         streams.poll_outcome(number, &Context::from_waker(Waker::noop()))

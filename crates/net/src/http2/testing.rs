@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::answer::NoReply;
 use super::frames::{self, HEAD_BYTES};
 use super::head::{Head, OwnField, SharedHead};
+use super::outcomes::Waiter;
 use super::session::Session;
 
 pub(super) const DATA: u8 = 0;
@@ -133,7 +134,7 @@ impl Rig {
     }
 
     pub(super) fn send(&mut self, body: &[u8]) -> u32 {
-        self.session.send(&request(), Bytes::copy_from_slice(body)).unwrap()
+        self.session.send(&request(), Bytes::copy_from_slice(body), Waiter::Unknown).unwrap()
     }
 
     pub(super) fn outcome(&mut self, stream: u32) -> Outcome {

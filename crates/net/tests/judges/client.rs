@@ -117,7 +117,7 @@ impl Client {
         let mut rounds = 0;
         loop {
             rounds += 1;
-            let outcome = self.pool.exchange(Always, &sample.body, &head).await;
+            let outcome = self.pool.exchange(Always, &sample.body, &head, None).await;
             match outcome {
                 Err(Failure::Unsent(Unsent::Declined(_))) if rounds < ROUNDS => {}
                 Ok((reply, _stream)) => {

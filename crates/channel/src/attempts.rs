@@ -1,0 +1,102 @@
+//! How the deliveries of a job are attempted: begun at once where nothing has to be waited for, otherwise as futures.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use net::http2::{Outcome, Outcomes, Unanswered};
+use notification::{Delivery, Report};
+use tokio::time::Instant;
+
+use crate::Attempt;
+
+/// The attempts of a job. What is begun at once costs a few words of memory until its outcome comes, and no future; tens of thousands
+/// may be under way.
+pub(crate) trait Attempts<'job> {
+    /// An attempt that was begun. Dropping it gives it up.
+    type Begun: Unpin;
+
+    /// Begins the attempt of a delivery that may start; at once, which is at `now`. Its outcome comes to the [`Outcomes`] under the
+    /// key. `None` when it has to wait for anything, or may not be possible: then it is made by [`attempt`](Self::attempt).
+    fn begin(
+        &self,
+        delivery: &'job Delivery,
+        now: Instant,
+        to: (&Rc<Outcomes>, u16),
+    ) -> Option<Self::Begun>;
+
+    /// What the outcome of an attempt means that was begun.
+    ///
+    /// # Errors
+    /// The provider certainly did not process it, and it is made again.
+    fn conclude(
+        &self,
+        delivery: &'job Delivery,
+        begun: Self::Begun,
+        outcome: Outcome,
+    ) -> Result<Attempt, Again>;
+
+    /// Makes an attempt, and waits for what it needs.
+    fn attempt(&self, delivery: &'job Delivery, again: Again) -> impl Future<Output = Attempt>;
+}
+
+/// How an attempt goes on that was begun and is made again; the default is one that was not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Again {
+    /// When it was sent, if it was.
+    pub(crate) since: Option<Instant>,
+    /// Whether its credential was refused, which is not renewed twice.
+    pub(crate) is_refused: bool,
+}
+
+/// Attempts that are futures, all of them.
+#[derive(Debug)]
+pub(crate) struct Futures<Make>(pub(crate) Make);
+
+// === impl Again ===
+
+impl Again {
+    /// The result of an attempt without an answer, unless it is made again.
+    pub(crate) fn unless(unanswered: Unanswered<Report>) -> Result<Attempt, Self> {
+        match unanswered {
+            Unanswered::Again { since } => Err(Self { since: Some(since), is_refused: false }),
+            Unanswered::Failed(failure) => Ok(failure.into()),
+        }
+    }
+
+    /// It is made again, since its credential was refused.
+    pub(crate) const fn with_another_credential() -> Self {
+        Self { since: None, is_refused: true }
+    }
+}
+
+// === impl Futures ===
+
+impl<'job, Make, Attempting> Attempts<'job> for Futures<Make>
+where
+    Make: Fn(&'job Delivery) -> Attempting,
+    Attempting: Future<Output = Attempt>,
+{
+    type Begun = Infallible;
+
+    fn begin(
+        &self,
+        _delivery: &'job Delivery,
+        _now: Instant,
+        _to: (&Rc<Outcomes>, u16),
+    ) -> Option<Infallible> {
+        None
+    }
+
+    fn conclude(
+        &self,
+        _delivery: &'job Delivery,
+        begun: Infallible,
+        _outcome: Outcome,
+    ) -> Result<Attempt, Again> {
+        match begun {}
+    }
+
+    fn attempt(&self, delivery: &'job Delivery, _again: Again) -> impl Future<Output = Attempt> {
+        (self.0)(delivery)
+    }
+}

@@ -1,0 +1,69 @@
+//! The outcomes of requests for which no future waits, one for each request.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::answer::{Answer, NoReply};
+use crate::exchange::Reply;
+
+/// Collects the outcomes of requests that were begun with it ([`Pool::begin`](super::Pool::begin)), in the order in which they
+/// come. One task reads them, so a thousand requests cost one waker.
+#[derive(Debug, Default)]
+pub struct Outcomes(RefCell<Arrived>);
+
+#[derive(Debug, Default)]
+struct Arrived {
+    outcomes: VecDeque<(u16, Outcome)>,
+    waker: Option<Waker>,
+}
+
+/// The outcome of a request, for [`Begun::conclude`](super::Begun::conclude). Small, since a thousand may wait to be read.
+#[derive(Debug)]
+pub struct Outcome(pub(super) Result<Box<Answer>, Box<NoReply>>);
+
+/// The place where the outcome of a stream is waited for.
+#[derive(Debug, Default)]
+pub(super) enum Waiter {
+    /// None as yet: it is kept until it is fetched.
+    #[default]
+    Unknown,
+    /// A task, which fetches it.
+    Task(Waker),
+    /// It is put there under a key, and the stream is forgotten.
+    Outcomes(Rc<Outcomes>, u16),
+}
+
+// === impl Outcomes ===
+
+impl Outcomes {
+    /// The next outcome, with the key of its request. Pending also when no request is under way.
+    pub fn poll_next(&self, context: &Context<'_>) -> Poll<(u16, Outcome)> {
+        let mut arrived = self.0.borrow_mut();
+        if let Some(next) = arrived.outcomes.pop_front() {
+            return Poll::Ready(next);
+        }
+        if !arrived.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            arrived.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn put(&self, key: u16, outcome: Outcome) {
+        let mut arrived = self.0.borrow_mut();
+        arrived.outcomes.push_back((key, outcome));
+        // Until it has read them all once is enough.
+        if let Some(waker) = arrived.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub(super) fn reply(self) -> Result<Reply, NoReply> {
+        self.0.map(|answer| answer.reply).map_err(|why| *why)
+    }
+}

@@ -1,0 +1,158 @@
+//! The connections of a pool: which of them has a stream to give, and how they come and go.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use flow::{Backoff, Clock};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::connection::{Connection, Dial, Http2ConnectError, TlsWire};
+use super::waiting::StreamWaiters;
+use crate::exchange::Unsent;
+use crate::guard::Forbidden;
+use crate::words;
+
+/// The connections of a pool.
+#[derive(Debug)]
+pub(super) struct PoolState {
+    pub(super) dial: Dial,
+    pub(super) clock: Clock,
+    pub(super) connections_max: usize,
+    pub(super) random: RefCell<fastrand::Rng>,
+    pub(super) connections: RefCell<Vec<Rc<Connection>>>,
+    /// None of the connections before this place has a stream to give: of dozens with thousands of streams most are full, and each
+    /// request would ask them all.
+    pub(super) first_free: Cell<usize>,
+    pub(super) waiting: StreamWaiters,
+    /// The task that connects, while it does.
+    pub(super) connecting: RefCell<Option<AbortHandle>>,
+    pub(super) failures: Cell<u16>,
+    /// Not to be dialled before, after failures.
+    pub(super) dial_at: Cell<Option<Instant>>,
+    /// The last connect led where it must not.
+    pub(super) forbidden: Cell<Option<Forbidden>>,
+    /// Whether the peer speaks HTTP/2, as far as is known.
+    pub(super) is_spoken: Cell<bool>,
+    pub(super) last_failure: RefCell<Option<String>>,
+}
+
+// === impl PoolState ===
+
+impl PoolState {
+    /// Without connections.
+    pub(super) fn new(dial: Dial, connections_max: usize, clock: Clock, seed: u64) -> Self {
+        Self {
+            dial,
+            clock,
+            connections_max,
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
+            connections: RefCell::default(),
+            first_free: Cell::new(0),
+            waiting: StreamWaiters::default(),
+            connecting: RefCell::default(),
+            failures: Cell::new(0),
+            dial_at: Cell::new(None),
+            forbidden: Cell::new(None),
+            is_spoken: Cell::new(true),
+            last_failure: RefCell::default(),
+        }
+    }
+
+    /// Connects, again and again while a request waits.
+    pub(super) async fn connect(&self) -> Option<(Connection, TlsWire)> {
+        while self.waiting.is_any() {
+            if let Some(at) = self.dial_at.get() {
+                tokio::time::sleep_until(at).await;
+            }
+            match self.dial.connect(self.clock).await {
+                Ok(connected) => {
+                    self.failures.set(0);
+                    self.dial_at.set(None);
+                    self.last_failure.replace(None);
+                    return Some(connected);
+                }
+                Err(Http2ConnectError::Forbidden(forbidden)) => {
+                    self.forbidden.set(Some(forbidden));
+                    self.waiting.wake_all();
+                    return None;
+                }
+                Err(error @ Http2ConnectError::NotHttp2 { .. }) => {
+                    if self.dial.reach.is_configured() {
+                        tracing::warn!(provider = self.dial.provider, %error, "no connection: it has to offer h2 by ALPN");
+                    }
+                    // Another try would be told the same.
+                    self.is_spoken.set(false);
+                    self.waiting.wake_all();
+                    return None;
+                }
+                Err(error) => {
+                    let provider = self.dial.provider;
+                    if self.dial.reach.is_configured() {
+                        tracing::warn!(provider, %error, "no connection");
+                    } else {
+                        tracing::debug!(provider, %error, "no connection");
+                    }
+                    let failures = self.failures.get().saturating_add(1);
+                    self.failures.set(failures);
+                    let delay =
+                        Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
+                    self.dial_at.set(Some(self.clock.monotonic() + delay));
+                    self.last_failure.replace(Some(words::plain(&error.to_string())));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a connection out of use, if it is not already; requests under way on it go on. Waiting ones look for another.
+    /// Says whether it was in use.
+    pub(super) fn leave(&self, connection: &Weak<Connection>) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        let is_it = |other: &Rc<Connection>| std::ptr::eq(Rc::as_ptr(other), connection.as_ptr());
+        let was_in_use = connections.iter().any(is_it);
+        if was_in_use {
+            connections.retain(|other| !is_it(other));
+            for (place, connection) in connections.iter().enumerate() {
+                connection.place.set(place);
+            }
+            self.first_free.set(0);
+            self.waiting.wake_all();
+        }
+        was_in_use
+    }
+
+    /// The place of the first connection with a stream to give: when there is less to do, the last ones fall idle and close.
+    pub(super) fn find_free(&self) -> Option<usize> {
+        let connections = self.connections.borrow();
+        let first = self.first_free.get();
+        let behind = connections.get(first..).unwrap_or_default();
+        let found = behind.iter().position(|connection| connection.free_streams() > 0);
+        let place = found.map(|places| first + places);
+        self.first_free.set(place.unwrap_or(connections.len()));
+        place
+    }
+
+    /// Wakes the request whose turn it is, if there is a stream for it.
+    pub(super) fn wake(&self) {
+        if self.waiting.is_any() && self.find_free().is_some() {
+            self.waiting.wake_next();
+        }
+    }
+
+    pub(super) fn not_spoken(&self) -> String {
+        words::plain(&format!("{} does not speak HTTP/2", self.dial.origin))
+    }
+
+    pub(super) fn no_stream<Refusal>(&self) -> Unsent<Refusal> {
+        match &*self.last_failure.borrow() {
+            Some(failure) if self.connections.borrow().is_empty() => {
+                Unsent::Unreachable(failure.clone())
+            }
+            _ if self.connections.borrow().is_empty() => {
+                Unsent::Unreachable("no connection in time".to_owned())
+            }
+            _ => Unsent::Full,
+        }
+    }
+}
