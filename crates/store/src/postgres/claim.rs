@@ -68,7 +68,8 @@ impl WriterRequest for ClaimChunks {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.0.now);
         let request = ClaimRequest { now, ..self.0 };
-        let lease = Lease { until: now.plus(request.lease), is_ticket: false, is_guarded: true };
+        let (worker, until) = (transaction.worker(), now.plus(request.lease));
+        let lease = Lease { worker, until, is_ticket: false, is_guarded: true };
         let claimed = transaction.claim(request, lease).await?;
         let chunks = transaction.open(claimed, now, lease).await?;
         Ok(Claim { chunks, next_at: transaction.claim_again_at(&request) })
@@ -82,8 +83,8 @@ impl WriterRequest for IssueTickets {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.0.now);
         let request = transaction.share_of(ClaimRequest { now, ..self.0 });
-        let lease =
-            Lease { until: request.now.plus(request.lease), is_ticket: true, is_guarded: true };
+        let (worker, until) = (transaction.worker(), request.now.plus(request.lease));
+        let lease = Lease { worker, until, is_ticket: true, is_guarded: true };
         let claimed = transaction.claim(request, lease).await?;
         let mut chunks = Vec::with_capacity(claimed.len());
         for chunk in &claimed {
@@ -104,7 +105,7 @@ impl WriterRequest for TakeChunks {
     type Answer = Vec<Option<Chunk>>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
-        let now = transaction.no_later(self.now);
+        let (worker, now) = (transaction.worker(), transaction.no_later(self.now));
         let ids: Vec<i64> =
             self.tickets.iter().map(|ticket| ticket.chunk.0.cast_signed()).collect();
         let mut chunks = transaction.lock_chunks(&ids).await?;
@@ -117,7 +118,8 @@ impl WriterRequest for TakeChunks {
         };
         let good: Vec<ChunkRow> = self.tickets.iter().filter_map(good).collect();
         // Not guarded: any consumer may take a ticket, of any partition.
-        let lease = Lease { until: now.plus(self.lease), is_ticket: false, is_guarded: false };
+        let lease =
+            Lease { worker, until: now.plus(self.lease), is_ticket: false, is_guarded: false };
         let leased = transaction.lease(&good, lease).await?;
         let (good, refused): (Vec<ChunkRow>, Vec<ChunkRow>) =
             good.into_iter().partition(|chunk| leased.contains(&chunk.id));
@@ -149,6 +151,11 @@ impl Transaction<'_> {
     /// is due, and ends no lease that lasts.
     fn no_later(&self, now: Timestamp) -> Timestamp {
         now.min(self.begun_at)
+    }
+
+    /// The number of this process as a worker, as of now.
+    fn worker(&self) -> i64 {
+        self.state.membership.borrow().worker
     }
 
     /// When to claim again if nothing changes before. Who lost a lease does not know what is left for it.
@@ -183,14 +190,14 @@ impl Transaction<'_> {
         }
         let batches = self.batches(leased.iter()).await?;
         let contents = self.end_what_must_not_be_sent(&leased, &batches, now).await?;
-        let (store_id, worker) = (self.state.store_id, self.state.membership.borrow().worker);
+        let store_id = self.state.store_id;
         let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
             let batch = batches.get(&chunk.batch).filter(|_| !deliveries.is_empty())?;
             Some(Chunk {
                 id: chunk.id,
                 epoch: chunk.epoch,
                 lease_until: lease.until,
-                worker: worker.cast_unsigned(),
+                worker: lease.worker.cast_unsigned(),
                 batch: chunk.batch,
                 store_id,
                 accepted_at: batch.accepted_at,

@@ -17,6 +17,9 @@ use crate::rows::settlement;
 /// A lease to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lease {
+    /// For whom: this process as it was when the transaction began. One that was removed meanwhile and has joined anew goes by pauses
+    /// that this transaction has not seen.
+    pub(super) worker: i64,
     pub(super) until: Timestamp,
     pub(super) is_ticket: bool,
     /// Whether only partitions of this process may be touched.
@@ -63,8 +66,7 @@ impl Transaction<'_> {
         let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
         let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
         let weights: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.weight)).collect();
-        let Lease { until, is_ticket, is_guarded } = lease;
-        let worker = self.state.membership.borrow().worker;
+        let Lease { worker, until, is_ticket, is_guarded } = lease;
         let parameters: [&(dyn ToSql + Sync); 7] =
             [&ids, &epochs, &until.millis(), &worker, &is_ticket, &is_guarded, &weights];
         let rows = self.rows(LEASE, &parameters).await?;

@@ -150,6 +150,10 @@ impl Worker {
             is_apart: false,
         };
         worker.beat(false).await?;
+        if worker.session.is_none() {
+            let late = "it takes longer than a worker may to say that it is alive";
+            return Err(StoreError::Unavailable(late.to_owned()));
+        }
         Ok(worker)
     }
 
@@ -204,7 +208,10 @@ impl Worker {
             let wait = match beaten {
                 Ok(beat) => {
                     failures = 0;
-                    self.tell(&membership);
+                    // A beat that was not answered to its end may have joined anew, and have seen no pauses.
+                    if is_linked {
+                        self.tell(&membership);
+                    }
                     if knows {
                         self.reap(beat.expired).await;
                     }
@@ -304,6 +311,13 @@ impl Worker {
         (self.membership.producers, self.membership.consumers) = (count(1)?, count(2)?);
         // Before any partition is given back to them. Those overdue count: one that was only slow goes on listening.
         self.notify.set_has_listeners(count(5)? > 0);
+        // Before there is anything to claim: what is paused is known then, if this beat gets no further.
+        let claims = self.stats.as_ref().map(|stats| &stats.work);
+        let position = (self.membership.worker, row.try_get(7)?);
+        let has_new = self.pauses.follow(session, position, claims).await?;
+        if let Some(stats) = self.stats.as_ref().filter(|_| has_new) {
+            stats.changes.send_modify(|change| *change += 1);
+        }
         if self.options.produces {
             let share =
                 if is_standing_by { 0 } else { share(self.membership.producers, count(3)?) };
@@ -313,12 +327,6 @@ impl Worker {
         let waits: bool = row.try_get(6)?;
         if let Some(stats) = self.stats.as_ref().filter(|_| waits) {
             stats.waiting.notify_one();
-        }
-        let claims = self.stats.as_ref().map(|stats| &stats.work);
-        let position = (self.membership.worker, row.try_get(7)?);
-        let has_new = self.pauses.follow(session, position, claims).await?;
-        if let Some(stats) = self.stats.as_ref().filter(|_| has_new) {
-            stats.changes.send_modify(|change| *change += 1);
         }
         let next_end: Option<f64> = row.try_get(4)?;
         // A little later, so that it is over then.

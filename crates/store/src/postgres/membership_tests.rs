@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use flow::Clock;
 use futures_util::future::join_all;
-use notification::limits;
+use notification::{Chunk, limits};
 use testbed::Database;
 use tokio_postgres::NoTls;
 
 use super::writer_state::Membership;
 use super::{Options, Postgres};
-use crate::ReadStore as _;
+use crate::conformance::{Shape, claim_request};
+use crate::{Claim, Claims as _, ReadStore as _};
 
 async fn join(database: &Database, produces: bool) -> Postgres {
     let options = Options { produces, ..Options::new(database.url()) };
@@ -90,4 +91,43 @@ async fn who_is_silent_for_too_long_is_reaped_and_joins_anew_when_it_comes_back(
     let workers = stores[0].cluster().await.unwrap().unwrap().workers;
     assert_eq!(workers.len(), 1, "{workers:?}");
     assert!(workers[0].id > worker && workers[0].alive_for > limits::WORKER_BEAT);
+}
+
+/// What it leased would have been chosen by pauses that were in force before it came back.
+#[tokio::test]
+async fn a_claim_from_before_its_process_was_removed_leases_nothing_when_that_is_back() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let store = join(&database, true).await;
+    settle(std::slice::from_ref(&store)).await;
+    Shape::default().ingest(&store, 3).await;
+    let mut tasks = flow::Tasks::default();
+    let mut connect = async || {
+        let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tasks.spawn("client", async move { connection.await.unwrap() });
+        client
+    };
+    let (rival, observer) = (connect().await, connect().await);
+    // A claim reads batches after it has read for whom and by which pauses it claims.
+    rival.batch_execute("BEGIN; LOCK TABLE belfry.batch IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let coming_back = async {
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while observer.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+        let first = store.membership.borrow().worker;
+        let remove = format!("DELETE FROM belfry.worker WHERE id = {first}; NOTIFY belfry_cluster");
+        database.query(&remove).unwrap();
+        let is_back = |membership: &Membership| {
+            membership.worker != first
+                && membership.partitions.len() == usize::from(limits::PARTITIONS)
+        };
+        store.membership.clone().wait_for(is_back).await.map(drop).unwrap();
+        rival.batch_execute("COMMIT").await.unwrap();
+    };
+    let now = i64::try_from(Clock::system().wall().as_millis()).unwrap();
+    let claim = async || -> Claim<Chunk> { store.claim(claim_request(now)).await.unwrap() };
+    let (claimed, ()) = tokio::join!(claim(), coming_back);
+    assert_eq!(claimed.chunks.len(), 0, "{:?}", claimed.chunks);
+    assert_eq!(claim().await.chunks.len(), 1, "the next one claims for the worker that it is now");
+    drop((rival, observer));
+    tasks.drain().await;
 }
