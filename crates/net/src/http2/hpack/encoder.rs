@@ -1,10 +1,10 @@
 //! Heads of requests to header blocks.
 //!
-//! A shared field is put into the table when it stands at the same place in two requests one after the other, or when there is room
-//! and its part of the head was used before. So what all requests of a broadcast have in common is a byte each from the
-//! third on, and these bytes are kept and copied as long as the table stays as it is. What is a request's own, such as paths and
-//! identifiers, pushes nothing out. Sensitive values never come into a table, nor into one of a proxy behind (RFC 7541,
-//! section 7.1.3).
+//! A shared field is put into the table when it stands at the same place in two requests one after the other, and when its part of
+//! the head was used before and there is room, or the table is as that use left it. So what all requests of a broadcast have in
+//! common is a byte each from the third on, and these bytes are kept and copied as long as the table stays as it is; a part with a
+//! field that may come into the table yet is encoded anew. What is a request's own, such as paths and identifiers, pushes nothing
+//! out. Sensitive values never come into a table, nor into one of a proxy behind (RFC 7541, section 7.1.3).
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -43,8 +43,20 @@ pub(in crate::http2) struct Encoder {
 #[derive(Debug)]
 struct Known {
     head: Rc<SharedHead>,
-    /// Its bytes, once there is nothing more to put into the table, and the version of the table that they are for.
-    bytes: Option<(u64, Box<[u8]>)>,
+    /// The version of the table that it has left.
+    version: u64,
+    /// Its bytes with that table, once there is nothing more to put into it.
+    bytes: Option<Box<[u8]>>,
+}
+
+/// What is known of a part whose fields are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    First,
+    /// The table has changed since the last one.
+    Again,
+    /// The table is as the last one has left it.
+    Unchanged,
 }
 
 #[derive(Debug)]
@@ -134,14 +146,16 @@ impl Encoder {
     /// Appends a shared part whose first field has the place `at`. Gives the place behind its last.
     fn put_shared(&mut self, at: usize, head: &Rc<SharedHead>, block: &mut Vec<u8>) -> usize {
         let behind = at + head.len();
-        let known = self.known.iter().position(|known| Rc::ptr_eq(&known.head, head));
-        if let Some(Known { bytes: Some((version, bytes)), .. }) =
-            known.and_then(|index| self.known.get(index))
-            && *version == self.version
-        {
-            block.extend_from_slice(bytes);
-            return behind;
-        }
+        let index = self.known.iter().position(|known| Rc::ptr_eq(&known.head, head));
+        let part_use = match index.and_then(|index| self.known.get(index)) {
+            Some(Known { version, bytes: Some(bytes), .. }) if *version == self.version => {
+                block.extend_from_slice(bytes);
+                return behind;
+            }
+            Some(known) if known.version == self.version => Use::Unchanged,
+            Some(_) => Use::Again,
+            None => Use::First,
+        };
         let begin = block.len();
         let mut is_settled = true;
         for (at, (name, value, is_sensitive)) in (at..).zip(head.all_fields()) {
@@ -149,28 +163,27 @@ impl Encoder {
                 let name_index = place(&mut self.places, at, name).name_index;
                 put_literal(block, Literal::Never, name_index, name, value);
             } else {
-                is_settled &= self.put((at, name, value), known.is_some(), block);
+                is_settled &= self.put((at, name, value), part_use, block);
             }
         }
-        // The version is that of the beginning: nothing was put into the table.
-        let bytes = || (self.version, block.get(begin..).unwrap_or_default().into());
-        let bytes = is_settled.then(bytes);
-        if let Some(known) = known.and_then(|index| self.known.get_mut(index)) {
-            known.bytes = bytes;
+        let version = self.version;
+        let bytes = is_settled.then(|| block.get(begin..).unwrap_or_default().into());
+        if let Some(known) = index.and_then(|index| self.known.get_mut(index)) {
+            (known.version, known.bytes) = (version, bytes);
             return behind;
         }
         if self.known.len() == KNOWN_MAX {
             self.known.pop_front();
         }
-        self.known.push_back(Known { head: Rc::clone(head), bytes });
+        self.known.push_back(Known { head: Rc::clone(head), version, bytes });
         behind
     }
 
-    /// Appends a field, with its place, of a part that `is_known`. Says whether it would be the same again as long as the table is.
+    /// Appends a field of a part, with its place. Says whether it would be the same again as long as the table is.
     fn put(
         &mut self,
         (at, name, value): (usize, &[u8], &[u8]),
-        is_known: bool,
+        part_use: Use,
         block: &mut Vec<u8>,
     ) -> bool {
         let found = place(&mut self.places, at, name).found;
@@ -184,10 +197,16 @@ impl Encoder {
             return true;
         }
         let cost = name.len() + value.len() + FIELD_BYTES;
-        let (fits, has_room) = (cost <= self.bytes_max, self.bytes + cost <= self.bytes_max);
+        let fits = cost <= self.bytes_max;
+        let is_due = match part_use {
+            Use::First => false,
+            Use::Again => self.bytes + cost <= self.bytes_max,
+            // It was written as it is, with this very table: of what that holds, it may be that nothing is used any more.
+            Use::Unchanged => true,
+        };
         let place = place(&mut self.places, at, name);
         let name_index = place.name_index;
-        if fits && place.value == value || has_room && is_known {
+        if fits && (is_due || place.value == value) {
             put_literal(block, Literal::Indexed, name_index, name, value);
             self.insert(name, value);
             return false;
@@ -195,7 +214,8 @@ impl Encoder {
         place.value.clear();
         place.value.extend_from_slice(value);
         put_literal(block, Literal::Plain, name_index, name, value);
-        !fits || is_known
+        // What fits may be put into the table by the next request.
+        !fits
     }
 
     fn insert(&mut self, name: &[u8], value: &[u8]) {

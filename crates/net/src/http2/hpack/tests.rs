@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::encoder::KNOWN_MAX;
 use super::huffman::tests::encode as huffman;
 use super::{Decoder, Encoder, TABLE_BYTES, Undecodable};
-use crate::http2::head::Head as _;
+use crate::http2::head::{Head as _, SharedHead};
 use crate::http2::testing::{TestHead, shared};
 
 type Field = (String, String);
@@ -342,6 +342,44 @@ fn what_is_shared_becomes_an_index_though_others_come_between() {
     }
     let own = 2 + "/3/device/1".len() + 2 + "apns-id".len() + 1 + "1".len();
     assert_eq!(lengths[4..], [2 + 1 + 1 + own; 4], "address and topic are a byte each");
+}
+
+/// The table is full when the second broadcast comes: its field takes the place of the first one's, which has to win it back.
+#[test]
+fn what_was_pushed_out_of_a_full_table_becomes_an_index_again() {
+    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let topic = |letter: &str| {
+        let name = HeaderName::from_static("apns-topic");
+        let value = HeaderValue::from_str(&letter.repeat(1_000)).unwrap();
+        shared(HeaderMap::from_iter([(name, value)]))
+    };
+    let mut head = request(&[]);
+    let mut lengths = |topic: &Rc<SharedHead>, count: usize| -> Vec<usize> {
+        head.shared = Rc::clone(topic);
+        let blocks = (0..count).map(|_| {
+            let block = written(&mut encoder, &head);
+            assert_eq!(read(&mut decoder, &block).unwrap(), fields_of(&head));
+            block.len()
+        });
+        blocks.collect()
+    };
+    // Three such fields fill the table, beside the authority.
+    let first = topic("a");
+    for topic in [&first, &topic("b"), &topic("c"), &topic("d")] {
+        lengths(topic, 3);
+    }
+    let indexed = 2 + 2 + "/3/device/1".len() + 1 + 1;
+    let again = lengths(&first, 4);
+    assert!(again[..2].iter().all(|length| *length > 1_000), "{again:?}");
+    assert_eq!(again[2..], [indexed; 2], "address and topic are a byte each");
+    // Two by turns, which have nothing at the same place in two requests one after the other.
+    let turns = [topic("e"), topic("f")];
+    for _ in 0..4 {
+        for topic in &turns {
+            lengths(topic, 1);
+        }
+    }
+    assert_eq!(turns.each_ref().map(|topic| lengths(topic, 1)), [[indexed], [indexed]]);
 }
 
 /// A valid block of every form, and the fields that it holds.
