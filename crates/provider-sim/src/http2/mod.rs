@@ -182,6 +182,7 @@ impl SimConnection {
                         self.judge(upload, is_too_long);
                     }
                 }
+                Event::Refused(upload) => self.refuse(upload),
                 Event::Complete(upload, is_too_long) => self.judge(upload, is_too_long),
             }
         }
@@ -193,16 +194,11 @@ impl SimConnection {
     }
 
     fn accept(&mut self, stream: u32) {
-        let is_leaving = matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining);
-        let is_second = self.is_single_stream && self.session.streams.count() > 1;
-        if is_leaving || is_second {
-            let request = self.session.begun().map(|upload| upload.request(SimContent::TooLong));
-            let record = request.map(|request| self.provider.refuse(&request));
-            self.session.abandon();
-            if let Some(record) = record.filter(|_| is_second) {
-                let refusal = Outgoing { due_us: 0, reply: SimReply::Refuse, stream };
-                self.recording.push_back((record, refusal));
+        if matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining) {
+            if let Some(upload) = self.session.begun() {
+                self.provider.refuse(&upload.request(SimContent::TooLong));
             }
+            self.session.abandon();
             return;
         }
         self.accepted += 1;
@@ -216,6 +212,13 @@ impl SimConnection {
                 frames::put(&mut self.session.out, PING, 0, 0, b"goodbye!");
             }
         }
+    }
+
+    fn refuse(&mut self, upload: Box<Upload>) {
+        let record = self.provider.refuse(&upload.request(SimContent::TooLong));
+        let refusal = Outgoing { due_us: 0, reply: SimReply::Refuse, stream: upload.stream };
+        self.recording.push_back((record, refusal));
+        self.session.recycle(upload);
     }
 
     fn judge(&mut self, upload: Box<Upload>, is_too_long: bool) {

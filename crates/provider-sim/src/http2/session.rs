@@ -58,6 +58,8 @@ pub(super) struct Session {
 pub(super) enum Event {
     /// A request has begun; its body may not be complete.
     Begun(u32),
+    /// A request has begun on a stream above those that are granted: it is to be refused, and the rest of it is passed over.
+    Refused(Box<Upload>),
     /// A request is complete: it, and whether its body is longer than what is read.
     Complete(Box<Upload>, bool),
 }
@@ -289,13 +291,11 @@ impl Session {
             self.reset(stream, Code::PROTOCOL_ERROR);
             return Ok(None);
         }
-        if self.streams.count() > self.streams_max {
-            self.recycle(upload);
-            self.reset(stream, Code::REFUSED_STREAM);
-            return Ok(None);
-        }
         if upload.is_whole {
             self.streams.sent(stream);
+        }
+        if self.streams.count() > self.streams_max {
+            return Ok(Some(Event::Refused(upload)));
         }
         if let Some(last) = self.last_upload.replace(upload) {
             self.uploads.insert(last.stream, last);

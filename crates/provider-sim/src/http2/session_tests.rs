@@ -34,6 +34,11 @@ fn feed(session: &mut Session, bytes: &[u8]) -> Result<Vec<(u32, bool, Vec<u8>)>
     while let Some(event) = next {
         next = match event {
             Event::Begun(_) => session.take_whole(),
+            Event::Refused(upload) => {
+                session.reset(upload.stream, Code::REFUSED_STREAM);
+                session.recycle(upload);
+                None
+            }
             Event::Complete(upload, is_too_long) => {
                 complete.push((upload.stream, is_too_long, upload.body.clone()));
                 session.recycle(upload);

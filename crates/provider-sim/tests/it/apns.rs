@@ -7,6 +7,7 @@ use crate::support::{
     unsigned_token,
 };
 use bytes::Bytes;
+use h2::Reason;
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use provider_sim::journal::JournalStatus;
 
@@ -175,7 +176,7 @@ async fn a_request_reset_by_the_client_is_not_recorded() {
     let (_response, mut stream) = ready.send_request(push(&id(1), &device(1)), false).unwrap();
     stream.send_data(Bytes::from(PAYLOAD), false).unwrap();
     client.push(&id(2), &device(2)).await.unwrap();
-    stream.send_reset(h2::Reason::CANCEL);
+    stream.send_reset(Reason::CANCEL);
     client.push(&id(3), &device(3)).await.unwrap();
     let ids: Vec<String> = sim.journal().into_iter().map(|line| line.id).collect();
     assert_eq!(ids, [id(2), id(3)]);
@@ -234,6 +235,24 @@ async fn one_stream_is_allowed_until_a_valid_token_came() {
     for number in 3..50 {
         assert_eq!(client.push(&id(number), &device(number)).await.unwrap(), StatusCode::OK);
     }
+}
+
+#[tokio::test]
+async fn a_stream_above_what_is_granted_is_refused_once_that_is_recorded() {
+    let sim = Sim::start(|options| options.apns_single_stream = true);
+    let mut client = sim.apns().await;
+    // Both begin before the client reads what is granted, and the first is open as long as its body is not sent.
+    let mut ready = client.send.clone().ready().await.unwrap();
+    let (first, mut body) = ready.send_request(push(&id(1), &device(1)), false).unwrap();
+    let second = client.begin(push(&id(2), &device(2)), PAYLOAD).await.unwrap();
+    let error = answer(second).await.unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM));
+    let lines = || sim.journal().into_iter().map(|line| (line.status, line.id)).collect::<Vec<_>>();
+    let refused = (JournalStatus::Refuse, id(2));
+    assert_eq!(lines(), std::slice::from_ref(&refused));
+    body.send_data(PAYLOAD.into(), true).unwrap();
+    assert_eq!(answer(first).await.unwrap().status, StatusCode::OK);
+    assert_eq!(lines(), [refused, (JournalStatus::Answered(200), id(1))]);
 }
 
 #[tokio::test]
