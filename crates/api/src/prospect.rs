@@ -38,7 +38,7 @@ pub struct ProspectAnswer {
     pub measured_at: Option<String>,
     /// How long they take at least: if they go first.
     pub least_seconds: Option<f64>,
-    /// How long they take at most: behind all that is ahead. None also when not all of that was counted.
+    /// How long they take at most: if all that waits goes first. None also when that was too much to count.
     pub most_seconds: Option<f64>,
     /// Why nothing can be told.
     pub unknown: Option<String>,

@@ -85,7 +85,7 @@ enum Pause {
 const EVENTS: usize = 500;
 /// Bytes of changes in one notification: the rest is for what stands around them.
 const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
-/// Before an idempotency key that is ours. No caller's key has a control character.
+/// The prefix of the feed's idempotency keys. No caller's key has a control character.
 const OUR_KEYS: char = '\u{1}';
 
 /// From a change to its notification: what changes meanwhile goes with it.
@@ -97,7 +97,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
 /// To the first look at what is under way; doubled with each, so that there are few even if it takes long.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
 const LOOK_DOUBLINGS: u32 = 6;
-/// Between two looks while an attempt is far off: it may be cancelled, and the log wants to hear of it.
+/// The longest time between two looks at a notification whose attempt is far off: a cancellation is logged within it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// To the next notification for an application that refused one; doubled with each, up to four minutes.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);

@@ -131,7 +131,7 @@ impl Quota {
         Duration::from_nanos(appointed - now)
     }
 
-    /// Whether `group` has a place, or had one of the last two.
+    /// Whether `group` has booked a place, or used one of the last two.
     pub fn has_served(&self, group: &QuotaGroup, now: Instant) -> bool {
         let used = group.used_nanos.load(Ordering::Relaxed);
         let ago = self.nanos(now).saturating_sub(used);

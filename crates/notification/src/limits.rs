@@ -123,8 +123,8 @@ pub const PROBE_WINDOW: usize = CLAIMED_ITEMS / 3;
 pub const CLAIMED_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes claimed at once, and so what is in hand beside them; one chunk may go beyond.
 pub const CLAIM_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes that the weight of a delivery stands for. Chunks with more than that weigh more: one for every half of it, since
-/// they may be in memory twice.
+/// Bytes that are included in the weight of one delivery. Each half as many beyond them add one, since bytes may be in memory
+/// twice.
 pub const WEIGHT_BYTES: usize = 512;
 /// Bytes of a claimed delivery beside its recipient and content.
 pub const DELIVERY_BYTES: usize = 128;

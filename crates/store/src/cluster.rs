@@ -27,7 +27,7 @@ pub trait Take: Send + Sync + std::fmt::Debug {
 /// database itself enforces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Whose.
+    /// The tenant that it belongs to.
     pub tenant: String,
     /// On which channel.
     pub channel: String,

@@ -86,7 +86,7 @@ impl SmallDisk {
         Ok(printed)
     }
 
-    /// Root needs no other user's namespace to mount something, and is not root without one.
+    /// Maps the user to root in the namespace, which mounting needs, unless root runs a part of its own.
     fn unshare(self) -> Command {
         let mut unshare = Command::new("unshare");
         if !(self.is_for_own_user && geteuid().is_root()) {

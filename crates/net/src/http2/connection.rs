@@ -181,8 +181,8 @@ impl Connection {
         self.link.session.borrow().takes_requests()
     }
 
-    /// Whether its first answer may come at any moment, and it will take more requests then. The first may also hang for as long as
-    /// an attempt may.
+    /// Whether its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then, and no other connection
+    /// is opened beside it until then. Not longer, since a request may hang for as long as an attempt may.
     pub(super) fn is_being_proven(&self) -> bool {
         let since = self.tried_at.get().map(|at| self.clock.monotonic() - at);
         !self.is_settled() && since.is_some_and(|since| since < PROOF_WAIT)

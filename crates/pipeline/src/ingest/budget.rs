@@ -16,11 +16,11 @@ use super::IngestError;
 /// Bytes that are not held.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// Of all requests, but for the reserve.
+    /// Bytes free to any request.
     common: Arc<Semaphore>,
-    /// Of small requests alone.
+    /// Bytes free only to requests of at most [`INGEST_SMALL`](notification::limits::INGEST_SMALL).
     reserve: Arc<Semaphore>,
-    /// Of each tenant that holds some.
+    /// Bytes free to each tenant that holds some.
     of_tenants: Mutex<HashMap<Name, Arc<Semaphore>>>,
 }
 

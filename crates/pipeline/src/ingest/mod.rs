@@ -73,7 +73,7 @@ pub struct Intake {
     catalog: watch::Sender<Arc<Catalog>>,
     clock: Clock,
     budget: Budget,
-    /// Where templates are rendered; without it, where they are asked for.
+    /// The threads that render templates; without them, the caller's does.
     renderer: Option<Renderer>,
     /// Broadcasts whose upload was dropped half-way, for [`Intake::sweep`].
     left_open: Mutex<Vec<BroadcastId>>,

@@ -1,8 +1,8 @@
 //! Ready chunks of lanes, read ahead of being chosen.
 //!
-//! In a lane, the chunks of our partitions lie between those of other workers, and these are passed. A look at a lane passes so
-//! many of them at most, and a claim goes on so far at most; the place that it came to is the lane's watermark, so they
-//! are passed once. A lane that was not looked through is due at once, behind the other lanes, and its tenant behind the others: the next claim goes on with it.
+//! In a lane, the chunks of our partitions lie between those of other workers, which are skipped. [`LOOK_AT_MAX`] bounds one look at
+//! a lane, and `left` a claim beyond its first looks. The lane's watermark says how far it was read, so nothing is skipped
+//! twice. A lane that was not looked through is due at once, behind the other lanes, and its tenant behind the others: the next claim goes on with it.
 //!
 //! A chunk that was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::reload`]). What
 //! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.

@@ -29,7 +29,7 @@ pub(super) struct KnownPauses {
     waiting: Option<Waiting>,
 }
 
-/// Claims that began before the view had a version are waited for.
+/// A version of the view, and the end of the claims that began before it.
 #[derive(Debug)]
 struct Waiting {
     version: i64,

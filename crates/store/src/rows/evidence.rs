@@ -18,9 +18,9 @@ pub(crate) struct Attempts {
     pub(crate) at: Timestamp,
     /// Deliveries that ended with an answer of the destination, whatever it was.
     pub(crate) answered: usize,
-    /// Whether an attempt of others came to nothing.
+    /// Whether an attempt at any other delivery had no answer.
     pub(crate) has_failed: bool,
-    /// Until when others were handed back, the first of them, to be tried later.
+    /// When the first of those is due again that were handed back to be tried later.
     pub(crate) handed_back_until: Option<Timestamp>,
     /// [`Settlement::places`].
     pub(crate) places: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Evidence {
 struct Failing {
     /// Nothing is tried before.
     closed_until: Timestamp,
-    /// From the last failure until then.
+    /// The wait between the last failure and `closed_until`.
     wait: Duration,
 }
 

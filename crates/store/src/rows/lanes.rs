@@ -40,7 +40,7 @@ pub(crate) struct Lanes {
     normal_ahead: i64,
     /// The channels whose lanes have a place; all channels when nothing is said.
     offered: Option<Arc<BTreeSet<Name>>>,
-    /// The lanes that have no place although their channels are offered.
+    /// The pauses in force: a lane that one covers gets no turn, though its channel is offered.
     pauses: Arc<Pauses>,
     total: TotalLoad,
     /// The weight of the bytes of chunks that hold many.

@@ -31,7 +31,7 @@ pub(crate) enum Waiting {
 /// The result of a slice of a cancellation.
 #[derive(Debug, Default)]
 pub(crate) struct CancelSlice {
-    /// Its notifications.
+    /// The notifications of this slice, by what became of them.
     pub(crate) counted: Cancelled,
     /// All notifications of the broadcast, where that is known at once. Then not all of them are in slices.
     pub(crate) recipients: Option<u64>,

@@ -15,8 +15,8 @@ pub(crate) struct LaneLoad {
     pub(crate) weight: usize,
 }
 
-/// As what the load of a lane is counted: by its standing when it had nothing claimed, as failing since it was probed, or as proven
-/// since its destination has answered.
+/// The window against which the load of a lane counts: set by its standing when it had nothing claimed, changed to failing when it is
+/// probed, and to proven when its destination answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LoadKind {
     #[default]

@@ -63,9 +63,9 @@ struct Pattern {
 #[derive(Debug)]
 struct Slot {
     at: Range<usize>,
-    /// Below the pattern's.
+    /// A JSON pointer, relative to the pattern's.
     pointer: String,
-    /// In the environment.
+    /// The name of its template in the environment.
     name: String,
     kind: TemplateKind,
 }
