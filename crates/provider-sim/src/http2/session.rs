@@ -307,8 +307,22 @@ impl Session {
         if !head.has(END_STREAM) {
             return Err(Violation(Code::PROTOCOL_ERROR, "trailers do not end their stream"));
         }
-        let upload = self.take_upload(head.stream);
-        Ok(upload.map(|upload| self.complete(upload)))
+        match self.take_upload(head.stream) {
+            Some(upload) => Ok(self.complete(upload)),
+            None => self.pass_over(head),
+        }
+    }
+
+    /// Passes over what comes on a stream without a request. The server has left it, unless the client had ended it itself, or has
+    /// never opened it.
+    fn pass_over(&mut self, head: FrameHead) -> Result<Option<Event>, Violation> {
+        if !self.streams.is_sending(head.stream) {
+            return Err(Violation(Code::STREAM_CLOSED, "a frame of a request that is over"));
+        }
+        if head.has(END_STREAM) {
+            self.streams.sent(head.stream);
+        }
+        Ok(None)
     }
 
     /// The request on `stream`, if its body is not complete.
@@ -325,9 +339,18 @@ impl Session {
         Some(Event::Complete(upload, false))
     }
 
-    fn complete(&mut self, upload: Box<Upload>) -> Event {
-        self.streams.sent(upload.stream);
-        Event::Complete(upload, false)
+    /// Ends a request whose body is complete.
+    fn complete(&mut self, upload: Box<Upload>) -> Option<Event> {
+        let (stream, bytes) = (upload.stream, upload.body.len());
+        self.streams.sent(stream);
+        let is_too_long = bytes > self.content_bytes_max;
+        if !is_too_long && upload.content_length.is_some_and(|length| length != bytes) {
+            tracing::warn!("a body is not as long as its content-length says");
+            self.recycle(upload);
+            self.reset(stream, Code::PROTOCOL_ERROR);
+            return None;
+        }
+        Some(Event::Complete(upload, is_too_long))
     }
 
     fn on_data(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event>, Violation> {
@@ -345,27 +368,14 @@ impl Session {
         let content = head.content(payload);
         let content = content.ok_or(Violation(Code::PROTOCOL_ERROR, "DATA is all padding"))?;
         let Some(mut upload) = self.take_upload(head.stream) else {
-            // Answered, abandoned or reset already, unless the client had ended it itself.
-            let is_late = self.streams.is_sent(head.stream);
-            let closed = Violation(Code::STREAM_CLOSED, "DATA behind the end of a request");
-            return if is_late { Err(closed) } else { Ok(None) };
+            return self.pass_over(head);
         };
         let left = upload.window.checked_sub(payload.len());
         upload.window =
             left.ok_or(Violation(Code::FLOW_CONTROL_ERROR, "DATA beyond a stream's window"))?;
         upload.body.extend_from_slice(content);
         if head.has(END_STREAM) {
-            if upload.body.len() > self.content_bytes_max {
-                self.streams.sent(head.stream);
-                return Ok(Some(Event::Complete(upload, true)));
-            }
-            if upload.content_length.is_some_and(|length| length != upload.body.len()) {
-                tracing::warn!("a body is not as long as its content-length says");
-                self.recycle(upload);
-                self.reset(head.stream, Code::PROTOCOL_ERROR);
-                return Ok(None);
-            }
-            return Ok(Some(self.complete(upload)));
+            return Ok(self.complete(upload));
         }
         if upload.body.len() > self.content_bytes_max {
             return Ok(Some(Event::Complete(upload, true)));
@@ -389,6 +399,7 @@ impl Session {
         if let Some(upload) = self.take_upload(head.stream) {
             self.recycle(upload);
         }
+        self.streams.sent(head.stream);
         self.streams.close(head.stream);
         self.bodies.forget(head.stream);
         Ok(())

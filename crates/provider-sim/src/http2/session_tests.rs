@@ -109,6 +109,7 @@ fn what_was_read_is_not_kept_though_every_read_ends_amid_a_frame() {
 fn what_a_client_must_not_do_ends_the_connection_with_its_code() {
     let request = frame(HEADERS, WHOLE, 1, HEAD);
     let begun = frame(HEADERS, END_HEADERS, 1, HEAD);
+    let end = frame(DATA, END_STREAM, 1, b"x");
     let window = |stream, bytes: u32| frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
     let cases: Vec<(Vec<u8>, Code)> = vec![
         (vec![0, 0x40, 1, 0, 0, 0, 0, 0, 1], Code::FRAME_SIZE_ERROR),
@@ -125,6 +126,13 @@ fn what_a_client_must_not_do_ends_the_connection_with_its_code() {
         (frame(RST_STREAM, 0, 1, &[0; 4]), Code::PROTOCOL_ERROR),
         ([&*request, &frame(RST_STREAM, 0, 1, &[0; 3])].concat(), Code::FRAME_SIZE_ERROR),
         ([&*request, &frame(DATA, 0, 1, b"x")].concat(), Code::STREAM_CLOSED),
+        ([&*request, &frame(HEADERS, WHOLE, 1, HEAD)].concat(), Code::STREAM_CLOSED),
+        ([&*begun, &end, &end].concat(), Code::STREAM_CLOSED),
+        ([&*begun, &end, &frame(HEADERS, WHOLE, 1, HEAD)].concat(), Code::STREAM_CLOSED),
+        ([&*begun, &frame(RST_STREAM, 0, 1, &[0; 4]), &end].concat(), Code::STREAM_CLOSED),
+        // A number that was left out.
+        ([frame(HEADERS, WHOLE, 3, HEAD), request.clone()].concat(), Code::STREAM_CLOSED),
+        ([frame(HEADERS, WHOLE, 3, HEAD), end.clone()].concat(), Code::STREAM_CLOSED),
         ([&*begun, &frame(HEADERS, END_HEADERS, 1, HEAD)].concat(), Code::PROTOCOL_ERROR),
         (frame(SETTINGS, 0, 0, &[0; 5]), Code::FRAME_SIZE_ERROR),
         (frame(SETTINGS, 0, 1, &[]), Code::PROTOCOL_ERROR),
@@ -189,6 +197,84 @@ fn a_body_that_is_too_long_is_answered_before_its_end() {
     session.answer(1, SimAnswer::new(StatusCode::PAYLOAD_TOO_LARGE, Bytes::new()));
     assert_eq!(written(&mut session), [(HEADERS, WHOLE, 1, 5), (RST_STREAM, 0, 1, 4)]);
     assert!(feed(&mut session, &frame(DATA, END_STREAM, 1, b"late")).unwrap().is_empty());
+}
+
+#[test]
+fn what_was_answered_is_over_unless_it_was_before_its_end() {
+    let begun = frame(HEADERS, END_HEADERS, 1, HEAD);
+    let answered = |frames: &[&[u8]]| {
+        let mut session = open();
+        feed(&mut session, &frames.concat()).unwrap();
+        session.answer(1, SimAnswer::new(StatusCode::OK, Bytes::new()));
+        // So that the first one is not the last that is open.
+        feed(&mut session, &frame(HEADERS, WHOLE, 3, HEAD)).unwrap();
+        session
+    };
+    let ends = [frame(DATA, END_STREAM, 1, b"x"), frame(HEADERS, WHOLE, 1, HEAD)];
+    for end in &ends {
+        let mut session = answered(&[&begun, end]);
+        assert_eq!(feed(&mut session, end).unwrap_err().0, Code::STREAM_CLOSED);
+
+        let mut session = answered(&[&begun, &frame(DATA, 0, 1, &[0; 101])]);
+        let late = [frame(DATA, 0, 1, b"under way"), end.clone()].concat();
+        assert!(feed(&mut session, &late).unwrap().is_empty());
+        assert_eq!(feed(&mut session, end).unwrap_err().0, Code::STREAM_CLOSED);
+    }
+}
+
+#[test]
+fn what_the_server_left_may_go_on_to_its_end() {
+    let begun = |stream| frame(HEADERS, END_HEADERS, stream, HEAD);
+    let malformed = frame(HEADERS, END_HEADERS, 1, &HEAD[..2]);
+    // The last of these is above what is granted.
+    let too_many = [begun(5), begun(7), begun(9), begun(11)].concat();
+    for (first, stream) in [(malformed, 1), (too_many, 11)] {
+        let mut session = open();
+        feed(&mut session, &first).unwrap();
+        assert_eq!(written(&mut session), [(RST_STREAM, 0, stream, 4)]);
+        let rest = [frame(DATA, 0, stream, b"x"), frame(HEADERS, WHOLE, stream, HEAD)].concat();
+        assert!(feed(&mut session, &rest).unwrap().is_empty());
+        let again = feed(&mut session, &frame(DATA, 0, stream, b"x"));
+        assert_eq!(again.unwrap_err().0, Code::STREAM_CLOSED);
+    }
+    let mut session = open();
+    session.receive(&begun(1));
+    assert!(matches!(session.next_event(), Ok(Some(Event::Begun(1)))));
+    session.abandon();
+    assert!(feed(&mut session, &frame(DATA, END_STREAM, 1, b"x")).unwrap().is_empty());
+}
+
+#[test]
+fn only_so_many_streams_cut_short_are_remembered() {
+    let mut streams = OpenStreams::default();
+    let numbers = (0..20_000).map(|number| 2 * number + 1);
+    for stream in numbers.clone() {
+        assert!(streams.open(stream));
+        streams.close(stream);
+    }
+    let remembered = numbers.filter(|stream| streams.is_sending(*stream));
+    assert!(remembered.eq((10_000..20_000).map(|number| 2 * number + 1)));
+}
+
+#[test]
+fn a_body_is_as_long_as_its_head_says_however_it_ends() {
+    let block = [HEAD, &[0x0f, 0x0d, 1, b'3']].concat();
+    for length in [2, 3, 4] {
+        let body = &b"body"[..length];
+        let with_data = vec![frame(DATA, END_STREAM, 1, body)];
+        let with_trailers = vec![frame(DATA, 0, 1, body), frame(HEADERS, WHOLE, 1, &[])];
+        for frames in [with_data, with_trailers] {
+            let mut session = open();
+            let bytes = [frame(HEADERS, END_HEADERS, 1, &block), frames.concat()].concat();
+            let complete = feed(&mut session, &bytes).unwrap();
+            if length == 3 {
+                assert_eq!(complete, [(1, false, b"bod".to_vec())]);
+            } else {
+                assert!(complete.is_empty(), "{length}");
+                assert_eq!(written(&mut session), [(RST_STREAM, 0, 1, 4)]);
+            }
+        }
+    }
 }
 
 #[test]

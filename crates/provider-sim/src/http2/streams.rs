@@ -1,6 +1,6 @@
 //! The streams of a connection: which are open, and the bodies of answers that wait for a window.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -13,12 +13,14 @@ pub(super) struct OpenStreams {
     first: u32,
     ring: VecDeque<SimStream>,
     count: usize,
+    /// Streams that the server closed while the client was still sending: what is under way on them is passed over.
+    cut_short: BTreeSet<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct SimStream {
     is_open: bool,
-    /// The client has sent its request to the end.
+    /// The client sends nothing more on it: its request is there to the end, or was reset.
     is_sent: bool,
     /// What the client has widened its window by, bytes.
     window: i64,
@@ -44,6 +46,8 @@ struct BlockedBody {
 
 /// Numbers that a client may leave out between two of its streams.
 const LEFT_OUT_MAX: u32 = 10_000;
+/// Streams cut short that are remembered. What comes on older ones was not under way when they were closed (RFC 9113, section 5.1).
+const CUT_SHORT_MAX: usize = 10_000;
 /// What every window begins with (RFC 9113, section 6.9.2).
 const WINDOW_BYTES: i64 = 65_535;
 
@@ -77,16 +81,20 @@ impl OpenStreams {
         self.count
     }
 
-    /// Notes that the client has sent its request to the end.
+    /// Notes that the client has sent its request to the end, or has reset it.
     pub(super) fn sent(&mut self, stream: u32) {
-        if let Some(open) = self.get_mut(stream) {
-            open.is_sent = true;
+        match self.get_mut(stream) {
+            Some(open) => open.is_sent = true,
+            None => drop(self.cut_short.remove(&stream)),
         }
     }
 
-    /// Whether it has, as long as the stream is open.
-    pub(super) fn is_sent(&mut self, stream: u32) -> bool {
-        self.get_mut(stream).is_some_and(|open| open.is_sent)
+    /// Whether the client may send more of a request.
+    pub(super) fn is_sending(&mut self, stream: u32) -> bool {
+        match self.get_mut(stream) {
+            Some(open) => !open.is_sent,
+            None => self.cut_short.contains(&stream),
+        }
     }
 
     /// Widens the window of a stream.
@@ -102,6 +110,12 @@ impl OpenStreams {
         let closed = (open.window, open.is_sent);
         open.is_open = false;
         self.count -= 1;
+        if !closed.1 {
+            self.cut_short.insert(stream);
+            if self.cut_short.len() > CUT_SHORT_MAX {
+                self.cut_short.pop_first();
+            }
+        }
         while self.ring.len() > 1 && self.ring.front().is_some_and(|first| !first.is_open) {
             self.ring.pop_front();
             self.first += 2;
