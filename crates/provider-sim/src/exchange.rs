@@ -38,13 +38,16 @@ pub(crate) struct Finding<'a> {
     pub(crate) rejection: Option<SimAnswer>,
 }
 
+/// The time of a reply that is never made: the request is left without a word.
+pub(crate) const NEVER_US: u64 = u64::MAX;
+
 /// The action of a provider on a request, once its record is written.
 #[derive(Debug)]
 pub(crate) struct SimVerdict {
     pub(crate) reply: SimReply,
     /// Number of its record in the journal.
     pub(crate) record: u64,
-    /// When to reply, in microseconds since the Unix epoch; 0 is at once.
+    /// When to reply, in microseconds since the Unix epoch; 0 is at once, [`NEVER_US`] never.
     pub(crate) due_us: u64,
     pub(crate) authenticated: bool,
 }

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::apns::Apns;
 use crate::clock;
-use crate::exchange::{Finding, Request, SimAnswer, SimReply, SimVerdict, Trouble};
+use crate::exchange::{Finding, NEVER_US, Request, SimAnswer, SimReply, SimVerdict, Trouble};
 use crate::faults::{Dice, Outage, SimFault, is_dead};
 use crate::fcm::Fcm;
 use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
@@ -78,7 +78,7 @@ impl Provider {
         let id = made_up_id.as_deref().unwrap_or(&finding.id);
         let record = self.record(now_us, id, finding.recipient, &reply);
         let due_us = match self.dice.borrow_mut().latency_us() {
-            _ if is_silent => u64::MAX,
+            _ if is_silent => NEVER_US,
             0 => 0,
             latency_us => now_us.saturating_add(latency_us),
         };

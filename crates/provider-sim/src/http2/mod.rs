@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWrite as _, AsyncWriteEx
 use tokio::time::Sleep;
 
 use crate::clock;
-use crate::exchange::{SimContent, SimReply};
+use crate::exchange::{NEVER_US, SimContent, SimReply};
 use crate::provider::Provider;
 use crate::tls::TlsStream;
 use frames::{Code, PING};
@@ -246,11 +246,14 @@ impl SimConnection {
             let Some((_, outgoing)) = self.recording.pop_front() else {
                 break;
             };
-            if outgoing.due_us > 0 {
-                self.delayed.push(Reverse(outgoing));
-            } else {
-                self.send(outgoing);
-                sent += 1;
+            match outgoing.due_us {
+                0 => {
+                    self.send(outgoing);
+                    sent += 1;
+                }
+                // Its stream stays open until the client resets it.
+                NEVER_US => {}
+                _ => self.delayed.push(Reverse(outgoing)),
             }
         }
         sent
