@@ -118,7 +118,7 @@ fn look(cluster: &Cluster, phase: &str, lasts: Duration) -> Result<(u64, u64)> {
 /// Sends until it is over, as fast as the engine accepts.
 fn feed(cluster: &Cluster, way: Way, numbers: &Numbers, is_over: &AtomicBool) -> Result<()> {
     let worker = cluster.workers().first().context("there is an engine")?;
-    let mut caller = LoadCaller::connect(worker.listen()?)?;
+    let mut caller = LoadCaller::connect(worker.listen())?;
     while !is_over.load(Ordering::Relaxed) {
         match way {
             Way::Singles => {

@@ -45,14 +45,14 @@ fn main() -> Result<()> {
     std::thread::sleep(BEFORE);
 
     let victim = cluster.workers().last().context("there are engines")?;
-    let orphans = unclaimed_of(&cluster, victim.listen()?)?;
+    let orphans = unclaimed_of(&cluster, victim.listen())?;
     ensure!(
         !orphans.is_empty(),
         "the killed engine had no partition with work that nobody had claimed"
     );
     victim.kill()?;
     let killed_us = u64::try_from(clock.wall().as_micros())?;
-    let owned_us = await_owners(&cluster, victim.listen()?, killed_us)?;
+    let owned_us = await_owners(&cluster, victim.listen(), killed_us)?;
     std::thread::sleep(after.saturating_sub(Duration::from_micros(owned_us)));
     let until_us = u64::try_from(clock.wall().as_micros())?;
     let first_us = first_deliveries(&cluster, &orphans, killed_us)?;

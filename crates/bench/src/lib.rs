@@ -7,6 +7,7 @@
 //! - [`kill`]: rounds of SIGKILL at random moments, and what must hold after each.
 //! - [`cluster`]: several engines on real servers, over links that break (feature `cluster`).
 //! - [`process`]: the engine and the simulator as child processes.
+//! - [`port`]: the port of an engine that is killed and started again.
 //! - [`client`]: what a user asks an engine by its commands.
 //! - [`caller`]: one caller of its API.
 //! - [`workload`]: who is told what, so that every recipient can be recognised in the journal.
@@ -21,6 +22,7 @@ pub mod client;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod kill;
+pub mod port;
 pub mod process;
 pub mod rate;
 pub mod tally;
@@ -31,6 +33,7 @@ pub mod workload;
 
 pub use caller::LoadCaller;
 pub use client::{AuditOutput, BenchClient};
+pub use port::HeldPort;
 pub use process::{
     EngineProcess, EngineRole, EngineSettings, SimulatorProcess, SimulatorReady, Watch,
 };

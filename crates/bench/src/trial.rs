@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::client::{AuditOutput, feed};
+use crate::port::HeldPort;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::tally::{JournalBooks, JournalTail};
 use crate::usage::Usage;
@@ -18,6 +19,7 @@ pub struct Trial {
     /// Address of the store; `None` is a directory of its own.
     store: Option<String>,
     simulator: SimulatorProcess,
+    port: HeldPort,
     engine: EngineProcess,
     /// The resources that killed engines had used.
     used_before: Usage,
@@ -74,8 +76,9 @@ impl Trial {
     pub fn start_on(setup: Setup, store: Option<String>) -> Result<Self> {
         let simulator =
             SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
-        let engine = start_engine(&setup, store.as_deref(), "127.0.0.1:0", &simulator)?;
-        Ok(Self { setup, store, simulator, engine, used_before: Usage::default() })
+        let port = HeldPort::any()?;
+        let engine = start_engine(&setup, store.as_deref(), &port, &simulator)?;
+        Ok(Self { setup, store, simulator, port, engine, used_before: Usage::default() })
     }
 
     /// The simulator, for its addresses and its books.
@@ -157,8 +160,8 @@ impl Trial {
     /// # Errors
     /// When it does not start.
     pub fn restart(&mut self) -> Result<()> {
-        let (store, listen) = (self.store.as_deref(), self.engine.listen());
-        self.engine = start_engine(&self.setup, store, listen, &self.simulator)?;
+        let store = self.store.as_deref();
+        self.engine = start_engine(&self.setup, store, &self.port, &self.simulator)?;
         Ok(())
     }
 
@@ -287,13 +290,13 @@ impl ImportRun {
 fn start_engine(
     setup: &Setup,
     store: Option<&str>,
-    listen: &str,
+    port: &HeldPort,
     simulator: &SimulatorProcess,
 ) -> Result<EngineProcess> {
     let settings = EngineSettings {
         binary: &setup.binary,
         directory: &setup.directory,
-        listen,
+        listen: port.listen(),
         environment: &setup.engine_settings,
         role: EngineRole::Serve,
         store,

@@ -11,7 +11,10 @@ use anyhow::{Context as _, Result};
 const PORTS: std::ops::Range<u16> = 10_240..32_000;
 
 /// A port of the loopback interface without a listener, another one at each call.
-pub(crate) fn free_port() -> Result<u16> {
+///
+/// # Errors
+/// When all ports outside the kernel's range for outgoing connections are taken.
+pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Processes that run side by side begin at different places.
     let first = std::process::id().wrapping_mul(61);

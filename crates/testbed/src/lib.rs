@@ -33,6 +33,7 @@ pub mod rabbitmq;
 mod find;
 
 pub use disk::{Place, SmallDisk};
+pub use find::free_port;
 pub use http2::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
 pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};
 pub use nats::Nats;

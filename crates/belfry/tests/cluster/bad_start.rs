@@ -1,6 +1,6 @@
 //! The messages of a process that cannot start, and how long it tries.
 
-use crate::support::{Cluster, eventually, free_port};
+use crate::support::{Cluster, eventually};
 
 /// Exit code and output of `belfry serve` on a store at `url`.
 fn refusal(url: &str) -> String {
@@ -77,5 +77,5 @@ fn a_process_that_waits_for_its_broker_can_be_stopped() {
 
 /// An address without a listener.
 fn free_address() -> String {
-    format!("127.0.0.1:{}", free_port())
+    format!("127.0.0.1:{}", testbed::free_port().unwrap())
 }

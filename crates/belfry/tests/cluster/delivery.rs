@@ -2,7 +2,7 @@
 
 use bench::Guarantee::{AtLeastOnce, AtMostOnce};
 
-use crate::support::{Cluster, Process, checked, eventually, free_port};
+use crate::support::{Cluster, Process, checked, eventually};
 
 /// Sends 3,000 by each guarantee, and counts.
 fn check_both_guarantees(cluster: &Cluster, by: &Process) {
@@ -75,7 +75,7 @@ fn a_broker_is_trusted_by_the_authority_that_the_configuration_names() {
     let nats = testbed::Nats::start_with(&format!(
         "tls {{ cert_file: {certificate:?}, key_file: {key:?} }}"
     ));
-    let port = free_port();
+    let port = testbed::free_port().unwrap();
     let rabbitmq = testbed::RabbitMq::start_with(&format!(
         "listeners.ssl.1 = 127.0.0.1:{port}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n",
         certificate.display(),

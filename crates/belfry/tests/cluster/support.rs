@@ -1,7 +1,7 @@
 //! Processes of one cluster, a provider that counts, and what is asked of them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -305,11 +305,6 @@ pub(crate) fn checked(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// A port of the loopback interface without a listener.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn belfry() -> &'static Path {

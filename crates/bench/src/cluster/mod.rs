@@ -20,6 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use testbed::{Database, Nats, Postgres, PostgresOptions, Proxy, RabbitMq};
 
 use crate::client::BenchClient;
+use crate::port::HeldPort;
 use crate::process::{EngineRole, EngineSettings, SimulatorProcess, configure};
 use crate::tally::{JournalBooks, JournalTail};
 use crate::usage::cpu_of_tree;
@@ -164,7 +165,8 @@ impl Cluster {
                 simulator: simulator.ready.clone(),
                 store: access(&database.url().to_owned())?,
                 broker: broker_url.as_ref().map(access).transpose()?,
-                place: OnceLock::new(),
+                port: HeldPort::any()?,
+                client: OnceLock::new(),
                 engine: Mutex::new(None),
             });
         }
@@ -373,7 +375,7 @@ fn operator(
     let settings = EngineSettings {
         binary: &setup.binary,
         directory: &setup.directory,
-        listen: worker.listen()?,
+        listen: worker.listen(),
         environment: &[],
         role: worker.role,
         store: Some(database.url()),

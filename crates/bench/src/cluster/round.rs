@@ -328,7 +328,7 @@ fn note_claims(
     notes: &Mutex<Notes>,
 ) -> Result<()> {
     let of_whom = match worker {
-        Some(worker) => format!("w.listen = '{}'", worker.listen()?),
+        Some(worker) => format!("w.listen = '{}'", worker.listen()),
         None => "true".to_owned(),
     };
     let query = format!(

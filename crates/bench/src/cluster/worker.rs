@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use testbed::Proxy;
 
 use crate::client::BenchClient;
+use crate::port::HeldPort;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorReady};
 
 /// One engine. What befalls it goes through here.
@@ -24,7 +25,8 @@ pub struct ClusterWorker {
     pub(super) simulator: SimulatorReady,
     pub(super) store: Access,
     pub(super) broker: Option<Access>,
-    pub(super) place: OnceLock<WorkerPlace>,
+    pub(super) port: HeldPort,
+    pub(super) client: OnceLock<BenchClient>,
     pub(super) engine: Mutex<Option<EngineProcess>>,
 }
 
@@ -34,13 +36,6 @@ pub(super) struct Access {
     pub(super) url: String,
     /// `None` when nothing is to befall the link.
     pub(super) link: Option<Proxy>,
-}
-
-/// Where the first process listened, and the later ones listen.
-#[derive(Debug)]
-pub(super) struct WorkerPlace {
-    listen: String,
-    client: BenchClient,
 }
 
 /// How long a start may take when servers and links break meanwhile.
@@ -132,11 +127,8 @@ impl ClusterWorker {
     }
 
     /// Where it listens, also while it does not run.
-    ///
-    /// # Errors
-    /// When it was never started.
-    pub fn listen(&self) -> Result<&str> {
-        Ok(&self.place()?.listen)
+    pub fn listen(&self) -> &str {
+        self.port.listen()
     }
 
     /// Commands for it, also while it does not run.
@@ -144,7 +136,7 @@ impl ClusterWorker {
     /// # Errors
     /// When it was never started.
     pub fn client(&self) -> Result<&BenchClient> {
-        Ok(&self.place()?.client)
+        self.client.get().with_context(|| format!("{} was never started", self.name))
     }
 
     /// The running engine.
@@ -152,25 +144,18 @@ impl ClusterWorker {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn place(&self) -> Result<&WorkerPlace> {
-        self.place.get().with_context(|| format!("{} was never started", self.name))
-    }
-
     fn start_once(&self) -> Result<EngineProcess> {
         let settings = EngineSettings {
             binary: &self.binary,
             directory: &self.directory,
-            listen: self.place.get().map_or("127.0.0.1:0", |place| &place.listen),
+            listen: self.port.listen(),
             environment: &self.settings,
             role: self.role,
             store: Some(&self.store.url),
             queue: self.broker.as_ref().map(|broker| broker.url.as_str()),
         };
         let engine = EngineProcess::start(settings, &self.simulator)?;
-        self.place.get_or_init(|| WorkerPlace {
-            listen: engine.listen().to_owned(),
-            client: engine.client().clone(),
-        });
+        self.client.get_or_init(|| engine.client().clone());
         Ok(engine)
     }
 }
