@@ -57,7 +57,7 @@ impl NotifyPolicy {
             return Vec::new();
         }
         if self.is_muted() {
-            self.has_missed.store(true, Ordering::Release);
+            self.note_missed();
             return Vec::new();
         }
         if self.has_missed.swap(false, Ordering::AcqRel) {
@@ -89,9 +89,12 @@ impl NotifyPolicy {
             );
             *muted_until = now + MUTED_FOR;
         }
-        // The notices of this transaction are not sent either.
-        self.has_missed.store(true, Ordering::Release);
         true
+    }
+
+    /// Notices were not sent: the next ones are one that stands for all.
+    pub(super) fn note_missed(&self) {
+        self.has_missed.store(true, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Duration> {

@@ -129,3 +129,33 @@ async fn another_limit_of_the_server_is_not_taken_for_a_full_queue() {
     let tries: i64 = session.client.query_one(select, &[]).await.unwrap().get(0);
     assert_eq!(tries, 1, "nothing is repeated that would fail again");
 }
+
+#[tokio::test]
+async fn what_was_kept_back_is_told_by_the_first_transaction_that_is_committed() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    Connector::new(database.url(), "test", None).unwrap().prepare().await.unwrap();
+    let (session, mut received) = listen(&database).await;
+    session.client.batch_execute(FULL).await.unwrap();
+    let other = open(&database, Clock::system()).await;
+    let (clock, steering) = Clock::system().steered();
+    let store = open(&database, clock).await;
+    steering.suspend(MUTED_FOR);
+    Shape::default().ingest(&store, 5).await;
+    // The next commit, with its notices, is undone once.
+    let once = "CREATE SEQUENCE belfry.commits; \
+         CREATE FUNCTION belfry.undo_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+           IF nextval('belfry.commits') = 1 THEN RAISE EXCEPTION 'once' USING ERRCODE = '40001'; END IF; \
+           RETURN NULL; END $$; \
+         CREATE CONSTRAINT TRIGGER undo_once AFTER INSERT ON belfry.totals_delta DEFERRABLE INITIALLY DEFERRED \
+           FOR EACH ROW EXECUTE FUNCTION belfry.undo_once()";
+    session.client.batch_execute(EMPTIED).await.unwrap();
+    session.client.batch_execute(once).await.unwrap();
+    steering.suspend(MUTED_FOR);
+    Shape::default().ingest(&store, 5).await;
+    let undone = "SELECT last_value FROM belfry.commits";
+    let tries: i64 = session.client.query_one(undone, &[]).await.unwrap().get(0);
+    assert!(tries > 1, "it was undone, and done again");
+    let (_, notices) = from_payload(&received.recv().await.unwrap());
+    assert_eq!(notices, [Notice::Everything]);
+    the_books_balance(&other).await;
+}

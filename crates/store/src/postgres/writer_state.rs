@@ -163,6 +163,10 @@ impl WriterState {
     /// It was not committed.
     pub(super) fn undone(&mut self) {
         self.committing = None;
+        // Its notices are undone with it, and one of them may have stood for all that was kept back before.
+        if self.is_notifying {
+            self.notify.note_missed();
+        }
     }
 
     /// It was committed: gives what follows from it.
