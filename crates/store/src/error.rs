@@ -24,8 +24,9 @@ pub enum StoreError {
     /// The store was written by a newer or a damaged version.
     #[error("{0}")]
     Schema(String),
-    /// The database could not be reached for so long that the request was given up; it certainly did nothing.
-    #[error("the store cannot be reached, and nothing was stored: {0}")]
+    /// The database could not be reached, or other transactions were in the way, for so long that the request was given up; it certainly did
+    /// nothing.
+    #[error("the store is not available, and nothing was stored: {0}")]
     Unavailable(String),
     /// The disk is nearly full: nothing was stored, and what was stored before is delivered meanwhile.
     #[error("{0}")]

@@ -58,7 +58,7 @@ async fn a_row_that_a_rule_of_the_database_refuses_fails_its_request_alone() {
         let tenant = |caller| if caller == BAD { "bad" } else { "tenant" };
         let shape = |caller| Shape { tenant: tenant(caller), ..Shape::default() };
         let refusal = ingest_together(&store, shape).await;
-        // The detail, which shows rows, is nobody's to see.
+        // The detail shows rows: no log may have it.
         assert_eq!(refusal, StoreError::Invalid("no such row, SQLSTATE 22000".to_owned()));
         the_books_balance(&store).await;
     }
@@ -82,7 +82,7 @@ async fn a_settlement_that_cannot_be_written_keeps_no_other_from_being_written_o
     let alone = chunks[..3].iter().chain(&chunks[7..]).map(|chunk| deliver(&store, chunk));
     let (shared, alone) = tokio::join!(shared, join_all(alone));
     assert!(alone.iter().all(|settled| *settled == Settled::Applied { remaining: 0 }));
-    // Its outcome is known to nobody else: the process is not to go on.
+    // Its outcome is known here alone: the process is not to go on.
     let StoreError::Broken(words) = shared.unwrap_err() else { panic!("not told to end") };
     assert!(words.contains("no such row"), "{words}");
     let totals = store.totals().await.unwrap();
@@ -150,6 +150,82 @@ async fn a_row_of_the_outbox_that_the_database_refuses_is_put_aside_alone() {
         database.query("SELECT reason FROM belfry.outbox_rejected ORDER BY recipient").unwrap();
     let refused = "the database refuses it: invalid byte sequence for encoding \"UTF8\": 0x00, SQLSTATE 22021";
     assert_eq!(reasons, format!("fallback/0/a\u{fffd}b: is unknown\n{refused}"));
+    assert_eq!(*store.failed().borrow(), None);
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn a_row_of_the_outbox_that_a_rule_refuses_is_put_aside_and_those_behind_it_are_taken() {
+    for state in
+        ["raise_exception", "not_null_violation", "foreign_key_violation", "unique_violation"]
+    {
+        let database = fresh();
+        let store = open(database.url()).await;
+        let rule = format!(
+            "CREATE FUNCTION belfry.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE EXCEPTION 'not this one' USING ERRCODE = '{state}', DETAIL = 'a secret'; END $$; \
+             CREATE TRIGGER refuse BEFORE INSERT ON belfry.batch \
+             FOR EACH ROW WHEN (NEW.tenant = 'bad') EXECUTE FUNCTION belfry.refuse()"
+        );
+        database.query(&rule).unwrap();
+        for tenant in ["a", "bad", "b", "c"] {
+            let insert = "INSERT INTO belfry.outbox (tenant, channel, recipient, content) VALUES";
+            database.query(&format!("{insert} ('{tenant}', 'channel', 'to', '1')")).unwrap();
+        }
+        let validator: Arc<Validator> = Arc::new(|row: OutboxRow, _now| {
+            let mut draft = Shape::default().draft(&row.recipient);
+            draft.envelope.lane.tenant = name(&row.tenant);
+            Ok(draft)
+        });
+        let (mut rejected, mut more) = (0, true);
+        while more {
+            let drained = store.drain(Arc::clone(&validator), at(0)).await.unwrap();
+            rejected += drained.rejected;
+            more = drained.more;
+        }
+        assert_eq!((accepted(&store).await, rejected), (3, 1), "{state}");
+        let reason = database.query("SELECT tenant, reason FROM belfry.outbox_rejected").unwrap();
+        assert!(reason.contains("the database refuses it: not this one, SQLSTATE"), "{reason}");
+        assert!(reason.starts_with("bad") && !reason.contains("secret"), "{reason}");
+        the_books_balance(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_in_the_way_of_one_request_is_no_error_of_it_and_holds_up_no_other_for_long() {
+    let database = fresh();
+    let store = open(database.url()).await;
+    let rule = "CREATE SEQUENCE belfry.tries; \
+         CREATE FUNCTION belfry.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+           PERFORM nextval('belfry.tries'); \
+           RAISE EXCEPTION 'it is locked' USING ERRCODE = 'lock_not_available'; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON belfry.batch \
+           FOR EACH ROW WHEN (NEW.tenant = 'bad') EXECUTE FUNCTION belfry.refuse()";
+    database.query(rule).unwrap();
+    let tenant = |caller| if caller == BAD { "bad" } else { "tenant" };
+    let shape = |caller| Shape { tenant: tenant(caller), ..Shape::default() };
+    let refusal = ingest_together(&store, shape).await;
+    assert_eq!(refusal, StoreError::Unavailable("it is locked, SQLSTATE 55P03".to_owned()));
+    let tries = database.query("SELECT last_value FROM belfry.tries").unwrap();
+    // All of them 51 times, the one alone 51 times, and four times each part between.
+    assert!(tries.trim().parse::<u32>().unwrap() <= 2 * 51 + 3 * 4, "{tries}");
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn an_outcome_waits_until_the_transaction_in_its_way_has_ended() {
+    let database = fresh();
+    let store = open(database.url()).await;
+    Shape::default().ingest(&store, 2).await;
+    let chunks = claim_all(&store, 2).await;
+    // More often than a request is repeated, and then no more: a sequence keeps what is rolled back.
+    let rule = "CREATE SEQUENCE belfry.tries; \
+         CREATE FUNCTION belfry.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+           IF nextval('belfry.tries') > 120 THEN RETURN NEW; END IF; \
+           RAISE EXCEPTION 'it is locked' USING ERRCODE = 'lock_not_available'; END $$; \
+         CREATE TRIGGER refuse BEFORE INSERT ON belfry.log FOR EACH ROW EXECUTE FUNCTION belfry.refuse()";
+    database.query(rule).unwrap();
+    assert_eq!(deliver(&store, &chunks[0]).await, Settled::Applied { remaining: 0 });
     assert_eq!(*store.failed().borrow(), None);
     the_books_balance(&store).await;
 }

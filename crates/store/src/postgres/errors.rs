@@ -23,7 +23,11 @@ pub(super) enum Kind {
     Lost,
     /// Another transaction was in the way: do it again.
     Again,
-    /// A disk of the server is full: what comes in is refused, and what is under way is done again once there is room.
+    /// A key that another transaction was the first to use, which the next look finds: do it again. One that stays is of a
+    /// constraint that is not ours.
+    Duplicate,
+    /// The server writes nothing, for its disk is full or its transaction numbers are spent: what comes in is refused, and what is
+    /// under way is done again once it writes.
     Full,
     /// A value of one request is refused: so is that request, and no other.
     Invalid,
@@ -38,23 +42,27 @@ pub(super) enum Kind {
 impl Kind {
     /// How a writer goes on after `error`.
     pub(super) fn of(error: &Error) -> Self {
-        error.code().map_or_else(|| Self::without_code(error), Self::of_code)
+        match error.as_db_error() {
+            Some(told) if is_out_of_numbers(told.code(), told.routine()) => Self::Full,
+            Some(told) => Self::of_code(told.code()),
+            None => Self::without_code(error),
+        }
     }
 
     /// Whether the same may succeed when it is done again.
     pub(super) const fn passes(self) -> bool {
-        matches!(self, Self::Lost | Self::Again | Self::Full)
+        matches!(self, Self::Lost | Self::Again | Self::Duplicate | Self::Full)
     }
 
     /// States of the server, see <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
     fn of_code(code: &SqlState) -> Self {
         match *code {
-            // Among them the limits of the session itself, and a key that another transaction was the first to use.
+            // Among them the limits of the session itself.
             SqlState::T_R_SERIALIZATION_FAILURE
             | SqlState::T_R_DEADLOCK_DETECTED
             | SqlState::LOCK_NOT_AVAILABLE
-            | SqlState::QUERY_CANCELED
-            | SqlState::UNIQUE_VIOLATION => Self::Again,
+            | SqlState::QUERY_CANCELED => Self::Again,
+            SqlState::UNIQUE_VIOLATION => Self::Duplicate,
             SqlState::DISK_FULL => Self::Full,
             // The last is what a value too long for an index is told by.
             SqlState::CHECK_VIOLATION | SqlState::PROGRAM_LIMIT_EXCEEDED => Self::Invalid,
@@ -62,11 +70,13 @@ impl Kind {
             SqlState::READ_ONLY_SQL_TRANSACTION
             | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
             | SqlState::IO_ERROR => Self::Lost,
+            // No value of a request can help it.
+            SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED => Self::Fatal,
             _ => match code.code().get(..2) {
                 // Connections, resources that ran out, and operators who shut it down.
                 Some("08" | "53" | "57") => Self::Lost,
                 Some("22") => Self::Invalid,
-                // Rows that a statement met more than once, constraints, and triggers that somebody made.
+                // Rows that a statement met more than once, constraints, and exceptions that triggers raise.
                 Some("21" | "23" | "44" | "54" | "P0") => Self::Undone,
                 _ => Self::Fatal,
             },
@@ -82,6 +92,15 @@ impl Kind {
     }
 }
 
+/// Whether the server has no number left for a transaction, or for a row that several lock, until it is vacuumed. It tells that with
+/// the code of values that are too large, and in the language of its messages: the function that gave the error tells them
+/// apart (`GetNewTransactionId` in varsup.c, `GetNewMultiXactId` in multixact.c).
+/// <https://www.postgresql.org/docs/current/routine-vacuuming.html#VACUUM-FOR-WRAPAROUND>
+fn is_out_of_numbers(code: &SqlState, routine: Option<&str>) -> bool {
+    *code == SqlState::PROGRAM_LIMIT_EXCEEDED
+        && matches!(routine, Some("GetNewTransactionId" | "GetNewMultiXactId"))
+}
+
 /// Whether a transaction was refused because there was no room for its notifications. Other limits of a statement have
 /// the same code: ask only after a statement or a commit that notifies.
 pub(super) fn is_notify_queue_full(error: &Error) -> bool {
@@ -90,14 +109,21 @@ pub(super) fn is_notify_queue_full(error: &Error) -> bool {
 
 /// The answer to the one request that `kind` is the error of, in the database's words.
 pub(super) fn refusal(kind: Kind, told: String) -> StoreError {
-    if kind == Kind::Invalid { StoreError::Invalid(told) } else { StoreError::Undone(told) }
+    match kind {
+        Kind::Invalid => StoreError::Invalid(told),
+        // The lock that is in the way may be gone when the caller asks again.
+        Kind::Again => StoreError::Unavailable(told),
+        Kind::Lost | Kind::Duplicate | Kind::Full | Kind::Undone | Kind::Fatal => {
+            StoreError::Undone(told)
+        }
+    }
 }
 
-/// The refusal of new work while a disk of the server is full.
+/// The refusal of new work while the server writes nothing.
 pub(super) fn no_space(told: &str) -> StoreError {
     StoreError::NoSpace(format!(
-        "the disk of the database is full ({told}): nothing was stored, and what was stored before is delivered as far as \
-         it can be; free some space there"
+        "the database takes no writes ({told}): nothing was stored, and what was stored before is delivered as far as it \
+         can be; free some space there, or vacuum it, as it says"
     ))
 }
 
@@ -151,7 +177,7 @@ pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
     let told = format!("{advice} ({told})");
     // What another try may find better is worth one.
     match Kind::of(error) {
-        Kind::Lost | Kind::Again | Kind::Full => StoreError::Unavailable(told),
+        Kind::Lost | Kind::Again | Kind::Duplicate | Kind::Full => StoreError::Unavailable(told),
         Kind::Invalid | Kind::Undone | Kind::Fatal => StoreError::Refused(told),
     }
 }
@@ -168,7 +194,8 @@ pub(super) fn bad_url(error: &Error) -> StoreError {
 /// and recipients, which no log may have.
 pub(super) fn in_words(error: &Error) -> String {
     if let Some(told) = error.as_db_error() {
-        let shows_row = matches!(Kind::of_code(told.code()), Kind::Invalid | Kind::Undone);
+        let kind = Kind::of_code(told.code());
+        let shows_row = matches!(kind, Kind::Duplicate | Kind::Invalid | Kind::Undone);
         let detail = told.detail().filter(|_| !shows_row);
         let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
         return format!("{}{detail}, SQLSTATE {}", told.message(), told.code().code());
@@ -215,7 +242,7 @@ fn io_error(error: &Error) -> Option<&io::Error> {
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         match Kind::of(&error) {
-            Kind::Lost | Kind::Again => Self::Unavailable(in_words(&error)),
+            Kind::Lost | Kind::Again | Kind::Duplicate => Self::Unavailable(in_words(&error)),
             Kind::Full => no_space(&in_words(&error)),
             kind @ (Kind::Invalid | Kind::Undone) => refusal(kind, in_words(&error)),
             Kind::Fatal => Self::Broken(in_words(&error)),
@@ -232,9 +259,10 @@ mod tests {
         let check = |code: &str, expect: Kind| {
             assert_eq!(Kind::of_code(&SqlState::from_code(code)), expect, "{code}");
         };
-        for code in ["40001", "40P01", "55P03", "57014", "23505"] {
+        for code in ["40001", "40P01", "55P03", "57014"] {
             check(code, Kind::Again);
         }
+        check("23505", Kind::Duplicate);
         for code in
             ["08006", "08P01", "53200", "53300", "57P01", "57P02", "57P03", "25006", "25P03"]
         {
@@ -247,9 +275,22 @@ mod tests {
         for code in ["21000", "23502", "23503", "44000", "54001", "P0001"] {
             check(code, Kind::Undone);
         }
-        for code in ["42P01", "42501", "XX001", "28P01", "0A000", "25P02"] {
+        for code in ["42P01", "42501", "XX001", "28P01", "0A000", "25P02", "2200H"] {
             check(code, Kind::Fatal);
         }
+    }
+
+    #[test]
+    fn numbers_that_are_spent_are_no_fault_of_a_value() {
+        let check = |code: &str, routine, expect: bool| {
+            assert_eq!(is_out_of_numbers(&SqlState::from_code(code), routine), expect);
+        };
+        check("54000", Some("GetNewTransactionId"), true);
+        check("54000", Some("GetNewMultiXactId"), true);
+        check("54000", Some("index_form_tuple_context"), false);
+        check("54000", Some("_bt_check_third_page"), false);
+        check("54000", None, false);
+        check("22000", Some("GetNewTransactionId"), false);
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Releaser {
     /// Makes slices whenever there are some, and looks at once for those of a process that is gone.
     async fn run(self) {
         loop {
-            // Who fails here has failed for all: the store says so itself.
+            // The writer logs what is refused. It is tried again with the next broadcast that waits, or by the next process.
             while self.make_slice().await.unwrap_or(false) {}
             self.waiting.notified().await;
         }
@@ -136,7 +136,12 @@ impl Releaser {
     /// Makes one slice; whether there was one. Requests of callers have their turn before the next.
     pub(super) async fn make_slice(&self) -> Result<bool, StoreError> {
         // Each by the writer that may: that of `work` alone writes to the log.
-        Ok(self.intake.run(ReleaseSlice).await? || self.work.run(LogWithdrawn).await?)
+        let released = self.intake.run(ReleaseSlice).await;
+        if released == Ok(true) {
+            return released;
+        }
+        // What is withdrawn does not wait for a slice that is refused.
+        if self.work.run(LogWithdrawn).await? { Ok(true) } else { released }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::rows::settlement;
 use crate::{Begun, Mark, Settled, StoreError, Suppression};
 
 /// Writes outcomes: those of a part of the settlements.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SettleChunks {
     settlements: Arc<[Settlement]>,
     part: Range<usize>,
@@ -146,7 +146,13 @@ impl WriterHandle {
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
         let settled = self.run(SettleChunks::all(Arc::clone(&settlements))).await;
-        if !matches!(settled, Err(StoreError::Invalid(_) | StoreError::Undone(_))) {
+        let is_refused = |error: &StoreError| {
+            matches!(
+                error,
+                StoreError::Invalid(_) | StoreError::Undone(_) | StoreError::Unavailable(_)
+            )
+        };
+        if !settled.as_ref().is_err_and(is_refused) {
             return settled;
         }
         let mut answers = Vec::with_capacity(settlements.len());
@@ -154,12 +160,24 @@ impl WriterHandle {
         for place in 0..settlements.len() {
             let part = place..place + 1;
             let alone = SettleChunks { settlements: Arc::clone(&settlements), part };
-            match self.run(alone).await {
+            match self.run_at_last(&alone).await {
                 Ok(answer) => answers.extend(answer),
                 Err(error) => failure = Some(error),
             }
         }
         failure.map_or(Ok(answers), |error| Err(error.ending()))
+    }
+
+    /// Writes outcomes, for as long as another transaction is in the way.
+    async fn run_at_last(&self, settle: &SettleChunks) -> Result<Vec<Settled>, StoreError> {
+        loop {
+            match self.run(settle.clone()).await {
+                Err(StoreError::Unavailable(reason)) => {
+                    tracing::warn!(reason, "outcomes wait for another transaction to end");
+                }
+                settled => return settled,
+            }
+        }
     }
 }
 

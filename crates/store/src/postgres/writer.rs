@@ -80,8 +80,11 @@ const TIMEOUT_DOUBLINGS: u32 = 5;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between attempts of what waits for room on the server's disk.
 const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
-/// How often a transaction is repeated because another one was in the way, before it is divided.
+/// How often a transaction is repeated because another one was in the way, before it is divided, and how often one request alone
+/// is, before it is refused.
 const REPEATS_MAX: u16 = 50;
+/// How often a part of a transaction is, after it was divided: each try may wait for a lock for [`ANSWER_WITHIN`].
+const REPEATS_OF_PART_MAX: u16 = 3;
 
 // === impl Writer ===
 
@@ -104,8 +107,9 @@ impl Writer {
     /// When the database cannot be used any more; those that are not done by then are told so.
     async fn perform_group(&mut self, group: Vec<Box<dyn Command>>) -> Result<(), StoreError> {
         let mut parts = vec![group];
+        let mut repeats_max = REPEATS_MAX;
         while let Some(mut part) = parts.pop() {
-            let refusal = match self.perform(&mut part).await {
+            let refusal = match self.perform(&mut part, repeats_max).await {
                 Ok(Performed::Committed(effects)) => {
                     self.follow(&effects);
                     None
@@ -113,6 +117,7 @@ impl Writer {
                 Ok(Performed::ByAnItem(_)) if part.len() > 1 => {
                     let second = part.split_off(part.len() / 2);
                     parts.extend([second, part]);
+                    repeats_max = REPEATS_OF_PART_MAX;
                     continue;
                 }
                 Ok(Performed::ByAnItem(refusal)) => {
@@ -157,11 +162,14 @@ impl Writer {
         }
     }
 
-    /// Runs one transaction until it is durable, or until it is known that one of its requests cannot be done.
+    /// Runs one transaction until it is durable, or until it is known that one of its requests cannot be done. Several are repeated
+    /// `repeats_max` times at most while others are in the way.
     async fn perform(
         &mut self,
         commands: &mut Vec<Box<dyn Command>>,
+        repeats_max: u16,
     ) -> Result<Performed, StoreError> {
+        let repeats_max = if commands.len() > 1 { repeats_max } else { REPEATS_MAX };
         let (mut repeats, mut losses) = (0, 0);
         while !commands.is_empty() {
             let Some(session) = self.connected(commands).await? else { break };
@@ -175,7 +183,9 @@ impl Writer {
                     }
                     return Ok(Performed::Committed(effects));
                 }
-                TransactionEnd::Undone(Kind::Again, reason) if repeats < REPEATS_MAX => {
+                TransactionEnd::Undone(Kind::Again | Kind::Duplicate, reason)
+                    if repeats < repeats_max =>
+                {
                     repeats += 1;
                     tracing::debug!(reason, "a transaction is repeated");
                     self.roll_back(session).await;
@@ -199,7 +209,7 @@ impl Writer {
                 }
                 // Others may be in the way of one request only, without end.
                 TransactionEnd::Undone(
-                    kind @ (Kind::Again | Kind::Invalid | Kind::Undone),
+                    kind @ (Kind::Again | Kind::Duplicate | Kind::Invalid | Kind::Undone),
                     reason,
                 ) => {
                     self.roll_back(session).await;

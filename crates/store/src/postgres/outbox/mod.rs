@@ -106,13 +106,12 @@ pub(super) async fn drain(
         .map_err(|error| StoreError::Broken(format!("the outbox was not validated: {error}")));
     let mut accepting = Arc::new(validated?);
     loop {
-        match intake.run_or_give_up(Arc::clone(&accepting)).await {
-            Err(StoreError::Invalid(reason)) => {
-                if !Arc::make_mut(&mut accepting).leave_out(&reason) {
-                    return Err(StoreError::Invalid(reason));
-                }
-            }
-            drained => return drained,
+        let drained = intake.run_or_give_up(Arc::clone(&accepting)).await;
+        let Err(StoreError::Invalid(reason) | StoreError::Undone(reason)) = &drained else {
+            return drained;
+        };
+        if !Arc::make_mut(&mut accepting).leave_out(reason) {
+            return drained;
         }
     }
 }
@@ -235,7 +234,7 @@ impl AcceptRows {
         self.rows.iter().filter_map(|(_, draft)| draft.as_ref().ok())
     }
 
-    /// The database refuses a value of one of the rows: leaves the second half of them to the next drain, or puts the one aside that
+    /// The database refuses one of the rows: leaves the second half of them to the next drain, or puts the one aside that
     /// is left, for that `reason`; whether there is anything to be tried then.
     fn leave_out(&mut self, reason: &str) -> bool {
         if let [(_, draft)] = self.rows.as_mut_slice() {
