@@ -32,7 +32,7 @@ pub struct Job<'a> {
     pub clock: Clock,
     /// Turns true when no attempt may start any more: the process is being stopped.
     pub stopping: &'a watch::Receiver<bool>,
-    /// What must not be started.
+    /// Pauses: attempts within their scopes are not started.
     pub pauses: &'a watch::Receiver<Arc<Pauses>>,
     /// Until when this process, as a worker, may start attempts.
     pub worker_deadline: &'a WorkerDeadline,
@@ -67,6 +67,9 @@ pub struct Start<'a> {
     index: u16,
 }
 
+/// Age of the kernel's last tick that is reckoned with: ten times what it is on a machine that is not overloaded.
+const TICK_AGE_MAX: Duration = Duration::from_millis(100);
+
 // === impl Job ===
 
 impl Job<'_> {
@@ -79,7 +82,7 @@ impl Job<'_> {
     pub(crate) fn may_start_with(&self, margin: Duration) -> MayStart {
         let now = Timestamp::from_unix(self.clock.recent_wall());
         // First of all: expiry is final, and to hand it back would only have it found expired by the next claim.
-        if self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        if self.chunk.envelope.expires_at.is_some_and(|at| self.is_past(at, now)) {
             return MayStart::Expired;
         }
         // Before the pauses: a process that was cut off learns what was paused meanwhile before its deadline is moved.
@@ -96,6 +99,12 @@ impl Job<'_> {
             return MayStart::No { after: limits::WORKER_BEAT };
         }
         MayStart::Yes
+    }
+
+    /// Whether `at` is past. `recent`, the time at the kernel's last tick, says so while it is far from `at`: near it the exact time is
+    /// asked, which costs three times as much, or a wait that ended at the expiry could be followed by an attempt.
+    fn is_past(&self, at: Timestamp, recent: Timestamp) -> bool {
+        at <= recent || (at <= recent.plus(TICK_AGE_MAX) && at <= timestamp(self.clock))
     }
 
     /// How long it is until its notifications expire; `None` when they never do.

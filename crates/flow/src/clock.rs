@@ -98,8 +98,9 @@ impl Clock {
         moved(wall, self.steering.map_or(0, |steering| steering.wall_moved(self.monotonic())))
     }
 
-    /// The wall time at the kernel's last tick, at most 10 ms ago. For questions that are asked for each delivery: it costs a third of
-    /// the exact one.
+    /// The wall time at the kernel's last tick: at most 10 ms ago (`CONFIG_HZ` of 100 and more), or longer where the machine gave the
+    /// kernel no time. For questions that are asked for each delivery: it costs a third of the exact one. Where a few milliseconds
+    /// decide, ask [`Self::wall`].
     pub fn recent_wall(&self) -> Duration {
         if self.reference.is_some() || self.steering.is_some() {
             return self.wall();

@@ -100,8 +100,10 @@ fn read(status: u16, body: &[u8]) -> Result<Granted, String> {
     }
     let token: TokenBody = serde_json::from_slice(body)
         .map_err(|_| "the answer is not JSON with access_token".to_owned())?;
-    let authorization = HeaderValue::from_str(&format!("Bearer {}", token.access_token))
+    let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.access_token))
         .map_err(|_| "the access token cannot be sent as a header".to_owned())?;
+    // No log shows it.
+    authorization.set_sensitive(true);
     let lifetime = token.expires_in.as_ref().map_or(Some(LIFETIME_DEFAULT), seconds);
     let lifetime = lifetime.ok_or_else(|| "expires_in is not a number of seconds".to_owned())?;
     let lifetime = lifetime.clamp(LIFETIME_MIN, LIFETIME_MAX);

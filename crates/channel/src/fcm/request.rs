@@ -99,11 +99,15 @@ impl Encoder {
         block.split().freeze()
     }
 
-    /// What sends every body with this access token.
+    /// Head of all requests with this access token.
     pub(super) fn head(&self, authorization: HeaderValue) -> FcmHead {
+        // Put into the table of header fields, unlike what is sensitive: all requests of a connection have it in common, it may be a
+        // kilobyte, and the provider alone reads the connection (RFC 7541, section 7.1.3, is about intermediaries).
+        let mut indexed = authorization.clone();
+        indexed.set_sensitive(false);
         let head = SharedHead::address(self.authority.clone(), Some(self.path.clone()))
             .with(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .with(AUTHORIZATION, authorization.clone());
+            .with(AUTHORIZATION, indexed);
         FcmHead { authorization, shared: self.heads.unique(head) }
     }
 }

@@ -147,3 +147,13 @@ fn blocks_are_cut_without_mixing_bodies_up() {
         assert_eq!(body, expect.as_bytes());
     }
 }
+
+#[test]
+fn an_access_token_is_shown_nowhere() {
+    let mut authorization = HeaderValue::from_static("Bearer canary");
+    authorization.set_sensitive(true);
+    let encoder = Encoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
+    let head = encoder.head(authorization);
+    assert_eq!(head.address().get(&AUTHORIZATION).unwrap(), "Bearer canary", "it is sent");
+    assert!(!format!("{head:?}").contains("canary"), "{head:?}");
+}

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::rc::Rc;
 
 use http::header::{HeaderName, HeaderValue};
@@ -36,7 +37,7 @@ pub trait Head {
         has_path && is_path(begin) && is_path(end)
     }
 
-    /// The same as a request of its own; `None` when it cannot be written.
+    /// This head as a request; `None` when it cannot be written.
     fn to_request(&self) -> Option<Request<()>> {
         let address = self.address();
         let path = match &address.path {
@@ -63,8 +64,8 @@ pub trait Head {
 }
 
 /// A part of the heads of many requests. A connection recognises it by its place in memory: as long as the same one is used, its
-/// encoded bytes are copied.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// encoded bytes are copied. `Debug` shows no value: one may be a credential.
+#[derive(Default, PartialEq, Eq)]
 pub struct SharedHead {
     authority: Option<Authority>,
     path: Option<PathAndQuery>,
@@ -89,7 +90,7 @@ pub struct OwnField<'a> {
 // === impl SharedHead ===
 
 impl SharedHead {
-    /// What all requests to `authority` share; with `path` that, too.
+    /// Part that all requests to `authority` share; with `path`, if they share it, too.
     pub const fn address(authority: Authority, path: Option<PathAndQuery>) -> Self {
         Self { authority: Some(authority), path, fields: Vec::new() }
     }
@@ -125,6 +126,14 @@ impl SharedHead {
         front.chain(self.fields.iter().map(|(name, value)| {
             (name.as_str().as_bytes(), value.as_bytes(), value.is_sensitive())
         }))
+    }
+}
+
+impl fmt::Debug for SharedHead {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&HeaderName> = self.fields.iter().map(|(name, _)| name).collect();
+        let mut shown = formatter.debug_struct("SharedHead");
+        shown.field("authority", &self.authority).field("names", &names).finish_non_exhaustive()
     }
 }
 
