@@ -32,7 +32,7 @@ struct Program {
     executable: PathBuf,
 }
 
-/// What became of a program.
+/// The end of a program that was run.
 #[derive(Debug)]
 struct ProgramRun {
     has_passed: bool,

@@ -1,4 +1,4 @@
-//! What a handler may do with the store: all may read; one that changes something asks for [`WithOperations`] in its signature.
+//! Access of handlers to the store: all may read; one that changes something asks for [`WithOperations`] in its signature.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use store::{BroadcastPart, BroadcastStatus};
 
 use crate::view::show;
 
-/// What is known of the end of a broadcast. An interval holds the end four times out of five, if things go on as they went.
+/// Estimate of the end of a broadcast. An interval holds the end four times out of five, if things go on as they went.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EstimateAnswer {
     /// `complete`; `running`, with an interval; `early`, when too little of it has ended to tell; `stalled`, when it does not get on;
@@ -88,7 +88,7 @@ impl EstimateAnswer {
     }
 }
 
-/// What is left when it expires, ends then.
+/// Bounds an interval by the expiry: notifications that are left then end soon after it.
 fn until_expiry(interval: Interval, expires_at: Option<Timestamp>) -> Interval {
     let Some(expires_at) = expires_at.map(Timestamp::to_unix) else { return interval };
     let Interval { earliest, latest } = interval;

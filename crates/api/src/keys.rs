@@ -1,4 +1,4 @@
-//! Who may call: API keys, kept as hashes only.
+//! API keys of callers, kept as hashes only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub enum KeyError {
     Random,
 }
 
-/// Who is calling.
+/// Caller of a request, as its key says.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: Name,

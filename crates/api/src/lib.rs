@@ -73,7 +73,7 @@ pub struct ApiParts {
     pub operations: Arc<dyn Operations>,
     /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
-    /// Who may call, as it is when a request comes.
+    /// Keys of callers, as they are when a request comes.
     pub keys: watch::Receiver<Keys>,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,

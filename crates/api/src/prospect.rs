@@ -86,7 +86,7 @@ pub(crate) async fn read(
         .into_response())
 }
 
-/// What is known of a channel, or of one of its destinations.
+/// Evidence of a channel, or of one of its destinations.
 struct Known {
     lanes: Vec<LaneStatus>,
     waiting: Option<ParkedChannel>,

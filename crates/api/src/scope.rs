@@ -1,4 +1,4 @@
-//! What of a tenant's a request means: a broadcast, a lane, a channel, or all of it.
+//! Scope of a request to pause, resume or cancel: a broadcast, a lane, a channel, or all that a tenant has.
 
 use axum::http::StatusCode;
 use notification::{Name, Scope};
@@ -7,7 +7,7 @@ use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
 
-/// What a request names.
+/// Tenant and scope that a request names.
 pub(crate) struct Named {
     pub(crate) tenant: Name,
     pub(crate) scope: Scope,

@@ -37,12 +37,12 @@ pub struct StatusAnswer {
     /// The pending notifications of channels that this engine does not have; none where the store itself was read.
     #[serde(default)]
     pub parked: Vec<ParkedAnswer>,
-    /// What is not sent until it is resumed.
+    /// Pauses that hold.
     #[serde(default)]
     pub pauses: Vec<PauseAnswer>,
     /// The feed of the suppression list, where there is one.
     pub suppression_feed: Option<SuppressionFeed>,
-    /// Who works; none with the embedded store.
+    /// Workers of the cluster; none with the embedded store.
     pub cluster: Option<ClusterAnswer>,
 }
 

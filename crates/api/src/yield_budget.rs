@@ -10,7 +10,7 @@ pub(crate) struct YieldBudget {
 
 /// Items between two yields; fewer where they are long.
 const BUDGET_ITEMS: usize = 8;
-/// The same for items that are read and checked only, less than a microsecond each: a yield has the runtime look for events of the
+/// Items between two yields where they are read and checked only, less than a microsecond each: a yield has the runtime look for events of the
 /// system, which would cost as much as eight of them.
 const BUDGET_PLAIN_ITEMS: usize = 128;
 /// Bytes that count as one more item.

@@ -38,16 +38,16 @@ pub(crate) struct StoreArgs {
     pub(crate) store: Option<Secret>,
 }
 
-/// What of a tenant's is meant, beside a broadcast.
+/// Scope of a command, where it is no broadcast.
 #[derive(Debug, Args)]
 pub(crate) struct ScopeArgs {
     /// All that the tenant has
     #[arg(long, conflicts_with = "channel")]
     pub(crate) all: bool,
-    /// What goes by this channel
+    /// Notifications that go by this channel
     #[arg(long)]
     pub(crate) channel: Option<String>,
-    /// Of that, what goes to this destination, as the lanes of `belfry status` name it
+    /// Of these, those that go to this destination, as the lanes of `belfry status` name it
     #[arg(long, requires_all = ["channel", "priority"])]
     pub(crate) destination: Option<String>,
     /// And has this priority

@@ -36,7 +36,7 @@ struct CancelAnswer {
     ended: u64,
 }
 
-/// What cancelling a scope came to, call by call.
+/// Sum of the answers to the calls that cancel a scope.
 #[derive(Debug, Default, Serialize)]
 struct Total {
     /// When it began.

@@ -23,7 +23,7 @@ struct Victim {
     directory: TempDir,
 }
 
-/// What a process that was killed promised ends now, not in ten seconds; but first the server has to notice that its connections
+/// The lease of a process that was killed ends now, not in ten seconds; but first the server has to notice that its connections
 /// are gone, by which a process that was killed is told from one that was cut off. Waits for that two minutes at most.
 const END_LEASES: &str = "DO $$ BEGIN \
      FOR look IN 1..1200 LOOP \

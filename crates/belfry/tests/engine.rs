@@ -65,7 +65,7 @@ fn faults_of_the_provider_lose_nothing_and_double_nothing_that_must_not_be() {
     assert_eq!(audit.delivered + audit.refused + audit.in_doubt, 6_000, "{audit:?}");
     assert_eq!(books.tally_of(least).missing, 0);
     assert!(books.tally_of(most.clone()).processed_max <= 1);
-    // What was dropped has arrived, and nobody can say so: it is in doubt, and in the books.
+    // What was dropped has arrived, and no answer says so: it is in doubt, and in the account.
     assert!(audit.in_doubt > 0 && books.tally_of(most).missing <= audit.in_doubt, "{audit:?}");
 }
 

@@ -19,7 +19,7 @@ use testbed::postgres::{Database, Postgres, PostgresOptions};
 const PAUSE: Duration = Duration::from_millis(20);
 /// Before those that count: statements are prepared, connections are open.
 const WARM_UP: u64 = 20;
-/// What an operator looks at.
+/// Pages that an operator looks at.
 const PAGES: [&str; 2] = ["/metrics", "/v1/status"];
 /// How often each page is asked for.
 const LOOKS: usize = 20;

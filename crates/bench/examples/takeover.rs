@@ -89,7 +89,7 @@ fn setup(binary: PathBuf, directory: PathBuf) -> ClusterSetup {
     }
 }
 
-/// Batches that nobody has claimed, of the partitions of the engine that listens at `listen`: batch to partition.
+/// Batches that are not claimed, of the partitions of the engine that listens at `listen`: batch to partition.
 fn unclaimed_of(cluster: &Cluster, listen: &str) -> Result<HashMap<u64, u16>> {
     let rows = cluster.database().query(&format!(
         "SELECT c.batch, c.partition FROM belfry.chunk c JOIN belfry.partition p ON p.id = c.partition \
@@ -102,7 +102,7 @@ fn unclaimed_of(cluster: &Cluster, listen: &str) -> Result<HashMap<u64, u16>> {
     rows.lines().map(parse).collect()
 }
 
-/// Waits until no partition belongs to the engine that listened at `listen`, or to nobody; microseconds since `from_us`.
+/// Waits until each partition has an owner other than the engine that listened at `listen`; microseconds since `from_us`.
 fn await_owners(cluster: &Cluster, listen: &str, from_us: u64) -> Result<u64> {
     let clock = flow::Clock::system();
     loop {

@@ -101,7 +101,7 @@ impl BenchClient {
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// What the engine says of its lanes and of the cluster, as text.
+    /// Status of the engine, its lanes and the cluster, as text.
     ///
     /// # Errors
     /// When the engine does not answer.

@@ -1,4 +1,4 @@
-//! Who is told what. Recipients carry their number, so that the journal can be counted without a list.
+//! Recipients and contents of a run. Recipients carry their number, so that the journal can be counted without a list.
 
 use std::fmt::Write as _;
 use std::path::Path;

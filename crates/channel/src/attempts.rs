@@ -24,7 +24,7 @@ pub(crate) trait Attempts<'job> {
         to: (&Rc<Outcomes>, u16),
     ) -> Option<Self::Begun>;
 
-    /// What the outcome of an attempt means that was begun.
+    /// Interprets the outcome of an attempt that was begun.
     ///
     /// # Errors
     /// The provider certainly did not process it, and it is made again.

@@ -47,7 +47,7 @@ impl Concurrency {
 // === impl LearnedBounds ===
 
 impl LearnedBounds {
-    /// Those of a destination that may be small: somebody's server. Each attempt takes a connection of its own.
+    /// Those of a destination that may be small, such as a customer's server. Each attempt takes a connection of its own.
     pub const SMALL: Self = Self { min: 1, max: 500 };
     /// Those of a push service, which is reached over HTTP/2 and serves many at a time. A server should grant at least a hundred streams
     /// on a connection (RFC 9113, section 6.5.2), so fewer are no relief for it: latency below that is the network's, or that of a busy

@@ -162,7 +162,7 @@ fn admit<'job>(
 ) -> Admission<'job> {
     let Some(quota) = job.quota else { return Admission::Free };
     let now = job.clock.monotonic();
-    // A place that comes when it has expired would be one for nobody.
+    // A place that comes when it has expired would be used by no attempt.
     let wait_max = WAIT_MAX.saturating_sub(*waited).min(job.expires_in().unwrap_or(WAIT_MAX));
     // One that is stale ends before another one is booked.
     let booked = match earlier.filter(|earlier| !earlier.is_stale(job)) {

@@ -86,7 +86,7 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// How many attempts may be made in any minute for each [quota](Self::quota_key); `None` when there is no bound.
     fn messages_per_minute(&self) -> Option<NonZeroU32>;
 
-    /// What has a quota of its own: what its provider counts by. Default: the destination, whoever sends there. A channel that logs in
+    /// Key of the quota that deliveries to `destination` count against, as its provider counts. Default: the destination. A channel that logs in
     /// there adds its credential.
     fn quota_key(&self, destination: &Arc<str>) -> Arc<str> {
         Arc::clone(destination)

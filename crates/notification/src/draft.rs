@@ -9,7 +9,7 @@ use crate::id::{BroadcastId, NotificationId};
 use crate::terms::{Guarantee, Name, Priority};
 use crate::time::Timestamp;
 
-/// What waits its turn together, and shares a window: tenant x destination x credential x priority. The channel's name stands for
+/// Notifications that wait their turn together and share a window: tenant x destination x credential x priority. The channel's name stands for
 /// its credential. Lanes that differ in their tenant alone share the limit of their destination, in turn.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane {
@@ -17,7 +17,7 @@ pub struct Lane {
     pub channel: Name,
     /// Where the channel sends to, in its own words: a provider's host, an endpoint's origin.
     pub destination: Arc<str>,
-    /// Who goes first.
+    /// Priority: lanes of a higher one get more turns.
     pub priority: Priority,
     /// Whose notifications these are.
     pub tenant: Name,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use crate::terms::TermError;
 use crate::{BroadcastId, Envelope, Lane, Name, Priority, Timestamp};
 
-/// What of a tenant's is meant, to be paused, resumed or cancelled. Its text is what stores keep, and never changes.
+/// Part of a tenant's notifications that is paused, resumed or cancelled. Stores keep its text, which never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// All of it: `tenant`.
+    /// All that the tenant has: `tenant`.
     Tenant,
-    /// What goes by a channel: `channel/push`.
+    /// Notifications by a channel: `channel/push`.
     Channel(Name),
-    /// What goes by a channel to a destination with a priority: `lane/push/bulk/api.push.apple.com`.
+    /// Notifications by a channel to a destination with a priority: `lane/push/bulk/api.push.apple.com`.
     Lane {
         /// The configured channel.
         channel: Name,

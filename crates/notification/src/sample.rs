@@ -1,4 +1,4 @@
-//! Sample notifications for tests and measurements, in a process that has them sent to nobody.
+//! Sample notifications for tests and measurements, in a process that sends none of them.
 //!
 //! Their fields are what most tests do not care for; a test that does sets them:
 //! `Chunk { lease_until, ..sample::chunk(now, ["recipient"]) }`.

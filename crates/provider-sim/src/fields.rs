@@ -38,12 +38,12 @@ impl Fields {
         self.iter().find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
     }
 
-    /// The same as a text; empty where there is none.
+    /// Value of the first field of this name as text; empty where there is none.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).and_then(|value| str::from_utf8(value).ok()).unwrap_or_default()
     }
 
-    /// What the fields count as (RFC 9113, section 6.5.2), bytes.
+    /// Size of the list as SETTINGS_MAX_HEADER_LIST_SIZE counts it (RFC 9113, section 6.5.2), bytes.
     pub(crate) fn list_bytes(&self) -> usize {
         self.text.len() + 32 * self.places.len()
     }

@@ -50,7 +50,7 @@ pub enum Http2Program {
     Netty,
 }
 
-/// What a server is told; `None` is its own default. It refuses to start with what it has no setting for.
+/// Limits that a server is started with; `None` is its own default. It refuses to start with what it has no setting for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Http2Limits {
     /// Streams of a connection at a time.
@@ -93,7 +93,7 @@ const SERVER: &str = "http2-server";
 // === impl Http2Program ===
 
 impl Http2Program {
-    /// What the server is built with, if the machine lacks that: `scripts/setup-servers.sh` installs no Go toolchain and no JDK.
+    /// Toolchain that the server is built with, if the machine lacks it: `scripts/setup-servers.sh` installs no Go toolchain and no JDK.
     pub fn lacks(self) -> Option<&'static str> {
         match self {
             Self::Go => go::toolchain().is_err().then_some("a Go toolchain"),

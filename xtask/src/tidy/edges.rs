@@ -8,7 +8,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// One dependency of one of our crates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Edge {
-    /// Who depends.
+    /// The crate that depends.
     pub(crate) from: String,
     /// On what.
     pub(crate) to: String,

@@ -1,4 +1,4 @@
-//! What waits of a scope is cancelled, and what was cancelled is sent again.
+//! Notifications of a scope that wait are cancelled, and cancelled ones are sent again.
 
 use axum::http::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Keys, and the requests that they allow.
 
 use api::{ApiKey, hash, parse_hash};
 use axum::body::Body;

@@ -57,13 +57,13 @@ pub(crate) struct Config {
     pub(crate) delivery: DeliveryConfig,
     /// The log.
     pub(crate) log: LogConfig,
-    /// Who is told of recipients that are gone.
+    /// Feed of the suppression list.
     pub(crate) suppressions: SuppressionsConfig,
     /// The channels, by name. None by default.
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
     pub(crate) templates: BTreeMap<Name, TemplateConfig>,
-    /// What holds for single tenants. None by default.
+    /// Settings of single tenants, by name. None by default.
     pub(crate) tenants: BTreeMap<Name, TenantConfig>,
     /// Warnings: no mistakes, but worth a look.
     pub(crate) warnings: Vec<String>,

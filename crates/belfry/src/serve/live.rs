@@ -133,7 +133,7 @@ impl Live {
         Arc::clone(&self.quotas)
     }
 
-    /// Who may call, as it is from now on.
+    /// Keys of callers, as they are from now on.
     pub(super) fn keys(&self) -> watch::Receiver<api::Keys> {
         self.keys.subscribe()
     }

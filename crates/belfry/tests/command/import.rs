@@ -244,7 +244,7 @@ fn with_keys_a_run_may_be_repeated() {
     let first: Value = serde_json::from_str(&first.out).unwrap();
     let answered = first["accepted"].as_u64().unwrap() + second["accepted"].as_u64().unwrap();
     assert!(answered <= 6_000, "no row is accepted twice: {answered}");
-    // Several requests are under way at a time, so their order is nobody's business.
+    // Several requests are under way at a time, so their order is left open.
     let requests = engine.requests();
     let rows = requests.iter().flat_map(|request| request.body.as_array().unwrap());
     let keys: BTreeSet<&str> = rows.map(|row| row["idempotency_key"].as_str().unwrap()).collect();

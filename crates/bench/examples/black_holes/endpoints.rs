@@ -51,7 +51,7 @@ pub(crate) struct Arrivals {
 #[derive(Debug)]
 pub(crate) struct Attempts(Vec<AtomicU64>);
 
-/// What is done with a connection to the host of a number.
+/// Behaviour of the host of a number towards a connection.
 #[derive(Debug, Clone)]
 enum Service {
     /// Answers 200 to each request, and notes when it came.

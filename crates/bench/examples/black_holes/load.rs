@@ -1,4 +1,4 @@
-//! What is sent: to healthy endpoints one notification a second each, to dead ones all at once.
+//! Load: to healthy endpoints one notification a second each, to dead ones all at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

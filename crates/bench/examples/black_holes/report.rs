@@ -1,4 +1,4 @@
-//! What is printed of a phase.
+//! Report of a phase.
 
 use std::io::Write as _;
 use std::time::Duration;

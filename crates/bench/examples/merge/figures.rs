@@ -1,4 +1,4 @@
-//! What is computed from the operations of one repetition, and from several repetitions.
+//! Figures that are computed from the operations of one repetition, and from several repetitions.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ pub(crate) struct OneConnection {
     _database: Database,
 }
 
-/// What a caller asks for: parameters of the statement of its kind.
+/// Request of a caller: parameters of the statement of its kind.
 struct Request {
     kind: Kind,
     caller: i64,

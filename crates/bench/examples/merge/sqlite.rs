@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A store of its own.
 pub(crate) struct EmbeddedStore {
     store: Sqlite,
-    /// What callers settle.
+    /// Chunks that callers settle.
     chunks: Vec<Chunk>,
     callers: usize,
     /// Removed with it.

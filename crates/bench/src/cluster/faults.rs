@@ -113,7 +113,7 @@ impl Plan {
             3..=4 => link(Harm::Cut, cut),
             5 => link(Harm::HalfOpen, PAST_LEASE),
             6 => link(Harm::Frozen, PAST_LEASE),
-            // Every worker is overdue when the server is back, and nobody is there to reap it.
+            // Every worker is overdue when the server is back, and none is left to reap it.
             7 => ClusterFault::StoreStop { down: if random.bool() { PAST_LEASE } else { down } },
             8 => ClusterFault::BrokerKill { down },
             _ => ClusterFault::BrokerWipe,

@@ -251,7 +251,7 @@ impl Cluster {
         }
     }
 
-    /// What there is to know of an unfinished run: the first engine's status, the chunks that are left, and the warnings of each engine.
+    /// Evidence of an unfinished run: the first engine's status, the chunks that are left, and the warnings of each engine.
     fn state(&self) -> String {
         let status =
             self.workers.first().context("no engine").and_then(|worker| worker.client()?.status());

@@ -339,7 +339,7 @@ impl Prepared<'_> {
 }
 
 impl ApnsSender {
-    /// What an answer means. Its advice is followed but for a new token.
+    /// Interprets an answer. Its advice is followed but for a new token.
     fn conclude(&self, encoded: &Encoded, reply: &Reply, stream: &Stream) -> (Attempt, Advice) {
         let confirmed = self.confirmations.so_far(encoded.is_own_topic);
         let (attempt, advice) = interpret(reply, self.delays, confirmed);

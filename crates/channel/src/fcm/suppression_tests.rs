@@ -1,4 +1,4 @@
-//! Who joins the suppression list is what the page says.
+//! Recipients join the suppression list for the reasons that the channel's page names, and for no other.
 
 use http::HeaderMap;
 use notification::Timestamp;

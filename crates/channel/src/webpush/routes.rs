@@ -60,7 +60,7 @@ pub(super) struct PushRoute {
     origin: Origin,
     /// The origin as a token names it.
     pub(super) audience: String,
-    /// What all requests to it share.
+    /// Fields that all requests to it share.
     pub(super) address: Rc<SharedHead>,
     http2: http2::Pool,
     http1_permits: Semaphore,

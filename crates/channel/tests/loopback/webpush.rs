@@ -1,5 +1,5 @@
-//! The Web Push channel against push services that behave. The browsers behind them read with the library of somebody
-//! else.
+//! The Web Push channel against push services that behave. The browsers behind them read with a library that is not
+//! ours.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

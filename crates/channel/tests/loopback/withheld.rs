@@ -1,4 +1,4 @@
-//! What may not be sent any more when its connection or stream is there is not sent, however often it may be: the deadline of the
+//! A delivery that may not be sent any more when its connection or stream is there is not sent, however often it may be: the deadline of the
 //! worker passes while a server takes its time.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What comes back for a request: the head of its answer, checked, then its body, or why there is none.
+//! Answer to a request: its head, checked, then its body, or the reason why there is none.
 
 use flow::Timing;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -43,7 +43,7 @@ pub(super) struct Answer {
     announced: Option<usize>,
 }
 
-/// A list of header fields, as it is read. All are checked; those are kept that somebody reads.
+/// A list of header fields, as it is read. All are checked; those are kept that the channel reads.
 #[derive(Debug)]
 pub(super) struct FieldList {
     read: &'static [HeaderName],
@@ -56,7 +56,7 @@ pub(super) struct FieldList {
     fault: Option<&'static str>,
 }
 
-/// What a list of fields is.
+/// Part of an answer that a list of fields belongs to.
 #[derive(Debug)]
 pub(super) enum FieldsOf {
     /// A head in front of the answer's own, as of 100 Continue.
@@ -164,7 +164,7 @@ fn content_length(value: &[u8]) -> Option<usize> {
     std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// What the bytes of a text are, together: a look into a table for each.
+/// Union of the kinds of all bytes of a text: a look into a table for each.
 fn kinds(text: &[u8]) -> u8 {
     text.iter().fold(0, |kinds, byte| kinds | KINDS.get(usize::from(*byte)).unwrap_or(&0))
 }

@@ -234,7 +234,7 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
 }
 
 impl<Socket> Drop for Wire<Socket> {
-    /// Whoever still waits would wait in vain.
+    /// Ends the session: requests that still wait get their outcome, as no other can come.
     fn drop(&mut self) {
         self.link.session.borrow_mut().end("the connection was given up");
     }

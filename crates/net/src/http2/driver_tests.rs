@@ -134,7 +134,7 @@ async fn what_a_failed_write_was_given_is_lost_and_nothing_follows_it() {
     }
 }
 
-/// What it disowns is not written, though the socket would fail only then.
+/// Requests above its last stream are not written, though the socket would fail only then.
 #[tokio::test]
 async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
     beside(async |socket| {

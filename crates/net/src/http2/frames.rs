@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a client says first.
+/// First bytes of a client's connection (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The largest payload of a frame here, bytes, both ways: what every peer takes, and what none may exceed unless it is allowed to.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16_384;
@@ -46,7 +46,7 @@ pub(super) enum Frame<'a> {
     Data {
         stream: u32,
         data: &'a [u8],
-        /// What it takes of windows: padding counts.
+        /// Bytes that it uses up of the windows: padding counts.
         window: usize,
         is_last: bool,
     },
@@ -196,7 +196,7 @@ impl<'a> Frame<'a> {
                 Ok(if head.has(ACK) { Self::Pong(opaque) } else { Self::Ping(opaque) })
             }
             GOAWAY => {
-                // Words may follow. They may repeat a request, so nobody reads them.
+                // Words may follow. They may repeat a request, so they are not read.
                 let (numbers, _words) = payload.split_at_checked(8).ok_or(WRONG_SIZE)?;
                 let (last_stream, code) = numbers.split_at_checked(4).ok_or(WRONG_SIZE)?;
                 let last_stream = number(last_stream)? & 0x7fff_ffff;

@@ -1,4 +1,4 @@
-//! What a fuzzer plays: inputs of bytes, each of which must be played to its end.
+//! Entry of the fuzzer: an input of bytes is played to a connection, which must survive to the end of it.
 //!
 //! `crates/net/fuzz` calls this, and the tests play its corpus.
 

@@ -19,7 +19,7 @@ use super::testing::{
 };
 
 const SCRIPTS: u64 = 5_000;
-/// What the server of `h2` writes for the requests that are [played](play), in frames.
+/// Frames that the server of `h2` writes for the requests that are [played](play).
 pub(super) async fn recorded() -> Vec<Vec<u8>> {
     let (mut near, far) = tokio::io::duplex(1 << 20);
     let serving = async {
@@ -87,7 +87,7 @@ fn answer(number: usize, mut respond: SendResponse<Bytes>) {
     }
 }
 
-/// What a server may write that the one of `h2` does not.
+/// Frames that a server may write and the one of `h2` does not.
 pub(super) fn by_hand() -> Vec<Vec<u8>> {
     let refused = 7_u32.to_be_bytes();
     let mut frames = vec![

@@ -19,7 +19,7 @@ struct World {
     rig: Rig,
     server: ScriptedServer,
     random: Rng,
-    /// What became of each request that has an outcome; `None` where it was given up.
+    /// Outcomes of requests by number; `None` where the request was given up.
     outcomes: BTreeMap<u32, Option<Outcome>>,
     sent: Vec<u32>,
 }

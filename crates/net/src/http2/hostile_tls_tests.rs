@@ -280,7 +280,7 @@ async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> Verdict {
     let clock = Clock::starting_at(Duration::ZERO);
     let begun = clock.monotonic();
     let ended = tokio::time::timeout(patience, send(&pool, &body, &head, clock)).await;
-    // The timer looks at it as well, and finds an end of which nobody was told.
+    // The timer looks at it as well, and finds an end that was reported nowhere.
     assert!(clock.monotonic() - begun < HANG, "request {number} has no end");
     match ended {
         Ok(Ok(reply)) => Verdict::Answered(reply.status),

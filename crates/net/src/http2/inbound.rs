@@ -1,4 +1,4 @@
-//! What comes in over a connection: bytes to frames, and frames to the state of the [`Session`].
+//! Input of a connection: bytes to frames, and frames to the state of the [`Session`].
 
 use tokio::time::Instant;
 
@@ -177,7 +177,7 @@ impl Session {
         read.map_err(|fault| Violation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
         let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
         if slot.answer_mut().is_some() {
-            // Nobody asks for trailers; they have to end the stream.
+            // Trailers are not read; they have to end the stream.
             self.complete(stream, (!is_last).then_some(ErrorCode::PROTOCOL_ERROR));
             return Ok(());
         }

@@ -207,7 +207,7 @@ fn a_malformed_answer_costs_its_stream() {
     }
 }
 
-/// What was found good or bad when it came is not looked at again, or is found bad again.
+/// A frame that was found good or bad when it came is not looked at again, or is found bad again.
 #[test]
 fn fields_that_come_out_of_the_table_are_judged_as_when_they_came() {
     let mut rig = Rig::new(&[]);
@@ -279,7 +279,7 @@ fn an_answer_that_comes_before_the_request_was_sent_ends_it() {
     assert_eq!(rig.written(), []);
 }
 
-/// What was given up is passed over when it comes, and its fields and windows count.
+/// An answer to a request that was given up is passed over when it comes, and its fields and windows count.
 #[test]
 fn what_was_given_up_is_reset_and_its_late_answer_passed_over() {
     let mut rig = Rig::new(&[]);
@@ -404,7 +404,7 @@ fn the_table_that_the_peer_allows_is_followed() {
     assert_eq!(frames[1].3[..3], [0x20, 0x3f, 64 - 31]);
 }
 
-/// The same bytes in pieces of every size come to the same.
+/// Bytes in pieces of every size lead to equal states.
 #[test]
 fn frames_may_be_cut_anywhere() {
     let script = [

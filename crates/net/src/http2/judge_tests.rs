@@ -32,7 +32,7 @@ static READ_FIELDS: [HeaderName; 9] = [
 /// Bytes that the pipe holds: less than a frame, so that everything is cut somewhere.
 const PIPE_BYTES: usize = 1_000;
 
-/// What the server got.
+/// A request as the server received it.
 struct Received {
     path: String,
     headers: HeaderMap,

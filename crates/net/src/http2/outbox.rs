@@ -1,6 +1,6 @@
 //! Bytes that wait to be written, and which of them may have left.
 //!
-//! What was offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
+//! Bytes that were offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
 //! encrypts them and writes a part before it meets the error. Only what was never offered has certainly not left.
 
 use super::frames::{Frame, HEAD_BYTES, is_data, stream_of};
@@ -40,7 +40,7 @@ impl Outbox {
         self.bytes.len() - self.taken
     }
 
-    /// What is to be written next. From now on it may have left.
+    /// Bytes to be written next. From now on they may have left.
     pub(super) fn offer(&mut self) -> &[u8] {
         let end = self.bytes.len().min(self.taken + OFFER_BYTES_MAX);
         self.offered = self.offered.max(end);

@@ -21,13 +21,13 @@ use super::testing::{GOAWAY, Outcome, RESET, Rig, setting};
 /// Requests that were sent when the first byte comes in, as far as the windows let them.
 pub(super) const REQUESTS: usize = 8;
 pub(super) const BODY_BYTES: usize = 300;
-/// What a connection may end with, and what a stream may, bytes.
+/// Upper bounds of the last frame of a connection (GOAWAY) and of a stream (RST_STREAM), bytes.
 const LAST_WORDS_BYTES_MAX: usize = 80;
 const RESET_BYTES: usize = HEAD_BYTES + 4;
-/// What a header block may have, bytes.
+/// Upper bound of a header block, bytes.
 const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
-/// What became of each request when `bytes` have come in, in pieces and with other events between them as `random` decides;
+/// Outcome of each request after `bytes` have come in, in pieces and with other events between them as `random` decides;
 /// `None` of one that was given up.
 pub(super) fn play(bytes: &[u8], random: &mut Rng) -> Vec<Option<Outcome>> {
     let mut playing = Playing::new(random.choice([0, 10, 65_535]).unwrap());
@@ -110,7 +110,7 @@ impl Playing {
         self.check_memory();
     }
 
-    /// What comes in makes us write no more than it has bytes, but for a reset of each stream, and last words.
+    /// Bytes to be written are bounded by the bytes that came in, beside a reset for each stream and the last frame of the connection.
     fn check_memory(&self) {
         let session = &self.rig.session;
         let bytes = self.written + session.out.waiting();

@@ -15,7 +15,7 @@ use super::testing::{
 const STATUSES: [u16; 4] = [200, 400, 410, 503];
 const HTTP_1_1_REQUIRED: u32 = 13;
 
-/// What the client says of a request.
+/// The client's account of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// With this status.
@@ -26,7 +26,7 @@ pub(super) enum Verdict {
     Unknown,
 }
 
-/// What the server knows of a request.
+/// The server's account of a request.
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -53,7 +53,7 @@ pub(super) struct ScriptedServer {
     pub(super) streams: BTreeMap<u32, Served>,
     last_stream: u32,
     received: i64,
-    /// What all streams together may send, bytes.
+    /// Window of the connection that is left to the client, bytes.
     pub(super) granted: i64,
     /// The widest initial window that it ever granted.
     initial: i64,

@@ -32,7 +32,7 @@ const IDLE_MAX: Duration = Duration::from_mins(10);
 pub(super) const BODY_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of answers that may be under way on a connection: none waits for a window to open.
 pub(super) const ANSWERS_WINDOW_BYTES: u32 = 1 << 20;
-/// What every window begins with (RFC 9113, section 6.9.2). An answer is cut long before, so no stream's window is widened.
+/// Initial size of every window, bytes (RFC 9113, section 6.9.2). An answer is cut long before, so no stream's window is widened.
 const WINDOW_BYTES: u32 = 65_535;
 /// Bytes that may wait to be written while requests are still taken.
 const OUT_BYTES_MAX: usize = 1 << 20;
@@ -52,7 +52,7 @@ pub(super) struct Session {
     /// The header fields of answers that are kept.
     pub(super) read_fields: &'static [HeaderName],
     encoder: Encoder,
-    /// What may be sent over the connection, bytes.
+    /// Window of the connection, bytes: payload that may still be sent over it.
     pub(super) window: i64,
     /// Streams whose bodies wait for that window, the first to come first.
     waiting: VecDeque<u32>,
@@ -67,20 +67,20 @@ pub(super) struct Session {
     ending: Option<Ending>,
 }
 
-/// What the peer has said of itself.
+/// The peer's settings, and whether it goes away.
 #[derive(Debug)]
 pub(super) struct Peer {
     /// Its first frame, SETTINGS, has come.
     pub(super) has_greeted: bool,
     pub(super) streams_max: usize,
-    /// What each stream may send at its beginning, bytes.
+    /// Initial window of each stream, bytes.
     pub(super) initial_window: i64,
     pub(super) has_acknowledged_settings: bool,
     /// The last stream that it will process, and why, once it has said GOAWAY.
     pub(super) goes_away: Option<(u32, ErrorCode)>,
 }
 
-/// What is read in parts.
+/// Parts of frames and of header blocks whose rest has not come.
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
     /// The beginning of a frame.
@@ -284,7 +284,7 @@ impl Session {
             self.streams.fail(stream, if is_unsent { unsent } else { lost() });
         }
         if let Some(position) = first_unsent {
-            // Whoever asked for them will send them elsewhere.
+            // Their callers will send them elsewhere.
             let _never_sent = self.out.withhold(position, |stream| stream != 0);
         }
         self.ending = Some(ending);

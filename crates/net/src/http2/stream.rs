@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// What the outcome of a request with `head` that was sent at `sent_at` means.
+    /// Interprets the outcome of a request with `head` that was sent at `sent_at`.
     pub(super) fn conclude<Refusal>(
         &self,
         outcome: Result<Reply, NoReply>,

@@ -32,7 +32,7 @@ pub(super) struct Slot {
     pub(super) begins_at: u64,
     /// The part of the request's body that waits for a window.
     pub(super) rest: Bytes,
-    /// What it may send beyond the initial window of all streams, bytes; negative when it has sent some of that.
+    /// Window beyond the initial one of all streams, bytes; negative when some of the initial one is used.
     pub(super) window: i64,
     /// Whether it waits its turn for the connection's window.
     pub(super) is_queued: bool,

@@ -43,7 +43,7 @@ pub(super) const OK: &[u8] = &[0x88];
 pub(super) const REFUSED: u32 = 7;
 pub(super) const INTERNAL_ERROR: u32 = 2;
 
-/// What a frame has: kind, flags, stream and payload.
+/// Parts of a frame: kind, flags, stream and payload.
 pub(super) type Parts = (u8, u8, u32, Vec<u8>);
 
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -83,7 +83,7 @@ pub(super) struct Rig {
     pub(super) now: Instant,
 }
 
-/// What came of a request.
+/// State of a request at the end of a test.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Pending,
@@ -175,7 +175,7 @@ pub(super) struct TestHead {
 }
 
 impl TestHead {
-    /// A head to `path`, with fields that it shares, but with nobody.
+    /// A head to `path`, with shared fields that no other head has.
     pub(super) fn new(path: &str, fields: HeaderMap) -> Self {
         let authority = Authority::from_static("host.example");
         Self {

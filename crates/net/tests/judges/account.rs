@@ -1,4 +1,4 @@
-//! What the client says of its requests, against what the server has noted.
+//! The client's account of its requests, against the server's.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

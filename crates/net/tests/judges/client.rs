@@ -30,7 +30,7 @@ pub(crate) struct Client {
     progress: Notify,
 }
 
-/// What the servers say of a request, and what stands in front of an answer and behind it.
+/// Fields by which the servers describe a request, and bytes in front of an answer and behind it.
 static READ_FIELDS: [HeaderName; 8] = [
     HeaderName::from_static("content-length"),
     HeaderName::from_static("link"),
@@ -41,7 +41,7 @@ static READ_FIELDS: [HeaderName; 8] = [
     HeaderName::from_static("x-path"),
     HeaderName::from_static("x-token"),
 ];
-/// Whoever waits longer for a story waits in vain. Each takes a few seconds.
+/// Time-out of a story, far above the few seconds that each takes.
 const HANG: Duration = Duration::from_mins(3);
 /// Connections of a pool.
 const CONNECTIONS: usize = 4;

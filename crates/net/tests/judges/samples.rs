@@ -32,7 +32,7 @@ static X_TOKEN: HeaderName = HeaderName::from_static("x-token");
 /// Bodies of all sizes, most of them small; every tenth is large.
 const BODY_BYTES: [usize; 10] = [0, 1, 300, 4_000, 90, 0, 16_384, 1_000, 20, 100_000];
 
-/// What all samples share that are sent to `authority`.
+/// Part that all samples to `authority` share.
 pub(crate) fn address(authority: &str) -> Rc<SharedHead> {
     let mut key = HeaderValue::from_static("bearer a-credential-that-no-table-may-have");
     key.set_sensitive(true);
@@ -72,7 +72,7 @@ impl Sample {
         Self { path: format!("/{kind}/{number}"), number, token, body }
     }
 
-    /// What nghttpd can be asked for: a file whose length is the request's number.
+    /// A request that nghttpd can answer: for a file whose length is the request's number.
     pub(crate) fn of_length(number: usize, bytes_max: usize) -> Self {
         Self::new("length", number, bytes_max)
     }

@@ -6,7 +6,7 @@ use crate::exchange::SimAnswer;
 
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(super) const HEAD_BYTES: usize = 9;
-/// The longest payload that either side may send: nobody here asks for more.
+/// The longest payload that either side may send: neither asks for more here.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 16_384;
 
 pub(super) const DATA: u8 = 0;
@@ -78,7 +78,7 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// What is left of a payload without its padding and, in front of a header block, the priority of its stream; `None` when
+    /// Payload without its padding and, in front of a header block, the priority of its stream; `None` when
     /// these are longer than the payload.
     pub(super) fn content(self, mut payload: &[u8]) -> Option<&[u8]> {
         let padding = if self.has(PADDED) { usize::from(*payload.split_off_first()?) } else { 0 };

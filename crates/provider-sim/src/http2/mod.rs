@@ -109,7 +109,7 @@ enum SimEnding {
 #[derive(Debug)]
 enum ConnectionEnd {
     Closed,
-    /// What the session wrote last is to be written, and the connection closed in order.
+    /// The last bytes of the session are written, and the connection is closed in order.
     Goodbye,
 }
 

@@ -16,7 +16,7 @@ use crate::exchange::SimAnswer;
 
 /// Window of a connection: large, so that no request waits for a window update.
 const CONNECTION_WINDOW_BYTES: usize = 1 << 24;
-/// What every window begins with (section 6.9.2).
+/// Initial size of every window, bytes (section 6.9.2).
 const WINDOW_BYTES: usize = 65_535;
 const HEADER_BYTES_MAX: usize = 1 << 16;
 /// The most that our side's table of header fields has: what it begins with (RFC 7541, section 4.2).
@@ -24,11 +24,11 @@ const TABLE_BYTES: usize = 4096;
 
 /// One connection, as its server knows it.
 pub(super) struct Session {
-    /// What has come and was not looked at yet.
+    /// Bytes that have come.
     input: Vec<u8>,
-    /// How much of it was.
+    /// Bytes of them that were read.
     read: usize,
-    /// What is to be written.
+    /// Bytes to be written.
     pub(super) out: Vec<u8>,
     decoder: Decoder<'static>,
     stage: Stage,
@@ -40,7 +40,7 @@ pub(super) struct Session {
     uploads: HashMap<u32, Box<Upload>>,
     last_upload: Option<Box<Upload>>,
     content_bytes_max: usize,
-    /// What the client may still send over the connection, bytes.
+    /// Window of the connection: bytes that the client may still send over it.
     receive_window: usize,
     pub(super) bodies: BlockedBodies,
     /// Answers to our pings.
@@ -53,7 +53,7 @@ pub(super) struct Session {
     spare: Vec<Box<Upload>>,
 }
 
-/// What has come.
+/// A step of a request that has come in.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A request has begun; its body may not be complete.

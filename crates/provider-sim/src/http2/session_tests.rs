@@ -1,4 +1,4 @@
-//! What a client may do, and what ends its connection.
+//! Frames that a client may send, and those that end its connection.
 
 use bytes::Bytes;
 use http::StatusCode;

@@ -22,16 +22,16 @@ struct SimStream {
     is_open: bool,
     /// The client sends nothing more on it: its request is there to the end, or was reset.
     is_sent: bool,
-    /// What the client has widened its window by, bytes.
+    /// Bytes that the client has widened its window by.
     window: i64,
 }
 
 /// Bodies of answers, and what may be sent of them.
 #[derive(Debug)]
 pub(super) struct BlockedBodies {
-    /// What may be sent over the connection, bytes.
+    /// Window of the connection, bytes: payload that may still be sent over it.
     pub(super) window: i64,
-    /// What may be sent over each stream at first, bytes.
+    /// Initial window of each stream, bytes.
     pub(super) initial_window: i64,
     waiting: VecDeque<BlockedBody>,
 }
@@ -39,7 +39,7 @@ pub(super) struct BlockedBodies {
 #[derive(Debug)]
 struct BlockedBody {
     stream: u32,
-    /// What may be sent beyond the initial window, bytes; negative where some of that is used.
+    /// Window beyond the initial one, bytes; negative where some of the initial one is used.
     window: i64,
     rest: Bytes,
 }
@@ -48,7 +48,7 @@ struct BlockedBody {
 const LEFT_OUT_MAX: u32 = 10_000;
 /// Streams cut short that are remembered. What comes on older ones was not under way when they were closed (RFC 9113, section 5.1).
 const CUT_SHORT_MAX: usize = 10_000;
-/// What every window begins with (RFC 9113, section 6.9.2).
+/// Initial size of every window, bytes (RFC 9113, section 6.9.2).
 const WINDOW_BYTES: i64 = 65_535;
 
 // === impl OpenStreams ===

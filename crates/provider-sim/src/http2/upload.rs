@@ -5,7 +5,7 @@ use http::Method;
 use crate::exchange::{Request, SimContent};
 use crate::fields::Fields;
 
-/// What has come of a request.
+/// A request whose end has not come.
 #[derive(Debug, Default)]
 pub(super) struct Upload {
     pub(super) stream: u32,
@@ -17,13 +17,13 @@ pub(super) struct Upload {
     has_fields: bool,
     pub(super) content_length: Option<usize>,
     pub(super) body: Vec<u8>,
-    /// What the client may still send of the body, bytes.
+    /// Window of the stream: bytes of the body that the client may still send.
     pub(super) window: usize,
     /// It has no body.
     pub(super) is_whole: bool,
 }
 
-/// What only HTTP/1.1 has (RFC 9113, section 8.2.2).
+/// Connection-specific fields, which a request may not have (RFC 9113, section 8.2.2).
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
@@ -33,7 +33,7 @@ impl Upload {
     /// Adds a field of the head.
     ///
     /// # Errors
-    /// What is wrong with it (RFC 9113, sections 8.2 and 8.3).
+    /// Adds a field. The error says which rule it breaks (RFC 9113, sections 8.2 and 8.3).
     pub(super) fn add_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
         if !every_byte(value, |byte| matches!(byte, b' '..=b'~' | 0x80.. | b'\t')) {
             return Err("a value has a control character");
@@ -83,7 +83,7 @@ impl Upload {
     /// Checks the head, once it is complete.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Checks the request as a whole. The error says which rule it breaks.
     pub(super) fn check(&self, bytes_max: usize) -> Result<(), &'static str> {
         if self.method.is_none() || !self.has_scheme || !self.path.starts_with('/') {
             return Err("a pseudo-header field is missing");

@@ -29,7 +29,7 @@ pub(super) enum MailTaken {
     Silence,
 }
 
-/// Who was turned away once, and when, in microseconds since the Unix epoch.
+/// Senders that were turned away once, with the time of it, microseconds since the Unix epoch.
 #[derive(Debug, Default)]
 pub(super) struct Greylist(RefCell<HashMap<String, u64>>);
 

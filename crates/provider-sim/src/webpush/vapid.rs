@@ -1,4 +1,4 @@
-//! Who sends: the tokens of RFC 8292, each verified once and then known by its text.
+//! Tokens of senders (VAPID, RFC 8292): each is verified once and then found by its text.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

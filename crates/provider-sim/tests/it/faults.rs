@@ -115,7 +115,7 @@ async fn a_graceful_goaway_answers_everything_under_way() {
         for response in under_way {
             assert_eq!(answer(response).await.unwrap().status.as_u16(), 200);
         }
-        // Whoever says goodbye second may find the other gone.
+        // The second of the two to close may find the other gone.
         let is_gone = |error: &h2::Error| {
             let kind = error.get_io().map(std::io::Error::kind);
             matches!(kind, Some(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset))

@@ -29,7 +29,7 @@ pub(super) struct MailUser {
     pub(super) number: u32,
 }
 
-/// Who owns a directory of the server, and who may do what there.
+/// Owner and mode of a directory of the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rights {
     pub(super) owner: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Rights {
 
 /// The one process that is told to end.
 const SERVER: &str = "server";
-/// Who owns what no server writes.
+/// Owner of files that no server writes.
 const ROOT: MailUser = MailUser { name: "root", number: 0 };
 /// The kind of a file of the configuration.
 const READABLE: u32 = 0o644;

@@ -48,7 +48,7 @@ impl Limit for Recorder {
     }
 }
 
-/// What holds the deliveries of a job back.
+/// Conditions that hold the deliveries of a job back.
 #[derive(Debug, Clone, Copy)]
 struct JobLimits<'a> {
     gate: &'a Gate,

@@ -10,9 +10,9 @@ use super::{FIELD_BYTES, TABLE_BYTES, huffman};
 pub(in crate::http2) struct Decoder {
     /// The newest first, as they are counted.
     table: VecDeque<Entry>,
-    /// What the entries cost.
+    /// Size of all entries (RFC 7541, section 4.1), bytes.
     bytes: usize,
-    /// What they may cost, as the peer chose; at most [`TABLE_BYTES`].
+    /// Bound of that size, as the peer chose; at most [`TABLE_BYTES`].
     bytes_max: usize,
     /// The literal that is read, kept for its memory.
     name: Vec<u8>,

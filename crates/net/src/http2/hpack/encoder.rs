@@ -49,7 +49,7 @@ struct Known {
     bytes: Option<Box<[u8]>>,
 }
 
-/// What is known of a part whose fields are encoded.
+/// State of a shared part against the table, when its fields are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     First,

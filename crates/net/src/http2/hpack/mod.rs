@@ -16,5 +16,5 @@ pub(super) use encoder::Encoder;
 
 /// Bytes of a table: what both sides begin with, and the most that either uses here.
 const TABLE_BYTES: usize = 4096;
-/// What a field costs a table beside its name and value, bytes (RFC 7541, section 4.1).
+/// Size of a field in a table beside its name and value, bytes (RFC 7541, section 4.1).
 pub(super) const FIELD_BYTES: usize = 32;

@@ -18,7 +18,7 @@ type Field = (String, String, bool);
 /// Answers of a connection, and requests.
 const MESSAGES: usize = 60;
 
-/// What a table has in the course of a connection: before message N comes the N-th, if there is one. Several at a time follow
+/// Table sizes in the course of a connection: before message N the N-th entry is set, if there is one. Several at a time follow
 /// one another without a message between.
 const TABLES: [&[(usize, &[usize])]; 6] = [
     &[],

@@ -155,7 +155,7 @@ fn faults_are_named() {
     );
 }
 
-/// What is larger than the table empties it, and is read nevertheless.
+/// A field larger than the table empties it, and is read nevertheless.
 #[test]
 fn a_field_larger_than_the_table_empties_it() {
     let mut decoder = Decoder::new();
