@@ -79,7 +79,7 @@ pub(crate) async fn read(
     let pauses = shared.reads.pauses().await?;
     let scopes = [Scope::Tenant, Scope::Channel(channel.clone())];
     let is_paused = scopes.iter().any(|scope| pauses.since(&caller.tenant, scope).is_some());
-    let known = Known { lanes, waiting, paces, is_paused };
+    let known = ChannelEvidence { lanes, waiting, paces, is_paused };
     let destination = destination.or_else(|| known.destination());
     let channel = show(channel);
     Ok(Json(known.answer(channel, destination, recipients.get(), shared.intake.now()))
@@ -87,7 +87,7 @@ pub(crate) async fn read(
 }
 
 /// Evidence of a channel, or of one of its destinations.
-struct Known {
+struct ChannelEvidence {
     lanes: Vec<LaneStatus>,
     waiting: Option<ParkedChannel>,
     /// Of one destination.
@@ -97,7 +97,7 @@ struct Known {
 
 // === impl Known ===
 
-impl Known {
+impl ChannelEvidence {
     fn destination(&self) -> Option<String> {
         self.paces.first().map(|pace| show(&pace.lane.destination))
     }

@@ -29,7 +29,7 @@ use crate::yield_budget::YieldBudget;
 
 /// The lines of one store call, in order.
 #[derive(Debug, Default)]
-struct Group {
+struct LineGroup {
     /// A line's number, and its fault unless it is the next of `drafts`.
     lines: Vec<(u64, Option<LineError>)>,
     drafts: Vec<Draft>,
@@ -59,7 +59,7 @@ struct Answers {
     intake: Arc<Intake>,
     tenant: Name,
     input: Input,
-    group: Group,
+    group: LineGroup,
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
     counts: LineCounts,
     stage: StreamStage,
@@ -95,7 +95,7 @@ pub(crate) fn answers(
         intake,
         tenant,
         input: Input::new(incoming),
-        group: Group::default(),
+        group: LineGroup::default(),
         calls: FuturesOrdered::new(),
         counts: LineCounts::default(),
         stage: StreamStage::Reading,
@@ -132,7 +132,7 @@ impl Answers {
                 StreamProgress::Answered(Some(Err(error))) => {
                     // A line without an answer may or may not be stored, and no more is promised of one.
                     self.calls.clear();
-                    self.group = Group::default();
+                    self.group = LineGroup::default();
                     self.stage = StreamStage::Read(Err(error.into()));
                 }
             }
@@ -265,7 +265,7 @@ impl Answers {
 
 // === impl Group ===
 
-impl Group {
+impl LineGroup {
     fn is_full(&self) -> bool {
         self.lines.len() >= limits::STREAM_ITEMS || self.bytes >= limits::STREAM_GROUP_BYTES
     }

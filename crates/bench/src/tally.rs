@@ -31,8 +31,8 @@ pub struct Tally {
 /// A journal, sorted by recipient.
 #[derive(Debug)]
 pub struct JournalBooks {
-    tokens: Vec<Fate>,
-    endpoints: HashMap<String, Fate>,
+    tokens: Vec<RecipientTally>,
+    endpoints: HashMap<String, RecipientTally>,
 }
 
 /// Counts the lines of a journal while it grows.
@@ -45,7 +45,7 @@ pub struct JournalTail {
 
 /// The fate of one recipient.
 #[derive(Debug, Clone, Copy, Default)]
-struct Fate {
+struct RecipientTally {
     accepted: u32,
     processed: u32,
     refused: bool,
@@ -61,11 +61,11 @@ impl JournalBooks {
     /// When it cannot be read, or names a recipient that the workload does not have.
     pub fn read(path: &Path, workload: &Workload) -> Result<Self> {
         let mut books = Self {
-            tokens: vec![Fate::default(); usize::try_from(workload.tokens)?],
+            tokens: vec![RecipientTally::default(); usize::try_from(workload.tokens)?],
             endpoints: workload
                 .webhooks
                 .iter()
-                .map(|hook| (hook.path.clone(), Fate::default()))
+                .map(|hook| (hook.path.clone(), RecipientTally::default()))
                 .collect(),
         };
         let mut journal = Reader::open(path)?;
@@ -90,7 +90,7 @@ impl JournalBooks {
         Tally::of(self.tokens.get(range).unwrap_or_default().iter())
     }
 
-    fn seen(&mut self, recipient: &str) -> Option<&mut Fate> {
+    fn seen(&mut self, recipient: &str) -> Option<&mut RecipientTally> {
         match self.endpoints.get_mut(recipient) {
             Some(seen) => Some(seen),
             None => self.tokens.get_mut(usize::try_from(number_of(recipient)?).ok()?),
@@ -101,7 +101,7 @@ impl JournalBooks {
 // === impl Tally ===
 
 impl Tally {
-    fn of<'a>(everybody: impl Iterator<Item = &'a Fate>) -> Self {
+    fn of<'a>(everybody: impl Iterator<Item = &'a RecipientTally>) -> Self {
         let mut tally = Self::default();
         for seen in everybody {
             tally.add(*seen);
@@ -124,7 +124,7 @@ impl Tally {
         self.accepted_at_us.get(rank).copied()
     }
 
-    fn add(&mut self, seen: Fate) {
+    fn add(&mut self, seen: RecipientTally) {
         self.processed_max = self.processed_max.max(seen.processed);
         self.duplicates += u64::from(seen.accepted.saturating_sub(1));
         if seen.accepted > 0 {
@@ -140,7 +140,7 @@ impl Tally {
 
 // === impl Fate ===
 
-impl Fate {
+impl RecipientTally {
     fn note(&mut self, status: JournalStatus, received_us: u64) {
         if status.is_accepted() {
             self.accepted += 1;

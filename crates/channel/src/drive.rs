@@ -53,7 +53,7 @@ where
 
 /// Whether a delivery may join those that wait for the gate.
 #[derive(Debug)]
-enum Admission<'job> {
+enum MayWait<'job> {
     /// It may: there is no quota.
     Free,
     /// It may at the time of its places in the quotas, when all are booked.
@@ -76,7 +76,7 @@ async fn drive_with<'job, All: Attempts<'job>>(
 ) {
     let mut waiting = (0..).zip(job.deliveries);
     let mut next = waiting.next();
-    let (mut admission, mut waited) = (None::<Admission<'_>>, Duration::ZERO);
+    let (mut admission, mut waited) = (None::<MayWait<'_>>, Duration::ZERO);
     let mut held: Option<Pass> = None;
     let mut started = 0_usize;
     let later = |delivery, again| attempt_if_still(pace, &job, all, delivery, again);
@@ -96,16 +96,16 @@ async fn drive_with<'job, All: Attempts<'job>>(
             let otherwise = pace.may_start(&job).report_otherwise();
             let otherwise = otherwise.or_else(|| shut_out(&job, held.as_ref()));
             let earlier = admission.take();
-            let otherwise = otherwise.map(Admission::No);
+            let otherwise = otherwise.map(MayWait::No);
             match otherwise.unwrap_or_else(|| admit(&job, earlier, &mut waited)) {
-                Admission::No(report) => {
+                MayWait::No(report) => {
                     reports.push((delivery.index, report));
                     (next, admission) = (waiting.next(), None);
                     // Without another one to send, the place is for other jobs.
                     held = held.filter(|_| next.is_some());
                     continue;
                 }
-                admitted @ (Admission::Free | Admission::Booked(_)) => {
+                admitted @ (MayWait::Free | MayWait::Booked(_)) => {
                     if admitted.not_before(&job).is_some() {
                         // The place is free meanwhile for other jobs of the lane.
                         held = None;
@@ -157,32 +157,30 @@ async fn drive_with<'job, All: Attempts<'job>>(
 /// room for others.
 fn admit<'job>(
     job: &Job<'job>,
-    earlier: Option<Admission<'job>>,
+    earlier: Option<MayWait<'job>>,
     waited: &mut Duration,
-) -> Admission<'job> {
-    let Some(quota) = job.quota else { return Admission::Free };
+) -> MayWait<'job> {
+    let Some(quota) = job.quota else { return MayWait::Free };
     let now = job.clock.monotonic();
     // A place that comes when it has expired would be used by no attempt.
     let wait_max = WAIT_MAX.saturating_sub(*waited).min(job.expires_in().unwrap_or(WAIT_MAX));
     // One that is stale ends before another one is booked.
     let booked = match earlier.filter(|earlier| !earlier.is_stale(job)) {
-        Some(Admission::Booked(booking))
-            if booking.is_complete() || booking.is_early(job.clock) =>
-        {
-            return Admission::Booked(booking);
+        Some(MayWait::Booked(booking)) if booking.is_complete() || booking.is_early(job.clock) => {
+            return MayWait::Booked(booking);
         }
-        Some(Admission::Booked(booking)) => {
+        Some(MayWait::Booked(booking)) => {
             booking.complete(job.clock, job.priority(), wait_max).map(Some)
         }
         _ => quota.book(job.clock, job.priority(), wait_max),
     };
     match booked {
-        Ok(None) => Admission::Free,
+        Ok(None) => MayWait::Free,
         Ok(Some(booking)) => {
             *waited += booking.wait_since(now);
-            Admission::Booked(booking)
+            MayWait::Booked(booking)
         }
-        Err(after) => Admission::No(Report::HandedBack { after }),
+        Err(after) => MayWait::No(Report::HandedBack { after }),
     }
 }
 
@@ -211,7 +209,7 @@ async fn attempt_if_still<'job, All: Attempts<'job>>(
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.
-async fn wait_to_start(job: Job<'_>, admission: Option<&Admission<'_>>) -> Option<Pass> {
+async fn wait_to_start(job: Job<'_>, admission: Option<&MayWait<'_>>) -> Option<Pass> {
     let wait = async {
         if let Some(at) = admission.and_then(|admission| admission.not_before(&job)) {
             tokio::time::sleep_until(at).await;
@@ -227,7 +225,7 @@ async fn wait_to_start(job: Job<'_>, admission: Option<&Admission<'_>>) -> Optio
 
 // === impl Admission ===
 
-impl Admission<'_> {
+impl MayWait<'_> {
     fn not_before(&self, job: &Job<'_>) -> Option<Instant> {
         let Self::Booked(booking) = self else { return None };
         booking.not_before(job.clock)

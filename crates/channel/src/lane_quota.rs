@@ -31,15 +31,15 @@ struct LaneTurn {
 pub(crate) struct Booking<'a> {
     of: &'a LaneQuota,
     /// `None` without a limit.
-    tenant: Option<Place<'a>>,
-    destination: Option<Place<'a>>,
+    tenant: Option<BookedPlace<'a>>,
+    destination: Option<BookedPlace<'a>>,
     /// Whether the destination's is booked, or has no limit.
     is_complete: bool,
 }
 
 /// A booked place. Dropping it counts it as used.
 #[derive(Debug)]
-struct Place<'a> {
+struct BookedPlace<'a> {
     /// Not to be used before.
     at: Instant,
     of: &'a LaneTurn,
@@ -113,7 +113,7 @@ impl LaneTurn {
         clock: Clock,
         priority: Priority,
         wait_max: Duration,
-    ) -> Result<Option<Place<'_>>, Duration> {
+    ) -> Result<Option<BookedPlace<'_>>, Duration> {
         if self.quota.is_open() {
             return Ok(None);
         }
@@ -122,7 +122,7 @@ impl LaneTurn {
         match self.quota.reserve(now, horizon.min(wait_max)) {
             Ok(wait) => {
                 self.quota.note_booked(&self.group);
-                Ok(Some(Place { at: now + wait, of: self }))
+                Ok(Some(BookedPlace { at: now + wait, of: self }))
             }
             Err(wait) => Err(self.come_back(now, wait, horizon, priority)),
         }
@@ -224,7 +224,7 @@ impl<'a> Booking<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for BookedPlace<'_> {
     fn drop(&mut self) {
         self.of.quota.note_used(&self.of.group, self.at);
     }

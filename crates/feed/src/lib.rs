@@ -53,7 +53,7 @@ pub struct Feed {
 #[derive(Debug)]
 struct FeedRun {
     feed: Feed,
-    under_way: Option<UnderWay>,
+    under_way: Option<NotificationUnderWay>,
     /// For the lines that say that it stands still.
     log_throttle: LogThrottle,
     /// Whether such a line is the last that was logged.
@@ -62,7 +62,7 @@ struct FeedRun {
 
 /// The notification that is being handed on.
 #[derive(Debug, Clone, Copy)]
-struct UnderWay {
+struct NotificationUnderWay {
     /// Where the feed was when it was taken in.
     cursor: FeedCursor,
     until: EventPosition,
@@ -75,7 +75,7 @@ struct UnderWay {
 
 /// How long to wait for the next step.
 #[derive(Debug, Clone, Copy)]
-enum Pause {
+enum StepWait {
     Not,
     UntilChanged,
     For(Duration),
@@ -132,7 +132,7 @@ impl Feed {
                     if error.kind() != ErrorKind::Unavailable && run.is_warning_due() {
                         tracing::error!(%error, "the suppression feed waits");
                     }
-                    Pause::For(TRY_AGAIN_AFTER)
+                    StepWait::For(TRY_AGAIN_AFTER)
                 }
             };
             tokio::select! {
@@ -144,7 +144,7 @@ impl Feed {
     }
 
     /// Fixes what is handed on after `cursor`: as much as there is, and fits into one notification.
-    async fn fix(&self, cursor: FeedCursor) -> Result<Pause, StoreError> {
+    async fn fix(&self, cursor: FeedCursor) -> Result<StepWait, StoreError> {
         let page = self.reads.suppression_events(cursor.position, EVENTS).await?;
         let ends = page.events.iter().scan(0, |end, event| {
             *end += json_bytes(event);
@@ -154,7 +154,7 @@ impl Feed {
         let fitting = ends.take_while(|(end, _)| *end <= CONTENT_BYTES).map(|(_, event)| event);
         let fitting: Vec<&SuppressionEvent> = fitting.collect();
         let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
-            return Ok(Pause::UntilChanged);
+            return Ok(StepWait::UntilChanged);
         };
         let (now, until) = (self.intake.now(), last.position);
         // Where more waits than fits, a pause would gather nothing.
@@ -162,15 +162,15 @@ impl Feed {
         // A change from the future tells of a clock that was set, and of no age.
         let age = if first.at > now { GATHER } else { now.since(first.at) };
         if !is_full && age < GATHER {
-            return Ok(Pause::For(GATHER.saturating_sub(age)));
+            return Ok(StepWait::For(GATHER.saturating_sub(age)));
         }
         self.move_on(cursor, FeedCursor { until: Some(until), ..cursor }).await
     }
 
     /// Moves the feed, unless another process was first; either way it goes on from where it is then.
-    async fn move_on(&self, from: FeedCursor, to: FeedCursor) -> Result<Pause, StoreError> {
+    async fn move_on(&self, from: FeedCursor, to: FeedCursor) -> Result<StepWait, StoreError> {
         self.operations.move_feed(self.name.clone(), from, to).await?;
-        Ok(Pause::Not)
+        Ok(StepWait::Not)
     }
 
     /// The changes after `position`, until `until`; `None` when they cannot be read that far.
@@ -194,7 +194,7 @@ impl Feed {
         Ok(Some(events))
     }
 
-    async fn wait(&mut self, pause: Pause) {
+    async fn wait(&mut self, pause: StepWait) {
         let changed = async {
             if self.changes.changed().await.is_err() {
                 // The store is closing, and so is everything else.
@@ -202,13 +202,13 @@ impl Feed {
             }
         };
         match pause {
-            Pause::Not => {}
-            Pause::For(span) => sleep(span).await,
-            Pause::UntilChanged if self.is_shared => tokio::select! {
+            StepWait::Not => {}
+            StepWait::For(span) => sleep(span).await,
+            StepWait::UntilChanged if self.is_shared => tokio::select! {
                 () = changed => {}
                 () = sleep(LOOK_AT_LEAST_EVERY) => {}
             },
-            Pause::UntilChanged => changed.await,
+            StepWait::UntilChanged => changed.await,
         }
     }
 }
@@ -217,7 +217,7 @@ impl Feed {
 
 impl FeedRun {
     /// Does what is to be done next, and says how long to wait after it.
-    async fn step(&mut self) -> Result<Pause, StoreError> {
+    async fn step(&mut self) -> Result<StepWait, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
         let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
         // Another process may have moved the feed since: what was under way here is then settled.
@@ -226,10 +226,10 @@ impl FeedRun {
             Some(under_way) => under_way,
             None => match self.take_in(cursor, until).await? {
                 Some(under_way) => under_way,
-                None => return Ok(Pause::For(TRY_AGAIN_AFTER)),
+                None => return Ok(StepWait::For(TRY_AGAIN_AFTER)),
             },
         };
-        self.under_way = Some(UnderWay { looks: under_way.looks + 1, ..under_way });
+        self.under_way = Some(NotificationUnderWay { looks: under_way.looks + 1, ..under_way });
         self.look_at(under_way).await
     }
 
@@ -238,7 +238,7 @@ impl FeedRun {
         &mut self,
         cursor: FeedCursor,
         until: EventPosition,
-    ) -> Result<Option<UnderWay>, StoreError> {
+    ) -> Result<Option<NotificationUnderWay>, StoreError> {
         let FeedCursor { position, tries, .. } = cursor;
         let Some(events) = self.feed.events(position, until).await? else {
             // Another transaction may hide them for a moment. Whatever it is, no other notification need wait for it.
@@ -275,15 +275,15 @@ impl FeedRun {
         let admissions = intake.accept_all(vec![draft]).await?;
         let under_way = |admission| match admission {
             Admission::Accepted(id) | Admission::Replayed(id) => {
-                UnderWay { cursor, until, id, since, looks: 0 }
+                NotificationUnderWay { cursor, until, id, since, looks: 0 }
             }
         };
         Ok(admissions.into_iter().next().map(under_way))
     }
 
     /// Goes on if the application has taken what is under way, and hands it on anew if it has ended otherwise.
-    async fn look_at(&mut self, under_way: UnderWay) -> Result<Pause, StoreError> {
-        let UnderWay { cursor, until, id, since, looks } = under_way;
+    async fn look_at(&mut self, under_way: NotificationUnderWay) -> Result<StepWait, StoreError> {
+        let NotificationUnderWay { cursor, until, id, since, looks } = under_way;
         let Some(history) = self.feed.reads.find(id).await? else {
             return Err(StoreError::Damaged(format!("notification {id} of the feed is missing")));
         };
@@ -303,14 +303,14 @@ impl FeedRun {
             let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
             // An attempt that is due may be under way: `look` keeps the wait above zero.
             let next = history.next_attempt_at.map_or(Duration::ZERO, |at| at.since(now));
-            return Ok(Pause::For(next.min(LONGEST_WAIT).max(look)));
+            return Ok(StepWait::For(next.min(LONGEST_WAIT).max(look)));
         }
         // The log says when it ended, so a restart does not begin the wait anew.
         let ended_at = history.attempts.last().map_or(since, |attempted| attempted.at);
         let wait = AFTER_REFUSAL * (1 << cursor.tries.min(REFUSAL_DOUBLINGS));
         let wait = ended_at.plus(wait).since(now);
         if !wait.is_zero() {
-            return Ok(Pause::For(wait));
+            return Ok(StepWait::For(wait));
         }
         // The tries are part of the key: with the same key the ended notification would be replayed.
         self.feed.move_on(cursor, FeedCursor { tries: cursor.tries + 1, ..cursor }).await

@@ -21,18 +21,18 @@ use crate::limit::{Limit, Sample, Signal, Timing};
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate, for the same group.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    group: Rc<Group>,
+    group: Rc<GateGroup>,
 }
 
 /// Permission for one attempt. Dropping it frees the place and teaches the limit nothing.
 #[derive(Debug)]
 pub struct Pass {
-    group: Rc<Group>,
+    group: Rc<GateGroup>,
 }
 
 /// Those who have their turn together.
 #[derive(Debug)]
-struct Group {
+struct GateGroup {
     gate: Rc<GateState>,
     in_flight: Cell<usize>,
     /// The number of the event by which it last got or freed a place.
@@ -59,14 +59,14 @@ struct GateState {
     breaker: Cell<Breaker>,
     /// The groups that wait, by rank. One that waits alone may be listed with an older rank. A vector, so that a group which is
     /// listed again and again costs no allocation.
-    waiting: RefCell<Vec<Rc<Group>>>,
+    waiting: RefCell<Vec<Rc<GateGroup>>>,
 }
 
 /// One place in so many is for groups with few. A smaller limit has none to spare.
 const RESERVE_DIVISOR: usize = 64;
 
 /// A wait of a group. When it ends, another one may have the place that it was woken for.
-struct Wait<'a>(&'a Rc<Group>);
+struct Wait<'a>(&'a Rc<GateGroup>);
 
 // === impl Gate ===
 
@@ -81,13 +81,13 @@ impl Gate {
             breaker: Cell::default(),
             waiting: RefCell::default(),
         };
-        Self { group: Group::of(Rc::new(gate)) }
+        Self { group: GateGroup::of(Rc::new(gate)) }
     }
 
     /// A handle on the same gate for another group.
     #[must_use]
     pub fn for_another_group(&self) -> Self {
-        Self { group: Group::of(Rc::clone(&self.group.gate)) }
+        Self { group: GateGroup::of(Rc::clone(&self.group.gate)) }
     }
 
     /// Enters if there is a place right now for the group, and it is not another group's turn.
@@ -160,7 +160,7 @@ impl Gate {
 
 // === impl Group ===
 
-impl Group {
+impl GateGroup {
     fn of(gate: Rc<GateState>) -> Rc<Self> {
         let served = Cell::new(gate.next_event());
         Rc::new(Self {
@@ -193,7 +193,7 @@ impl GateState {
         self.limit.borrow().current()
     }
 
-    fn has_place_for(&self, group: &Group) -> bool {
+    fn has_place_for(&self, group: &GateGroup) -> bool {
         let limit = self.limit();
         let reserve = limit / RESERVE_DIVISOR;
         let withheld = if group.in_flight.get() < reserve { 0 } else { reserve };
@@ -205,7 +205,7 @@ impl GateState {
         self.events.get()
     }
 
-    fn prefers_another_to(&self, group: &Rc<Group>) -> bool {
+    fn prefers_another_to(&self, group: &Rc<GateGroup>) -> bool {
         let waiting = self.waiting.borrow();
         waiting
             .first()
@@ -223,7 +223,7 @@ impl GateState {
     }
 
     /// The rank of a group that waits has changed. One that waits alone needs none.
-    fn list_anew(&self, group: &Group) {
+    fn list_anew(&self, group: &GateGroup) {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() > 1
             && let Some(group) = unlist(&mut waiting, group)
@@ -234,13 +234,13 @@ impl GateState {
 }
 
 /// Lists a group under its rank, which no other one has.
-fn list(waiting: &mut Vec<Rc<Group>>, group: Rc<Group>) {
+fn list(waiting: &mut Vec<Rc<GateGroup>>, group: Rc<GateGroup>) {
     group.listed_as.set(group.rank());
     let place = waiting.partition_point(|other| other.listed_as.get() < group.rank());
     waiting.insert(place, group);
 }
 
-fn unlist(waiting: &mut Vec<Rc<Group>>, group: &Group) -> Option<Rc<Group>> {
+fn unlist(waiting: &mut Vec<Rc<GateGroup>>, group: &GateGroup) -> Option<Rc<GateGroup>> {
     let place = waiting.binary_search_by_key(&group.listed_as.get(), |it| it.listed_as.get());
     place.ok().map(|place| waiting.remove(place))
 }
@@ -248,7 +248,7 @@ fn unlist(waiting: &mut Vec<Rc<Group>>, group: &Group) -> Option<Rc<Group>> {
 // === impl Wait ===
 
 impl<'a> Wait<'a> {
-    fn begin(group: &'a Rc<Group>) -> Self {
+    fn begin(group: &'a Rc<GateGroup>) -> Self {
         group.waiting.set(group.waiting.get() + 1);
         if group.waiting.get() == 1 {
             let mut waiting = group.gate.waiting.borrow_mut();

@@ -77,8 +77,8 @@ pub struct Closed;
 /// Speaks to loops without handing in an item. As a [`Waker`], it has them look again.
 #[derive(Debug, Clone, Default)]
 pub struct Control {
-    signals: Vec<mpsc::Sender<Signal>>,
-    taken: Arc<Taken>,
+    signals: Vec<mpsc::Sender<LoopSignal>>,
+    taken: Arc<GroupTally>,
 }
 
 /// What was taken from all queues so far.
@@ -99,8 +99,8 @@ pub struct Groups<T> {
     /// Items of the last group.
     last: usize,
     bounds: Bounds,
-    signals: mpsc::Receiver<Signal>,
-    taken: Arc<Taken>,
+    signals: mpsc::Receiver<LoopSignal>,
+    taken: Arc<GroupTally>,
 }
 
 /// Why a group that was performed as one came to nothing.
@@ -126,13 +126,13 @@ pub struct Unmerge<E> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Signal {
+enum LoopSignal {
     LookAgain,
     Close,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct GroupTally {
     groups: AtomicU64,
     items: AtomicU64,
 }
@@ -206,7 +206,7 @@ impl Control {
     pub async fn close(&self) {
         for signals in &self.signals {
             // A loop that is gone is closed.
-            let _told_or_gone = signals.send(Signal::Close).await;
+            let _told_or_gone = signals.send(LoopSignal::Close).await;
         }
     }
 
@@ -231,7 +231,7 @@ impl Wake for Control {
     fn wake(self: Arc<Self>) {
         for signals in &self.signals {
             // One that is full brings the loop here anyway.
-            let _told_or_busy = signals.try_send(Signal::LookAgain);
+            let _told_or_busy = signals.try_send(LoopSignal::LookAgain);
         }
     }
 }
@@ -336,8 +336,8 @@ impl<T: Item> Groups<T> {
         let mut looks = false;
         while let Poll::Ready(Some(signal)) = self.signals.poll_recv(context) {
             match signal {
-                Signal::LookAgain => looks = true,
-                Signal::Close => self.kinds.iter_mut().for_each(|kind| kind.queue.close()),
+                LoopSignal::LookAgain => looks = true,
+                LoopSignal::Close => self.kinds.iter_mut().for_each(|kind| kind.queue.close()),
             }
         }
         let mut is_open = false;

@@ -33,7 +33,7 @@ pub struct QuotaGroup {
 
 #[derive(Debug)]
 struct Schedule {
-    pace: Pace,
+    pace: QuotaRate,
     /// When all that was reserved so far has gone through, if it goes evenly.
     booked_until_nanos: u64,
     /// The end of the last pause; 0 when there was none.
@@ -44,7 +44,7 @@ struct Schedule {
 
 /// How fast a quota lets through. Both are zero where there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pace {
+struct QuotaRate {
     interval_nanos: u64,
     /// A whole number of intervals.
     burst_nanos: u64,
@@ -63,10 +63,10 @@ const ORIGIN_NANOS: u64 = 1_440 * MINUTE_NANOS;
 impl Quota {
     /// At most `count` in any minute; `None` is no limit.
     pub fn new(count: Option<NonZeroU32>) -> Self {
-        let pace = Pace::of(count);
+        let pace = QuotaRate::of(count);
         Self {
             start: OnceLock::new(),
-            is_open: AtomicBool::new(pace == Pace::UNLIMITED),
+            is_open: AtomicBool::new(pace == QuotaRate::UNLIMITED),
             schedule: Mutex::new(Schedule {
                 pace,
                 booked_until_nanos: 0,
@@ -81,7 +81,7 @@ impl Quota {
     pub fn change(&self, count: Option<NonZeroU32>, now: Instant) {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
-        schedule.change(Pace::of(count), now);
+        schedule.change(QuotaRate::of(count), now);
         self.is_open.store(schedule.is_open(now), Ordering::Relaxed);
     }
 
@@ -152,7 +152,7 @@ impl Quota {
 
     /// How many it lets through within `span`, with a burst and at least one.
     pub fn within(&self, span: Duration) -> usize {
-        let Pace { interval_nanos, burst_nanos } = self.schedule().pace;
+        let QuotaRate { interval_nanos, burst_nanos } = self.schedule().pace;
         if interval_nanos == 0 {
             return usize::MAX;
         }
@@ -194,7 +194,7 @@ impl Schedule {
     fn booked(&self, now: u64) -> u64 {
         let mut booked = self.booked_until_nanos.max(now);
         if self.paused_until_nanos > 0 {
-            let Pace { interval_nanos, burst_nanos } = self.pace;
+            let QuotaRate { interval_nanos, burst_nanos } = self.pace;
             // The burst counts as used up at the end of a pause: what waited goes evenly, not in a rush.
             booked = booked.max(self.paused_until_nanos + burst_nanos - interval_nanos);
         }
@@ -208,10 +208,10 @@ impl Schedule {
     }
 
     fn is_open(&self, now: u64) -> bool {
-        self.pace == Pace::UNLIMITED && self.booked(now) == now
+        self.pace == QuotaRate::UNLIMITED && self.booked(now) == now
     }
 
-    fn change(&mut self, pace: Pace, now: u64) {
+    fn change(&mut self, pace: QuotaRate, now: u64) {
         let (before, booked) = (self.pace, self.booked_until_nanos.max(now));
         if pace == before {
             return;
@@ -219,7 +219,7 @@ impl Schedule {
         self.pace = pace;
         // The last place that was reserved, or as if one had been.
         let last = booked - before.burst_nanos;
-        self.booked_until_nanos = if before == Pace::UNLIMITED {
+        self.booked_until_nanos = if before == QuotaRate::UNLIMITED {
             // Nobody counted what was used: no burst.
             now + pace.burst_nanos - pace.interval_nanos
         } else if last + before.interval_nanos <= now {
@@ -234,7 +234,7 @@ impl Schedule {
 
 // === impl Pace ===
 
-impl Pace {
+impl QuotaRate {
     const UNLIMITED: Self = Self { interval_nanos: 0, burst_nanos: 0 };
 
     fn of(count: Option<NonZeroU32>) -> Self {

@@ -61,7 +61,7 @@ pub struct Pool {
 
 /// Why a try has no answer.
 #[derive(Debug)]
-struct NoReply {
+struct Unanswered {
     /// The request, if nothing of it was sent.
     unsent: Option<Request<Full<Bytes>>>,
     /// The server refused the handshake, and so has not read the request. Of a connection that carried nothing before.
@@ -106,8 +106,8 @@ impl Pool {
             }
             match self.try_over(Some(target), kept, request, waiting_since).await {
                 Ok(reply) => return Ok(reply),
-                Err(NoReply { unsent: Some(unsent), .. }) => request = unsent,
-                Err(NoReply { message, .. }) => return Err(Failure::Lost(message)),
+                Err(Unanswered { unsent: Some(unsent), .. }) => request = unsent,
+                Err(Unanswered { message, .. }) => return Err(Failure::Lost(message)),
             }
         }
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
@@ -120,7 +120,7 @@ impl Pool {
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
         self.try_over(next, fresh, request, waiting_since).await.map_err(|no_reply| {
-            let NoReply { unsent, is_refused, message } = no_reply;
+            let Unanswered { unsent, is_refused, message } = no_reply;
             // Only of a new connection: one that was kept has its handshake behind it.
             if unsent.is_some() || is_refused {
                 Failure::Unsent(Unsent::Unreachable(message))
@@ -138,7 +138,7 @@ impl Pool {
         mut requests: Requests,
         request: Request<Full<Bytes>>,
         waiting_since: Instant,
-    ) -> Result<Reply, NoReply> {
+    ) -> Result<Reply, Unanswered> {
         let credentials = CredentialHeaders::of(request.headers());
         let sent_at = self.clock.monotonic();
         match requests.try_send_request(request).await {
@@ -160,7 +160,7 @@ impl Pool {
                 let is_refused = refusal.is_some();
                 let cause = refusal.unwrap_or_else(|| error.to_string());
                 let message = words::short(format!("no answer: {cause}"));
-                Err(NoReply { unsent, is_refused, message })
+                Err(Unanswered { unsent, is_refused, message })
             }
         }
     }

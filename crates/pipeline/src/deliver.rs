@@ -24,7 +24,7 @@ use crate::Channels;
 use crate::report::Reported;
 use chunk::Route;
 pub use homes::Homes;
-use homes::{Arrived, Origin, Seat};
+use homes::{Arrived, ChunkOrigin, Seat};
 use lane_gates::LaneGates;
 pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
@@ -105,7 +105,7 @@ impl Deliver {
                 break;
             }
             for message in messages {
-                thread.take(&seat, Arrived { message, from: Origin::Queue }, &mut chunks);
+                thread.take(&seat, Arrived { message, from: ChunkOrigin::Queue }, &mut chunks);
             }
         }
         for message in seat.leave() {

@@ -43,7 +43,7 @@ impl Fields {
         self.get(name).and_then(|value| str::from_utf8(value).ok()).unwrap_or_default()
     }
 
-    /// Size of the list as SETTINGS_MAX_HEADER_LIST_SIZE counts it (RFC 9113, section 6.5.2), bytes.
+    /// Size of the list as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it (RFC 9113, section 6.5.2), bytes.
     pub(crate) fn list_bytes(&self) -> usize {
         self.text.len() + 32 * self.places.len()
     }

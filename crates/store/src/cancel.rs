@@ -62,11 +62,11 @@ pub struct CancelPage {
 
 /// How far a cancellation of a scope is. As text it is for callers to hand back, and means nothing to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CancelPlace(pub(crate) Place);
+pub struct CancelPlace(pub(crate) CancelStage);
 
 /// See [`CancelPlace`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CancelStage {
     /// Among the batches of the broadcast that is cancelled.
     Batches(CancelCursor),
     /// Behind a batch of one of the broadcasts that wait to be released.
@@ -105,9 +105,9 @@ impl CancelScope {
     /// at their beginning if no place is given.
     pub(crate) fn begins_at(&self) -> (Option<(i64, i64)>, Option<LanePlace>) {
         match self.from.as_ref().map(|from| &from.0) {
-            Some(Place::Lane(place)) => (None, Some(place.clone())),
-            Some(&Place::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
-            Some(Place::Batches(_)) | None => (Some((0, 0)), None),
+            Some(CancelStage::Lane(place)) => (None, Some(place.clone())),
+            Some(&CancelStage::Waiting { broadcast, batch }) => (Some((broadcast, batch)), None),
+            Some(CancelStage::Batches(_)) | None => (Some((0, 0)), None),
         }
     }
 }
@@ -126,13 +126,13 @@ impl LanePlace {
 impl fmt::Display for CancelPlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Place::Batches(CancelCursor { after, until }) => {
+            CancelStage::Batches(CancelCursor { after, until }) => {
                 write!(formatter, "batches.{after}.{until}")
             }
-            Place::Waiting { broadcast, batch } => {
+            CancelStage::Waiting { broadcast, batch } => {
                 write!(formatter, "waiting.{broadcast}.{batch}")
             }
-            Place::Lane(LanePlace { channel, lane, due_at, chunk }) => {
+            CancelStage::Lane(LanePlace { channel, lane, due_at, chunk }) => {
                 write!(formatter, "lane.{lane}.{due_at}.{chunk}.{channel}")
             }
         }
@@ -147,16 +147,16 @@ impl FromStr for CancelPlace {
         let number = |text: &str| text.parse::<i64>().map_err(|_| CancelPlaceError);
         let place = match parts[..] {
             ["batches", after, until] => {
-                Place::Batches(CancelCursor { after: number(after)?, until: number(until)? })
+                CancelStage::Batches(CancelCursor { after: number(after)?, until: number(until)? })
             }
             ["waiting", broadcast, batch] => {
-                Place::Waiting { broadcast: number(broadcast)?, batch: number(batch)? }
+                CancelStage::Waiting { broadcast: number(broadcast)?, batch: number(batch)? }
             }
             // Before its first channel a walk is at none.
             ["lane", lane, due_at, chunk, channel]
                 if channel.is_empty() || channel.parse::<Name>().is_ok() =>
             {
-                Place::Lane(LanePlace {
+                CancelStage::Lane(LanePlace {
                     channel: channel.to_owned(),
                     lane: number(lane)?,
                     due_at: number(due_at)?,
@@ -177,10 +177,10 @@ mod tests {
     fn every_place_is_read_back_from_its_text() {
         let lane = LanePlace { channel: "mail".to_owned(), lane: 7, due_at: -1, chunk: 9 };
         let places = [
-            Place::Batches(CancelCursor { after: 3, until: i64::MAX }),
-            Place::Waiting { broadcast: 1, batch: 2 },
-            Place::Lane(lane),
-            Place::Lane(LanePlace::before("", 0)),
+            CancelStage::Batches(CancelCursor { after: 3, until: i64::MAX }),
+            CancelStage::Waiting { broadcast: 1, batch: 2 },
+            CancelStage::Lane(lane),
+            CancelStage::Lane(LanePlace::before("", 0)),
         ];
         for place in places.map(CancelPlace) {
             assert_eq!(place.to_string().parse(), Ok(place));

@@ -305,7 +305,7 @@ impl Spans {
 }
 
 /// The mean of ends in a span, and the square of its standard error; `None` of too few spans.
-fn mean(counts: &[series::Counts]) -> Option<(f64, f64)> {
+fn mean(counts: &[series::SpanCounts]) -> Option<(f64, f64)> {
     if counts.len() < 4 {
         return None;
     }

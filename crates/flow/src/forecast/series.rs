@@ -8,12 +8,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
     width: Duration,
-    spans: BTreeMap<u128, Counts>,
+    spans: BTreeMap<u128, SpanCounts>,
 }
 
 /// What happened in one span.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct SpanCounts {
     pub(super) ended: u64,
     pub(super) deferred: u64,
 }
@@ -23,7 +23,7 @@ pub(super) struct Counts {
 pub(super) struct Spans {
     /// In seconds.
     pub(super) width: f64,
-    pub(super) counts: Vec<Counts>,
+    pub(super) counts: Vec<SpanCounts>,
     /// How much of the last span has passed, up to 1.
     pub(super) last_part: f64,
 }

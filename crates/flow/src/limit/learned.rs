@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::growth::{Growth, LEAST, SMALL};
 use super::push_back::PushBack;
-use super::window::{Counts, Level, Window};
+use super::window::{Level, Window, WindowCounts};
 use super::{Limit, Sample, Signal, float};
 
 /// A limit that is learned.
@@ -226,7 +226,7 @@ impl Learned {
         self.open(0);
     }
 
-    fn steady(&mut self, level: Level, counts: Counts, in_flight: usize) {
+    fn steady(&mut self, level: Level, counts: WindowCounts, in_flight: usize) {
         // A limit that is not used learns nothing; nor does one of which a part waits for streams.
         let waits = self.limit >= STREAMS && 2 * counts.waited > counts.ended;
         if float(counts.peak) < 0.9 * self.limit.floor() || waits {
@@ -318,7 +318,7 @@ impl Learned {
         }
     }
 
-    fn pushed_back(&mut self, counts: Counts, in_flight: usize) {
+    fn pushed_back(&mut self, counts: WindowCounts, in_flight: usize) {
         if let Phase::Draining(drain) = self.phase {
             self.limit = drain.before;
         }

@@ -1,6 +1,6 @@
 //! What explicit push-back does to a learned limit.
 
-use super::window::Counts;
+use super::window::WindowCounts;
 
 /// The push-back of a destination that says how much is too much.
 #[derive(Debug)]
@@ -40,13 +40,13 @@ impl PushBack {
     }
 
     /// Whether a twentieth of a window was pushed back: the rest need not be waited for.
-    pub(super) fn is_urgent(&self, counts: Counts) -> bool {
+    pub(super) fn is_urgent(&self, counts: WindowCounts) -> bool {
         let first = self.tried.is_empty() && !self.is_futile;
         first && counts.pushed_back >= 3 && counts.pushed_back * 20 >= counts.ended
     }
 
     /// The limit after `limit`, at which some was pushed back; `None`: it stays.
-    pub(super) fn answer(&mut self, limit: f64, counts: Counts) -> Option<f64> {
+    pub(super) fn answer(&mut self, limit: f64, counts: WindowCounts) -> Option<f64> {
         if self.is_futile {
             return None;
         }

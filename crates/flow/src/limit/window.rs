@@ -13,12 +13,12 @@ pub(super) struct Window {
     /// Of so many answers one latency is kept.
     stride: usize,
     latencies: Vec<f32>,
-    counts: Counts,
+    counts: WindowCounts,
 }
 
 /// Ends of attempts in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct WindowCounts {
     pub(super) ended: usize,
     pub(super) pushed_back: usize,
     pub(super) dropped: usize,
@@ -54,7 +54,7 @@ impl Window {
     pub(super) fn new(wanted: usize, stale: usize, is_lower: bool) -> Self {
         let stride = wanted.div_ceil(KEPT);
         let latencies = Vec::with_capacity(wanted.min(KEPT));
-        Self { stale, is_lower, wanted, stride, latencies, counts: Counts::default() }
+        Self { stale, is_lower, wanted, stride, latencies, counts: WindowCounts::default() }
     }
 
     /// Counts the end of an attempt; whether it was sent since the change. One of those before it still says that the
@@ -97,7 +97,7 @@ impl Window {
         self.counts.dropped += 1;
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> WindowCounts {
         self.counts
     }
 

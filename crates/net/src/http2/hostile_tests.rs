@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::scripted_server::{ScriptedServer, Verdict};
+use super::scripted_server::{ClientVerdict, ScriptedServer};
 use super::testing::{Outcome, PING, Rig, for_each_seed, frame, setting};
 
 const SCRIPTS: u64 = 2_000;
@@ -140,10 +140,10 @@ impl World {
                     panic!("{stream} is waited for without an end")
                 }
                 Some(Some(Outcome::NotProcessed { .. } | Outcome::Http11Required)) => {
-                    Verdict::NotProcessed
+                    ClientVerdict::NotProcessed
                 }
-                Some(Some(Outcome::Answer(status, _))) => Verdict::Answered(*status),
-                Some(None | Some(Outcome::Lost)) => Verdict::Unknown,
+                Some(Some(Outcome::Answer(status, _))) => ClientVerdict::Answered(*status),
+                Some(None | Some(Outcome::Lost)) => ClientVerdict::Unknown,
             };
             let served: Vec<_> = self.server.streams.get(stream).into_iter().collect();
             verdict.check(&format!("the request on stream {stream}"), &served);

@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinSet, LocalSet};
 
-use super::scripted_server::{ScriptedServer, Served, Verdict};
+use super::scripted_server::{ClientVerdict, ScriptedServer, Served};
 use super::testing::{PING, SETTINGS, TestHead, for_each_seed, frame, setting};
 use super::{Dial, Pool, Priming, Unanswered};
 use crate::endpoint::Endpoint;
@@ -271,7 +271,7 @@ async fn send(
 }
 
 /// Sends a request after a while. One in five is given up when it takes long; all others have to end by themselves.
-async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> Verdict {
+async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> ClientVerdict {
     tokio::time::sleep(Duration::from_millis(random.u64(..4_000))).await;
     let body = Bytes::from(vec![b'x'; random.choice([0, 300, 20_000]).unwrap()]);
     let patience =
@@ -283,14 +283,14 @@ async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> Verdict {
     // The timer looks at it as well, and finds an end that was reported nowhere.
     assert!(clock.monotonic() - begun < HANG, "request {number} has no end");
     match ended {
-        Ok(Ok(reply)) => Verdict::Answered(reply.status),
-        Ok(Err(Failure::Unsent(_))) => Verdict::NotProcessed,
-        Ok(Err(Failure::Lost(_))) | Err(_) => Verdict::Unknown,
+        Ok(Ok(reply)) => ClientVerdict::Answered(reply.status),
+        Ok(Err(Failure::Unsent(_))) => ClientVerdict::NotProcessed,
+        Ok(Err(Failure::Lost(_))) | Err(_) => ClientVerdict::Unknown,
     }
 }
 
 /// Plays the scripts of `seed`, and gives what became of the requests.
-async fn play(seed: u64) -> Vec<Verdict> {
+async fn play(seed: u64) -> Vec<ClientVerdict> {
     let mut random = Rng::with_seed(seed);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("https://{}", listener.local_addr().unwrap());

@@ -5,7 +5,7 @@
 //!   ├─ waiting      requests that wait for a stream, in the order of priority
 //!   ├─ outcomes     of requests that were begun at once, for which no future waits
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
-//!        ├─ Session   its state, without I/O: streams, outbox and hpack; `inbound` has what comes in, `answer` what it is for a request
+//!        ├─ Session   its state, without I/O: streams, write buffer and hpack; `inbound` has what comes in, `answer` what it is for a request
 //!        ├─ Wire      the task that moves it: socket and timer
 //!        └─ tcp::connect   resolves the name, and refuses addresses that must not be connected to
 //! ```
@@ -31,7 +31,6 @@ mod hpack;
 mod inbound;
 #[cfg(test)]
 mod judge_tests;
-mod outbox;
 mod outcomes;
 #[cfg(any(test, feature = "fuzzing"))]
 mod playing;
@@ -45,6 +44,7 @@ mod streams;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
 mod waiting;
+mod write_buffer;
 
 pub use connection::{Dial, Priming};
 pub use head::{Head, OwnField, SharedHead, SharedHeads};

@@ -21,7 +21,7 @@ use super::testing::{GOAWAY, Outcome, RESET, Rig, setting};
 /// Requests that were sent when the first byte comes in, as far as the windows let them.
 pub(super) const REQUESTS: usize = 8;
 pub(super) const BODY_BYTES: usize = 300;
-/// Upper bounds of the last frame of a connection (GOAWAY) and of a stream (RST_STREAM), bytes.
+/// Upper bounds of the last frame of a connection (`GOAWAY`) and of a stream (`RST_STREAM`), bytes.
 const LAST_WORDS_BYTES_MAX: usize = 80;
 const RESET_BYTES: usize = HEAD_BYTES + 4;
 /// Upper bound of a header block, bytes.

@@ -17,7 +17,7 @@ const HTTP_1_1_REQUIRED: u32 = 13;
 
 /// The client's account of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ClientVerdict {
     /// With this status.
     Answered(u16),
     /// The server did not process it: it may be sent again.
@@ -65,7 +65,7 @@ pub(super) struct ScriptedServer {
 
 // === impl Verdict ===
 
-impl Verdict {
+impl ClientVerdict {
     /// Holds it against what the server knows of the request, on each stream over which it came.
     pub(super) fn check(self, request: &str, served: &[&Served]) {
         let processed = served.iter().filter(|served| served.is_processed).count();

@@ -16,9 +16,9 @@ use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
 use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, Violation};
 use super::head::Head;
 use super::hpack::{Decoder, Encoder};
-use super::outbox::Outbox;
 use super::outcomes::Waiter;
 use super::streams::{Slot, Streams};
+use super::write_buffer::WriteBuffer;
 use crate::exchange::Reply;
 use crate::words;
 
@@ -44,7 +44,7 @@ const IDLE_FRAMES_PER_FRAME: u32 = 4;
 /// One connection, as its client knows it.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) out: Outbox,
+    pub(super) out: WriteBuffer,
     pub(super) streams: Streams,
     pub(super) decoder: Decoder,
     pub(super) inbound: Inbound,
@@ -64,7 +64,7 @@ pub(super) struct Session {
     watch: Watch,
     /// No request is begun any more, and the connection ends with the last one.
     is_finishing: bool,
-    ending: Option<Ending>,
+    ending: Option<SessionEnd>,
 }
 
 /// The peer's settings, and whether it goes away.
@@ -105,7 +105,7 @@ struct Watch {
 
 /// How a connection came to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ending {
+pub(super) struct SessionEnd {
     /// Why, in words for the log.
     pub(super) words: String,
     /// The peer fell silent: an operator may want to know.
@@ -119,7 +119,7 @@ impl Session {
     /// written, a ping among them.
     pub(super) fn new(read_fields: &'static [HeaderName], now: Instant) -> Self {
         let mut session = Self {
-            out: Outbox::default(),
+            out: WriteBuffer::default(),
             streams: Streams::new(1),
             decoder: Decoder::new(),
             inbound: Inbound::default(),
@@ -220,7 +220,7 @@ impl Session {
         self.is_finishing = true;
     }
 
-    /// The bytes to be written next; from now on they may have left. [`Outbox::took`] is to be told how many did.
+    /// The bytes to be written next; from now on they may have left. [`WriteBuffer::took`] is to be told how many did.
     pub(super) fn offer(&mut self) -> &[u8] {
         while let Some(&stream) = self.waiting.front() {
             // One that has ended waits no more, whatever the window is: others may be begun then.
@@ -236,19 +236,19 @@ impl Session {
         }
         if self.is_finishing && self.streams.open() == 0 && self.ending.is_none() {
             frames::put_go_away(self.out.buffer(), ErrorCode::NO_ERROR, "");
-            self.ending = Some(Ending { words: "it was closed".to_owned(), is_silence: false });
+            self.ending = Some(SessionEnd { words: "it was closed".to_owned(), is_silence: false });
         }
         self.out.offer()
     }
 
     /// How the connection came to its end. What waits to be written then is its last words.
-    pub(super) const fn ending(&self) -> Option<&Ending> {
+    pub(super) const fn ending(&self) -> Option<&SessionEnd> {
         self.ending.as_ref()
     }
 
     /// Ends the connection, and every request on it. What was never offered is not written any more.
     pub(super) fn end(&mut self, why: &str) {
-        self.end_as(Ending { words: why.to_owned(), is_silence: false });
+        self.end_as(SessionEnd { words: why.to_owned(), is_silence: false });
     }
 
     /// Ends the connection since the peer broke a rule, and tells it so.
@@ -259,7 +259,7 @@ impl Session {
         }
     }
 
-    fn end_as(&mut self, ending: Ending) {
+    fn end_as(&mut self, ending: SessionEnd) {
         if self.ending.is_some() {
             return;
         }
@@ -310,7 +310,7 @@ impl Session {
             self.complete(stream, Some(ErrorCode::CANCEL));
         }
         if self.watch.pong_by.is_some_and(|until| until <= now) {
-            self.end_as(Ending { words: "it fell silent".to_owned(), is_silence: true });
+            self.end_as(SessionEnd { words: "it fell silent".to_owned(), is_silence: true });
         }
         if self.watch.check_at > now || self.ending.is_some() {
             return;

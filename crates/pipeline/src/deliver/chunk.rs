@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
 use super::homes::Homes;
-use super::lane_gates::{Bounds, LaneGate};
+use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
 use crate::report::Reported;
 
@@ -102,7 +102,7 @@ impl Route {
     pub(super) fn of(thread: &SenderThread, chunk: &Chunk) -> Option<Self> {
         let lane = &chunk.envelope.lane;
         let opened = thread.channels.get(&lane.channel)?;
-        let bounds = Bounds::of(&*opened.channel, &lane.destination);
+        let bounds = LaneBounds::of(&*opened.channel, &lane.destination);
         let lane_gate = thread.lane_gates.get(lane, bounds);
         Some(Self { opened, lane_gate })
     }

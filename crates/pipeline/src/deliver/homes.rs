@@ -31,12 +31,12 @@ pub(super) struct Seat {
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) message: Message<Arc<Chunk>>,
-    pub(super) from: Origin,
+    pub(super) from: ChunkOrigin,
 }
 
 /// Where a chunk comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ChunkOrigin {
     Queue,
     /// This thread, which takes the receiver for home.
     Thread(usize),
@@ -107,12 +107,14 @@ impl Seat {
     pub(super) fn keep(&self, arrived: Arrived, limit: usize) -> Option<Message<Arc<Chunk>>> {
         let is_small = limit < SHARED_FROM;
         let (to, from) = match arrived.from {
-            Origin::Queue if is_small => {
+            ChunkOrigin::Queue if is_small => {
                 let home = self.home_of(&arrived.message.item.envelope.lane);
-                (home, Origin::Thread(self.number))
+                (home, ChunkOrigin::Thread(self.number))
             }
-            Origin::Thread(from) if !is_small => (from, Origin::Home),
-            Origin::Queue | Origin::Thread(_) | Origin::Home => return Some(arrived.message),
+            ChunkOrigin::Thread(from) if !is_small => (from, ChunkOrigin::Home),
+            ChunkOrigin::Queue | ChunkOrigin::Thread(_) | ChunkOrigin::Home => {
+                return Some(arrived.message);
+            }
         };
         if to == self.number {
             return Some(arrived.message);
@@ -161,7 +163,7 @@ mod tests {
             chunk.envelope.lane.destination = format!("host {number}").into();
             Message { item: Arc::new(chunk), receipt: queue::Receipt::new(Kept) }
         };
-        (0..100).map(chunk).map(|message| Arrived { message, from: Origin::Queue }).collect()
+        (0..100).map(chunk).map(|message| Arrived { message, from: ChunkOrigin::Queue }).collect()
     }
 
     fn inbox(seat: &mut Seat) -> Vec<Arrived> {
@@ -186,7 +188,7 @@ mod tests {
         let mut first = first;
         let sizes = [(63, true), (64, false)].into_iter().cycle();
         for (arrived, (limit, is_kept)) in there.into_iter().zip(sizes) {
-            assert_eq!(arrived.from, Origin::Thread(0));
+            assert_eq!(arrived.from, ChunkOrigin::Thread(0));
             assert_eq!(second.keep(arrived, limit).is_some(), is_kept);
         }
         let back = inbox(&mut first);

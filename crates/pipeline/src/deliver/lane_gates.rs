@@ -23,12 +23,12 @@ pub(super) struct LaneGate {
     /// How many may be sent in a minute, by all threads.
     pub(super) quota: Arc<LaneQuota>,
     /// What the gate and the quota were made with.
-    bounds: Bounds,
+    bounds: LaneBounds,
 }
 
 /// How much may be sent to a destination, as its channel says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct LaneBounds {
     concurrency: Concurrency,
     learned: LearnedBounds,
     quota_key: Arc<str>,
@@ -66,7 +66,7 @@ impl LaneGates {
 
     /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one
     /// with another limit: what is under way then ends in the old gate. Another quota is used from then on.
-    pub(super) fn get(&self, lane: &Lane, bounds: Bounds) -> LaneGate {
+    pub(super) fn get(&self, lane: &Lane, bounds: LaneBounds) -> LaneGate {
         let mut by_lane = self.by_lane.borrow_mut();
         let known = by_lane.get(lane);
         if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.bounds == bounds) {
@@ -91,7 +91,7 @@ impl LaneGates {
     }
 
     /// A new group of the gate for `key`.
-    fn shared(&self, key: LimitKey, bounds: &Bounds) -> Gate {
+    fn shared(&self, key: LimitKey, bounds: &LaneBounds) -> Gate {
         let mut by_limit = self.by_limit.borrow_mut();
         let limits @ (concurrency, learned) = bounds.limits();
         let new = || (limits, Gate::new(concurrency.limit(learned)));
@@ -114,7 +114,7 @@ impl LaneGate {
 
 // === impl Bounds ===
 
-impl Bounds {
+impl LaneBounds {
     /// Those of a channel's destination.
     pub(super) fn of(channel: &dyn Channel, destination: &Arc<str>) -> Self {
         Self {
@@ -155,9 +155,9 @@ mod tests {
         LaneGates::new(no_quotas())
     }
 
-    fn at_a_time(limit: usize) -> Bounds {
+    fn at_a_time(limit: usize) -> LaneBounds {
         let concurrency = Concurrency::Fixed(limit);
-        Bounds { concurrency, learned: LearnedBounds::SMALL, quota_key: "here".into() }
+        LaneBounds { concurrency, learned: LearnedBounds::SMALL, quota_key: "here".into() }
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         let quotas = no_quotas();
         let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&quotas)));
         let get = |thread: usize, lane: &Lane, quota_key: &str| {
-            threads[thread].get(lane, Bounds { quota_key: quota_key.into(), ..at_a_time(1) })
+            threads[thread].get(lane, LaneBounds { quota_key: quota_key.into(), ..at_a_time(1) })
         };
         let first = get(0, &lane("first"), "here");
         let second = get(1, &Lane { priority: Priority::Urgent, ..lane("second") }, "here");
@@ -208,7 +208,7 @@ mod tests {
         let gates = no_gates();
         let upto = |max| {
             let learned = LearnedBounds { min: max, max };
-            Bounds { concurrency: Concurrency::Auto, learned, quota_key: "here".into() }
+            LaneBounds { concurrency: Concurrency::Auto, learned, quota_key: "here".into() }
         };
         assert_eq!(gates.get(&lane("first"), upto(5)).gate.limit(), 5);
         assert_eq!(gates.get(&lane("first"), upto(20)).gate.limit(), 20);

@@ -57,7 +57,7 @@ pub struct BrokerOptions {
 pub struct Broker {
     publisher: Arc<dyn Publish<Ticket>>,
     consumer: Arc<dyn Consume<Ticket>>,
-    control: Arc<dyn Control>,
+    control: Arc<dyn QueueControl>,
     status: Arc<LinkStatus>,
     tasks: Tasks,
 }
@@ -92,7 +92,7 @@ pub(crate) struct BrokerState<L: Link> {
 }
 
 /// Closes a queue of any protocol.
-trait Control: Send + Sync + fmt::Debug {
+trait QueueControl: Send + Sync + fmt::Debug {
     fn close(&self);
 }
 
@@ -287,7 +287,7 @@ impl<L: Link> BrokerState<L> {
     }
 }
 
-impl<L: Link> Control for BrokerState<L> {
+impl<L: Link> QueueControl for BrokerState<L> {
     fn close(&self) {
         // First, so that all that is woken by the rest sees why.
         self.status.closed.send_replace(true);

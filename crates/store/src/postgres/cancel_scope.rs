@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use super::columns::{narrow, signed};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
-use crate::cancel::{CancelCursor, LanePlace, Place};
+use crate::cancel::{CancelCursor, CancelStage, LanePlace};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::LaneId;
@@ -87,13 +87,13 @@ impl CancelScope {
         let begin = transaction.begin_cancel(id, self, &mut slice).await?;
         let Some(begin) = begin else { return Ok(None) };
         let mut place = begin;
-        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = self.from {
+        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = self.from {
             // The first call has counted those that wait. What was released or written down since then is among them.
             let until = until.min(begin.until);
             (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
         }
         transaction.cancel_batches(id, place, self, &mut slice).await?;
-        let next = slice.next.map(|next| CancelPlace(Place::Batches(next)));
+        let next = slice.next.map(|next| CancelPlace(CancelStage::Batches(next)));
         let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
         Ok(Some(CancelPage { cancelled, under_way, next }))
     }
@@ -128,7 +128,7 @@ impl CancelScope {
         // The task that makes slices may have passed the row over while it was locked here: it looks again.
         transaction.effects.waits = true;
         let (broadcast, passed): (i64, i64) = (row.try_get(0)?, row.try_get(2)?);
-        let behind = Place::Waiting { broadcast: broadcast + 1, batch: 0 };
+        let behind = CancelStage::Waiting { broadcast: broadcast + 1, batch: 0 };
         let Some(lane) = only else {
             let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
             transaction.withdraw_waiting(broadcast, waiting, self).await?;
@@ -138,7 +138,7 @@ impl CancelScope {
         let after = if broadcast == from { passed.max(after) } else { passed };
         let mut slice = transaction.slice(broadcast, after).await?;
         let last = slice.batches.last().filter(|_| !slice.is_last);
-        let next = last.map(|last| Place::Waiting { broadcast, batch: last.id });
+        let next = last.map(|last| CancelStage::Waiting { broadcast, batch: last.id });
         slice.batches.retain(|batch| batch.lane == lane);
         transaction.leave_out_ended(&mut slice).await?;
         let ended: usize = slice.batches.iter().map(|batch| batch.rest.len()).sum();
@@ -192,7 +192,7 @@ impl CancelScope {
             Some(last) => place_behind(last, walk)?,
             None => transaction.next_channel(walk).await?,
         };
-        Ok(next.map(|place| CancelPlace(Place::Lane(place))))
+        Ok(next.map(|place| CancelPlace(CancelStage::Lane(place))))
     }
 
     /// Cancels chunks that waited when they were read, if they do still; `ready` has their sizes.

@@ -26,12 +26,12 @@ pub(super) struct KnownPauses {
     settled: Option<i64>,
     /// The worker and the version that are in its row.
     said: Option<(i64, i64)>,
-    waiting: Option<Waiting>,
+    waiting: Option<AwaitedVersion>,
 }
 
 /// A version of the view, and the end of the claims that began before it.
 #[derive(Debug)]
-struct Waiting {
+struct AwaitedVersion {
     version: i64,
     ended: Shared<BoxFuture<'static, Result<(), StoreError>>>,
 }
@@ -109,7 +109,7 @@ impl KnownPauses {
             return;
         };
         let ended = || async move { claims.run(EndOfEarlier).await }.boxed().shared();
-        self.waiting.get_or_insert_with(|| Waiting { version, ended: ended() });
+        self.waiting.get_or_insert_with(|| AwaitedVersion { version, ended: ended() });
     }
 
     /// Ends when there is more to say with the next beat. Cancel safe.

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::rows::{self, select_chunk, signed};
 use super::transaction::Transaction;
-use crate::cancel::{CancelCursor, LanePlace, Place};
+use crate::cancel::{CancelCursor, CancelStage, LanePlace};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::LaneId;
@@ -61,13 +61,14 @@ impl Transaction<'_> {
         let mut slice = CancelSlice::default();
         let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
         let mut place = begin;
-        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = request.from {
+        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = request.from
+        {
             // The first call has counted those that wait. What was released or written down since then is among them.
             let until = until.min(begin.until);
             (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
         }
         self.cancel_batches(id, place, request, &mut slice)?;
-        let next = slice.next.map(|next| CancelPlace(Place::Batches(next)));
+        let next = slice.next.map(|next| CancelPlace(CancelStage::Batches(next)));
         let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
         Ok(Some(CancelPage { cancelled, under_way, next }))
     }
@@ -101,7 +102,7 @@ impl Transaction<'_> {
         let Some((broadcast, waits, passed)): Option<(i64, i64, i64)> = next.optional()? else {
             return Ok(None);
         };
-        let behind = Place::Waiting { broadcast: broadcast + 1, batch: 0 };
+        let behind = CancelStage::Waiting { broadcast: broadcast + 1, batch: 0 };
         let Some(lane) = only else {
             self.withdraw_waiting(broadcast, waits, request)?;
             page.cancelled += waits.cast_unsigned();
@@ -123,7 +124,8 @@ impl Transaction<'_> {
             self.uncount_waiting(broadcast, ended)?;
         }
         let last = slice.batches.last().filter(|_| !slice.is_last);
-        let next = last.map(|last| Place::Waiting { broadcast, batch: last.id.0.cast_signed() });
+        let next =
+            last.map(|last| CancelStage::Waiting { broadcast, batch: last.id.0.cast_signed() });
         Ok(Some(CancelPlace(next.unwrap_or(behind))))
     }
 
@@ -157,14 +159,14 @@ impl Transaction<'_> {
                 self.reset_due(lane)?;
             }
             if is_full {
-                return Ok(Some(CancelPlace(Place::Lane(place))));
+                return Ok(Some(CancelPlace(CancelStage::Lane(place))));
             }
             if left == 0 {
                 let behind = LanePlace::before(&walk.from.channel, lane + 1);
-                return Ok(walk.only.is_none().then_some(CancelPlace(Place::Lane(behind))));
+                return Ok(walk.only.is_none().then_some(CancelPlace(CancelStage::Lane(behind))));
             }
         }
-        Ok(self.next_channel(walk)?.map(|place| CancelPlace(Place::Lane(place))))
+        Ok(self.next_channel(walk)?.map(|place| CancelPlace(CancelStage::Lane(place))))
     }
 
     /// The channel behind that of a walk, if there is one.

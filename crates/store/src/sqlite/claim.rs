@@ -31,7 +31,7 @@ struct Wanted<'a> {
 }
 
 /// The outcome of taking a due chunk.
-enum Taken {
+enum TakenChunk {
     /// Nothing of it was left to send.
     Ended(usize),
     /// It is paused, and due later.
@@ -74,7 +74,7 @@ impl Transaction<'_> {
             let is_large = first.count > deliveries;
             let wanted = Wanted { request, load: &load, deliveries };
             let taken = self.take(&mut first, wanted, &mut fallbacks)?;
-            let is_later = matches!(taken, Taken::PutAway(_));
+            let is_later = matches!(taken, TakenChunk::PutAway(_));
             let next_due = if fallbacks.is_empty() && !is_large && !is_later {
                 next_due
             } else {
@@ -83,13 +83,13 @@ impl Transaction<'_> {
                 rows::next_due(self.connection, lane)?
             };
             match taken {
-                Taken::Left => break,
-                Taken::Ended(count) | Taken::PutAway(count) => {
+                TakenChunk::Left => break,
+                TakenChunk::Ended(count) | TakenChunk::PutAway(count) => {
                     ended += count;
                     // It was given nothing to send, so it keeps its turn.
                     self.state.lanes.set_next_due(lane, next_due);
                 }
-                Taken::Leased(chunk, of_chunk) => {
+                TakenChunk::Leased(chunk, of_chunk) => {
                     load.add(of_chunk);
                     self.state.lanes.add_claimed(lane, of_chunk.items, now);
                     self.state.lanes.add_bytes(lane, chunk.id, (of_chunk.items, of_chunk.bytes));
@@ -139,7 +139,7 @@ impl Transaction<'_> {
         chunk: &mut ChunkRow,
         Wanted { request, load, deliveries }: Wanted<'_>,
         fallbacks: &mut Vec<Draft>,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<TakenChunk, StoreError> {
         let now = request.now;
         let lane = self.lane(chunk.lane)?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
@@ -148,17 +148,17 @@ impl Transaction<'_> {
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
             self.shrink(chunk.id, &Members::default())?;
-            return Ok(Taken::Ended(chunk.count));
+            return Ok(TakenChunk::Ended(chunk.count));
         }
         let pauses = Arc::clone(&self.state.pauses.borrow());
         if let Some(until) = put_away_until(&pauses, &pauses, &batch.envelope, now) {
             self.sql("UPDATE chunk SET due_at = ?2 WHERE id = ?1")?
                 .execute(params![chunk.id.0.cast_signed(), until.millis()])?;
-            return Ok(Taken::PutAway(chunk.count));
+            return Ok(TakenChunk::PutAway(chunk.count));
         }
         // Before it is decoded, which a chunk that is left would cost with every claim.
         if !load.fits(ChunkLoad { items: chunk.count.min(deliveries), bytes: 0 }) {
-            return Ok(Taken::Left);
+            return Ok(TakenChunk::Left);
         }
         if let Some(rest) = chunk.cut(deliveries) {
             // When the lane is due is read anew after this.
@@ -167,7 +167,7 @@ impl Transaction<'_> {
         }
         let deliveries = self.end_suppressed(chunk, &batch, now, fallbacks)?;
         if deliveries.is_empty() {
-            return Ok(Taken::Ended(chunk.count));
+            return Ok(TakenChunk::Ended(chunk.count));
         }
         let leased = Chunk {
             id: chunk.id,
@@ -186,12 +186,12 @@ impl Transaction<'_> {
         let of_chunk = ChunkLoad { items, ..chunk.load(leased.bytes()) };
         // What it holds is known only now.
         if !load.fits(of_chunk) {
-            return Ok(Taken::Left);
+            return Ok(TakenChunk::Left);
         }
         self.sql("UPDATE chunk SET epoch = ?2, lease_until = ?3 WHERE id = ?1")?.execute(
             params![chunk.id.0.cast_signed(), leased.epoch.0, leased.lease_until.millis()],
         )?;
-        Ok(Taken::Leased(Box::new(leased), of_chunk))
+        Ok(TakenChunk::Leased(Box::new(leased), of_chunk))
     }
 
     /// Settles what is suppressed of a chunk, and takes it out; returns what is left to send.

@@ -90,12 +90,12 @@ pub struct Sqlite {
     reader: SqliteReader,
     directory: PathBuf,
     /// The last of all: without callers, the writer ends.
-    _ending: Ending,
+    _ending: WriterEnd,
 }
 
 /// Tells that the writer's threads have ended. Dropping it waits for that.
 #[derive(Debug)]
-struct Ending(Mutex<std_mpsc::Receiver<()>>);
+struct WriterEnd(Mutex<std_mpsc::Receiver<()>>);
 
 /// How long dropping a store waits for its writer. What was answered is durable anyway.
 const DROP_WAIT: Duration = Duration::from_secs(10);
@@ -257,9 +257,9 @@ impl Sqlite {
     }
 }
 
-// === impl Ending ===
+// === impl WriterEnd ===
 
-impl Drop for Ending {
+impl Drop for WriterEnd {
     fn drop(&mut self) {
         let ended = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         let _ended_or_late = ended.recv_timeout(DROP_WAIT);
@@ -267,7 +267,7 @@ impl Drop for Ending {
 }
 
 /// A thread for each loop. The last that ends closes the files.
-fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<Ending, StoreError> {
+fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, StoreError> {
     // Nothing is ever sent: that the senders are gone tells the end of the threads, whatever it was.
     let (ending, ended) = std_mpsc::sync_channel(1);
     let failed = writer.failed.clone();
@@ -291,7 +291,7 @@ fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<Ending, StoreErr
         let thread = std::thread::Builder::new().name("store-writer".to_owned());
         thread.spawn(run).map_err(|error| StoreError::Broken(error.to_string()))?;
     }
-    Ok(Ending(Mutex::new(ended)))
+    Ok(WriterEnd(Mutex::new(ended)))
 }
 
 // === impl StoreError ===

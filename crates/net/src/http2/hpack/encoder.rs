@@ -30,18 +30,18 @@ pub(in crate::http2) struct Encoder {
     /// The smallest size that the table had since the last block, if it changed.
     smallest: Option<usize>,
     /// The shared fields of requests, by their place among them.
-    places: Vec<Place>,
+    places: Vec<FieldPlace>,
     /// The names of requests' own fields, by their place among them.
-    own_names: Vec<Place>,
+    own_names: Vec<FieldPlace>,
     /// How often the table has changed.
     version: u64,
     /// The shared parts that came last, the oldest first.
-    known: VecDeque<Known>,
+    known: VecDeque<EncodedHead>,
 }
 
 /// A shared part that was encoded before.
 #[derive(Debug)]
-struct Known {
+struct EncodedHead {
     head: Rc<SharedHead>,
     /// The version of the table that it has left.
     version: u64,
@@ -67,7 +67,7 @@ struct Entry {
 
 /// A place among the fields of requests, and what the last one had there, unless that was in the table.
 #[derive(Debug, Default)]
-struct Place {
+struct FieldPlace {
     name: Vec<u8>,
     /// Where the static table has the name; 0 where it has not.
     name_index: usize,
@@ -148,7 +148,7 @@ impl Encoder {
         let behind = at + head.len();
         let index = self.known.iter().position(|known| Rc::ptr_eq(&known.head, head));
         let part_use = match index.and_then(|index| self.known.get(index)) {
-            Some(Known { version, bytes: Some(bytes), .. }) if *version == self.version => {
+            Some(EncodedHead { version, bytes: Some(bytes), .. }) if *version == self.version => {
                 block.extend_from_slice(bytes);
                 return behind;
             }
@@ -175,7 +175,7 @@ impl Encoder {
         if self.known.len() == KNOWN_MAX {
             self.known.pop_front();
         }
-        self.known.push_back(Known { head: Rc::clone(head), version, bytes });
+        self.known.push_back(EncodedHead { head: Rc::clone(head), version, bytes });
         behind
     }
 
@@ -237,9 +237,9 @@ impl Encoder {
 }
 
 /// The place `at`, of a field with this name.
-fn place<'a>(places: &'a mut Vec<Place>, at: usize, name: &[u8]) -> &'a mut Place {
+fn place<'a>(places: &'a mut Vec<FieldPlace>, at: usize, name: &[u8]) -> &'a mut FieldPlace {
     if places.len() <= at {
-        places.resize_with(at + 1, Place::default);
+        places.resize_with(at + 1, FieldPlace::default);
     }
     #[expect(clippy::indexing_slicing, reason = "there are more since the line above")]
     let place = &mut places[at];

@@ -14,7 +14,7 @@ const RECURSION: usize = 32;
 
 /// A recipient's variables over those of all.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(super) struct LayeredVariables {
     pub(super) own: Value,
     pub(super) common: Value,
 }
@@ -109,7 +109,7 @@ fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Res
 
 // === impl Scope ===
 
-impl Object for Scope {
+impl Object for LayeredVariables {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         let of = |values: &Value| values.get_item(key).ok().filter(|value| !value.is_undefined());
         of(&self.own).or_else(|| of(&self.common))

@@ -52,7 +52,7 @@ struct Pattern {
     /// `/content` or `/options`.
     pointer: &'static str,
     json: Bytes,
-    slots: Vec<Slot>,
+    slots: Vec<TemplatedString>,
     /// Whether one of the strings compares values.
     compares: bool,
     /// Bytes that it may have when rendered.
@@ -61,7 +61,7 @@ struct Pattern {
 
 /// A string that is rendered.
 #[derive(Debug)]
-struct Slot {
+struct TemplatedString {
     at: Range<usize>,
     /// A JSON pointer, relative to the pattern's.
     pointer: String,
@@ -185,7 +185,7 @@ impl Pattern {
             environment
                 .add_template_owned(name.clone(), template)
                 .map_err(|error| refuse(format!("is no template: {}", engine::in_words(&error))))?;
-            slots.push(Slot { at: found.at, pointer: found.pointer, name, kind });
+            slots.push(TemplatedString { at: found.at, pointer: found.pointer, name, kind });
         }
         Ok(Self { pointer, json: json.clone(), slots, compares, bytes_max })
     }
@@ -211,7 +211,7 @@ impl Pattern {
     }
 
     /// A variable that is missing is the variables' fault, anything else the template's.
-    fn invalid(&self, slot: &Slot, reason: TemplateReason) -> InvalidField {
+    fn invalid(&self, slot: &TemplatedString, reason: TemplateReason) -> InvalidField {
         let place = format!("{}{}", self.pointer, slot.pointer);
         match reason {
             TemplateReason::Missing(variable) => InvalidField::new(
@@ -225,7 +225,7 @@ impl Pattern {
 
 // === impl Slot ===
 
-impl Slot {
+impl TemplatedString {
     /// Appends to `rendered` what takes the string's place, unless it would have more than `bytes_max` then: what all strings
     /// take together is bounded, not each alone.
     fn render(

@@ -2,7 +2,7 @@
 
 use minijinja::value::Value;
 
-use super::engine::Scope;
+use super::engine::LayeredVariables;
 use super::work;
 use crate::ingest::InvalidField;
 use crate::ingest::limits::VARIABLES_BYTES;
@@ -35,7 +35,7 @@ impl Variables {
 
     /// These, and those of `common` that are not among them.
     pub(in crate::ingest) fn over(self, common: &Self) -> Self {
-        let scope = Scope { own: self.value, common: common.value.clone() };
+        let scope = LayeredVariables { own: self.value, common: common.value.clone() };
         Self { value: Value::from_object(scope), weight: self.weight + common.weight }
     }
 }

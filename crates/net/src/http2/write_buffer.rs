@@ -12,7 +12,7 @@ const COMPACT_BYTES: usize = 512 * 1024;
 
 /// Whole frames, in the order in which they leave.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct WriteBuffer {
     bytes: Vec<u8>,
     /// How many of them a writer has taken.
     taken: usize,
@@ -22,9 +22,9 @@ pub(super) struct Outbox {
     removed: u64,
 }
 
-// === impl Outbox ===
+// === impl WriteBuffer ===
 
-impl Outbox {
+impl WriteBuffer {
     /// Where frames are to be appended.
     pub(super) const fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_offered_may_have_left_even_if_nothing_was_taken() {
-        let mut out = Outbox::default();
+        let mut out = WriteBuffer::default();
         put_data(out.buffer(), 1, b"one", true);
         let second = out.position();
         assert!(!out.may_have_left(0));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_long_queue_is_offered_in_pieces_and_forgotten_when_it_has_left() {
-        let mut out = Outbox::default();
+        let mut out = WriteBuffer::default();
         let mut expected = Vec::new();
         for number in 0..100 {
             put_data(out.buffer(), 1, &vec![number; 16_000], false);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn frames_that_nobody_was_offered_can_be_withheld() {
-        let mut out = Outbox::default();
+        let mut out = WriteBuffer::default();
         put_data(out.buffer(), 1, b"one", true);
         out.offer();
         out.took(4);
