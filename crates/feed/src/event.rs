@@ -47,7 +47,7 @@ impl FeedContent {
 // === impl EventLine ===
 
 impl EventLine {
-    /// This change as a line of text. The provider's words are as they came.
+    /// The change as one line of text, with the provider's reason unchanged.
     pub fn to_text(&self) -> String {
         let Self { position, at, channel, to, change, reason, status, since } = self;
         let text = format!("{position} {at} {change} {channel} {to}");

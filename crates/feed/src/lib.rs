@@ -1,8 +1,9 @@
 //! The feed: hands every change of the suppression list to an application, as notifications on a webhook channel.
 //!
-//! One notification after the other: the next is taken in when the application has taken the last, so changes arrive in
-//! order and none is passed over. What is handed on next is fixed in the store before it is taken in, and the key of the
-//! notification names it. So a process that goes on after a crash, or runs the same feed at the same time, submits each notification once.
+//! Notifications are submitted one after the other: the next when the application has accepted the last, so changes arrive in
+//! order and none is skipped. The range of changes of the next notification is fixed in the store before it is submitted, and its
+//! idempotency key names that range. A process that continues after a crash, or runs the same feed at the same time, therefore
+//! submits each notification once.
 
 mod event;
 mod progress;
@@ -29,23 +30,23 @@ pub use progress::FeedProgress;
 /// Hands the changes of the suppression list on.
 #[derive(Debug)]
 pub struct Feed {
-    /// Its name in the store, which remembers how far it is.
+    /// Name of the feed in the store, under which its cursor is kept.
     pub name: Name,
-    /// Where the changes are read.
+    /// Store from which changes and cursor are read.
     pub reads: Arc<dyn ReadStore>,
-    /// Moves the feed on.
+    /// Operations by which the cursor is moved.
     pub operations: Arc<dyn Operations>,
-    /// Bumped when the store changed.
+    /// Counter that is raised with each change of the store.
     pub changes: watch::Receiver<u64>,
-    /// Whether other processes change it too, whose notices may be lost.
+    /// True if other processes change the store too; their notices may be lost, so the feed also looks at intervals.
     pub is_shared: bool,
-    /// Accepts the feed's notifications.
+    /// Intake that accepts the feed's notifications.
     pub intake: Arc<Intake>,
-    /// The tenant they belong to.
+    /// Tenant of the feed's notifications.
     pub tenant: Name,
-    /// The channel they are sent on.
+    /// Channel of the feed's notifications.
     pub channel: Name,
-    /// Their recipient.
+    /// Recipient of the feed's notifications.
     pub recipient: ByteString,
 }
 
@@ -53,27 +54,27 @@ pub struct Feed {
 #[derive(Debug)]
 struct FeedRun {
     feed: Feed,
-    under_way: Option<NotificationUnderWay>,
-    /// For the lines that say that it stands still.
+    under_way: Option<UnderWay>,
+    /// Limit on log lines about a standstill.
     log_throttle: LogThrottle,
-    /// Whether such a line is the last that was logged.
+    /// True from a log line about a standstill until the application accepts again.
     is_stall_logged: bool,
 }
 
 /// The notification that is being handed on.
 #[derive(Debug, Clone, Copy)]
-struct NotificationUnderWay {
-    /// Where the feed was when it was taken in.
+struct UnderWay {
+    /// Cursor under which the notification was submitted.
     cursor: FeedCursor,
     until: EventPosition,
     id: NotificationId,
-    /// When the first of its changes happened.
+    /// Time of the first of its changes.
     since: Timestamp,
-    /// How often it was looked at.
+    /// Times that its state was read.
     looks: u32,
 }
 
-/// How long to wait for the next step.
+/// Time until the next step.
 #[derive(Debug, Clone, Copy)]
 enum StepWait {
     Not,
@@ -88,23 +89,23 @@ const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
 /// The prefix of the feed's idempotency keys. No caller's key has a control character.
 const OUR_KEYS: char = '\u{1}';
 
-/// From a change to its notification: what changes meanwhile goes with it.
+/// Age of the first change at which a notification is formed: later changes up to then go with it.
 const GATHER: Duration = Duration::from_secs(1);
-/// Between two looks without a word from a store that several processes change.
+/// Time between two looks without a notice from a store that several processes change.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
-/// Between two tries to take in what is refused, or while the store is away.
+/// Time between two tries to submit a notification that is refused, or while the store is away.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
-/// To the first look at what is under way; doubled with each, so that there are few even if it takes long.
+/// Time to the first look at the notification under way; doubled with each look, so that a long one costs few.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
 const LOOK_DOUBLINGS: u32 = 6;
 /// The longest time between two looks at a notification whose attempt is far off: a cancellation is logged within it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// To the next notification for an application that refused one; doubled with each, up to four minutes.
+/// Time to the next notification for an application that refused one; doubled with each refusal, up to four minutes.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 const REFUSAL_DOUBLINGS: u32 = 8;
 /// A change that waits longer than this is worth a line in the log.
 const STALLED_AFTER: Duration = Duration::from_mins(1);
-/// Between two such lines.
+/// Time between two log lines about a standstill.
 const WARN_EVERY: Duration = Duration::from_mins(5);
 
 // === impl Feed ===
@@ -122,13 +123,13 @@ impl Feed {
             is_stall_logged: false,
         };
         while !*stopping.borrow() {
-            // What changes from here on wakes the wait below, also if it changes during the step.
+            // A change from here on wakes the wait below, also if it happens during the step.
             run.feed.changes.mark_unchanged();
             let pause = match run.step().await {
                 Ok(pause) => pause,
                 Err(error) if error.kind() == ErrorKind::Fatal => return Err(error),
                 Err(error) => {
-                    // The store says itself that it is away.
+                    // The store itself logs that it is away.
                     if error.kind() != ErrorKind::Unavailable && run.is_warning_due() {
                         tracing::error!(%error, "the suppression feed waits");
                     }
@@ -143,8 +144,8 @@ impl Feed {
         Ok(())
     }
 
-    /// Fixes what is handed on after `cursor`: as much as there is, and fits into one notification.
-    async fn fix(&self, cursor: FeedCursor) -> Result<StepWait, StoreError> {
+    /// Fixes the changes of the next notification after `cursor`: as many as there are and fit into one.
+    async fn fix(&self, cursor: FeedCursor) -> Result<Pause, StoreError> {
         let page = self.reads.suppression_events(cursor.position, EVENTS).await?;
         let ends = page.events.iter().scan(0, |end, event| {
             *end += json_bytes(event);
@@ -157,9 +158,9 @@ impl Feed {
             return Ok(StepWait::UntilChanged);
         };
         let (now, until) = (self.intake.now(), last.position);
-        // Where more waits than fits, a pause would gather nothing.
+        // A pause gathers nothing where more changes wait than fit.
         let is_full = fitting.len() == EVENTS || until < page.next;
-        // A change from the future tells of a clock that was set, and of no age.
+        // A change from the future comes of a clock that was set: it has no age.
         let age = if first.at > now { GATHER } else { now.since(first.at) };
         if !is_full && age < GATHER {
             return Ok(StepWait::For(GATHER.saturating_sub(age)));
@@ -216,8 +217,8 @@ impl Feed {
 // === impl FeedRun ===
 
 impl FeedRun {
-    /// Does what is to be done next, and says how long to wait after it.
-    async fn step(&mut self) -> Result<StepWait, StoreError> {
+    /// Performs the next step; returns the time to wait after it.
+    async fn step(&mut self) -> Result<Pause, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
         let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
         // Another process may have moved the feed since: what was under way here is then settled.
@@ -233,7 +234,8 @@ impl FeedRun {
         self.look_at(under_way).await
     }
 
-    /// Takes a notification in, once; `None` when there is none yet, or the channel does not have it.
+    /// Submits the notification of the changes from `cursor` to `until`, once; `None` if the changes cannot be read yet or the
+    /// channel refuses the notification.
     async fn take_in(
         &mut self,
         cursor: FeedCursor,
@@ -241,7 +243,7 @@ impl FeedRun {
     ) -> Result<Option<NotificationUnderWay>, StoreError> {
         let FeedCursor { position, tries, .. } = cursor;
         let Some(events) = self.feed.events(position, until).await? else {
-            // Another transaction may hide them for a moment. Whatever it is, no other notification need wait for it.
+            // Another transaction may hide them for a moment. Either way no other notification need wait for it.
             if self.is_warning_due() {
                 tracing::error!(%position, %until, "the suppression feed waits for changes that cannot be read");
             }
@@ -269,7 +271,7 @@ impl FeedRun {
                 return Ok(None);
             }
         };
-        // The positions say all: an application that moved gets the same under another address.
+        // The key holds the positions alone: an application that moved gets the same notification under another address.
         let key = format!("{OUR_KEYS}feed {name} {position} {until} {tries}").into();
         draft.idempotency = Some(Idempotency { key, fingerprint: [0; 32] });
         let admissions = intake.accept_all(vec![draft]).await?;
@@ -281,9 +283,9 @@ impl FeedRun {
         Ok(admissions.into_iter().next().map(under_way))
     }
 
-    /// Goes on if the application has taken what is under way, and hands it on anew if it has ended otherwise.
-    async fn look_at(&mut self, under_way: NotificationUnderWay) -> Result<StepWait, StoreError> {
-        let NotificationUnderWay { cursor, until, id, since, looks } = under_way;
+    /// Moves the feed on if the application has accepted the notification, and submits it anew if it has ended otherwise.
+    async fn look_at(&mut self, under_way: UnderWay) -> Result<Pause, StoreError> {
+        let UnderWay { cursor, until, id, since, looks } = under_way;
         let Some(history) = self.feed.reads.find(id).await? else {
             return Err(StoreError::Damaged(format!("notification {id} of the feed is missing")));
         };
@@ -316,7 +318,7 @@ impl FeedRun {
         self.feed.move_on(cursor, FeedCursor { tries: cursor.tries + 1, ..cursor }).await
     }
 
-    /// Whether a line about a standstill is due; the caller then logs it.
+    /// True if a line about a standstill may be logged now; the caller then logs it.
     fn is_warning_due(&mut self) -> bool {
         let is_due = self.log_throttle.admits(self.feed.intake.clock());
         self.is_stall_logged |= is_due;
@@ -324,7 +326,7 @@ impl FeedRun {
     }
 }
 
-/// Says that the feed stands still, and what helps. Where it leads is a secret.
+/// Logs that the feed stands still, with advice; without the endpoint, which is a secret.
 fn warn_of_stall(History { id, state, attempts, .. }: &History, waiting: Duration) {
     let status = attempts.last().map_or(0, |&Attempted { status, .. }| status);
     let advice = if *state == State::Suppressed {

@@ -1,23 +1,23 @@
-//! How far a feed is, for operators.
+//! The progress of a feed, for operators.
 
 use std::time::Duration;
 
 use notification::{Name, Timestamp};
 use store::{EventPosition, ReadStore, StoreError};
 
-/// How far a feed is.
+/// Progress of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedProgress {
     /// The application has taken all changes up to here.
     pub position: EventPosition,
-    /// When the first one happened that it has not taken; `None` when it has all of them.
+    /// Time of the first change that the application has not accepted; `None` if there is none.
     pub waiting_since: Option<Timestamp>,
 }
 
 // === impl FeedProgress ===
 
 impl FeedProgress {
-    /// Asks `reads` about the feed called `feed`.
+    /// Reads the progress of the feed named `feed` from `reads`.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -27,7 +27,7 @@ impl FeedProgress {
         Ok(Self { position, waiting_since: page.events.first().map(|event| event.at) })
     }
 
-    /// For how long the application has not been told of something.
+    /// Age at `now` of the first change that the application has not accepted; zero if there is none.
     pub fn lag(&self, now: Timestamp) -> Duration {
         self.waiting_since.map_or(Duration::ZERO, |since| now.since(since))
     }
