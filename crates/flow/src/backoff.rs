@@ -1,4 +1,4 @@
-//! When to try again: exponential with full jitter
+//! Delays before retries: exponential with full jitter
 //! (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>).
 
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub enum BackoffError {
 // === impl Backoff ===
 
 impl Backoff {
-    /// From 1 s to 15 min.
+    /// Backoff of retries: from 1 s to 15 min.
     pub const DEFAULT: Self = Self { base: Duration::from_secs(1), cap: Duration::from_mins(15) };
 
-    /// For connections that cannot be made: from 0.5 s to 30 s.
+    /// Backoff of connections that cannot be made: from 0.5 s to 30 s.
     pub const CONNECT: Self =
         Self { base: Duration::from_millis(500), cap: Duration::from_secs(30) };
 

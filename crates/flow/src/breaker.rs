@@ -1,4 +1,4 @@
-//! Whether a destination answers at all, from the ends of attempts in a row.
+//! A circuit breaker: decides from the ends of attempts in a row that a destination does not answer.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub struct Breaker {
     failures: u32,
     /// The last answer; the first failure, when there was none.
     since: Option<Duration>,
-    /// When something was last let through while it was open.
+    /// The last time that a try was let through while the breaker was open.
     tried_at: Option<Duration>,
 }
 
@@ -19,7 +19,7 @@ const FAILURES: u32 = 16;
 /// Attempts that are tried at a time while it is open: each may wait for its answer for half a minute, and one that begins every two
 /// seconds is not to wait for them.
 pub(crate) const TRIES: usize = 16;
-/// What fails for less time may be a connection that was lost, with all that was under way on it.
+/// Time without an answer before the breaker opens: a shorter one may be one lost connection with all attempts under way on it.
 const TROUBLE: Duration = Duration::from_millis(500);
 
 // === impl Breaker ===
@@ -35,13 +35,14 @@ impl Breaker {
         }
     }
 
-    /// Whether it may be open.
+    /// True if enough attempts in a row failed; time decides the rest.
     pub(crate) fn is_suspicious(&self) -> bool {
         self.failures >= FAILURES
     }
 
-    /// Whether it is open and lets nothing through at `now`: as many as may be are tried, or one was just now. All that was under way
-    /// when a destination fell silent ends at once, and what is tried then would hold all the tries for half a minute.
+    /// True if the breaker is open and lets no attempt through at `now`: the tries are used up (`is_full`), or one began less
+    /// than [`TROUBLE`] ago. All attempts that were under way when a destination fell silent end at once, and new ones would hold
+    /// all the tries for half a minute.
     pub(crate) fn shuts_out(&mut self, now: Duration, is_full: bool) -> bool {
         if !self.is_open(now) {
             return false;
@@ -53,7 +54,7 @@ impl Breaker {
         is_full || is_soon
     }
 
-    /// Whether no more should be tried than [`TRIES`] at a time.
+    /// True if the breaker is open: no more than [`TRIES`] attempts at a time.
     pub fn is_open(&self, now: Duration) -> bool {
         self.is_suspicious() && self.since.is_some_and(|since| now.saturating_sub(since) >= TROUBLE)
     }

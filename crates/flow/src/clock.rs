@@ -71,15 +71,15 @@ impl Clock {
         Self { source, ..Self::system() }
     }
 
-    /// This clock, and what moves it. For tests: the steering is never freed.
+    /// The clock, and the steering that moves it. For tests: the steering is never freed.
     pub fn steered(self) -> (Self, &'static Steering) {
         // A `&'static` keeps the clock `Copy`, so every stage holds one by value.
         let steering: &'static Steering = Box::leak(Box::new(Steering::new(self.monotonic())));
         (Self { steering: Some(steering), ..self }, steering)
     }
 
-    /// This clock with the wall time of `reference`: the processes of a cluster go by one, whatever the clocks of their
-    /// machines show. Spans stay what they are.
+    /// The clock with the wall time of `reference`, which all processes of a cluster share, whatever the clocks of their machines
+    /// show. Spans are unchanged.
     #[must_use]
     pub const fn following(self, reference: &'static Reference) -> Self {
         Self { reference: Some(reference), ..self }

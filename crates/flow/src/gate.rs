@@ -1,10 +1,10 @@
-//! A gate in front of one destination: it lets in as many as its [`Limit`] says.
+//! A gate in front of one destination: it admits as many attempts as its [`Limit`] allows.
 //!
-//! Those who enter belong to *groups*. While several groups wait, a place goes to the one with the fewest places, and of those
-//! with as many to the one that got or freed one longest ago: so each has an equal part, and who comes with little does not wait behind who
-//! has much. Within a group those that wait are woken in the order in which they came. [`Gate::try_enter`] passes them: a place goes
-//! to the one that asks for it first, so what frees a place and goes on at once has it again. Of a limit of 64 or
-//! more, a sixty-fourth is for groups with less than that: they do not wait while one group has all other places.
+//! Attempts belong to *groups*. While several groups wait, a place goes to the one with the fewest places, and of those with as
+//! many to the one that got or freed one longest ago: each has an equal part, and a group with few attempts does not wait behind
+//! one with many. Within a group, waits are woken in the order in which they began. [`Gate::try_enter`] passes them: a place goes
+//! to the first caller, so an attempt that frees a place and continues at once has it again. Of a limit of 64 or more, a
+//! sixty-fourth is for groups with fewer places than that: they do not wait while one group has all other places.
 //!
 //! Lives on one thread: the senders are single-threaded, so it needs no lock. A sender thread has one gate
 //! per channel, destination and priority, with a group for each lane.
@@ -30,28 +30,28 @@ pub struct Pass {
     group: Rc<GateGroup>,
 }
 
-/// Those who have their turn together.
+/// A group of attempts that take turns with other groups at the gate.
 #[derive(Debug)]
 struct GateGroup {
     gate: Rc<GateState>,
     in_flight: Cell<usize>,
     /// The number of the event by which it last got or freed a place.
     served: Cell<u64>,
-    /// How many wait in it.
+    /// Number of waits in the group.
     waiting: Cell<usize>,
-    /// Where it stands in [`GateState::waiting`], while any wait.
+    /// Rank in [`GateState::waiting`] while the group waits.
     listed_as: Cell<Rank>,
     /// Hands a wake-up on when the wait that got it is dropped, so none is ever lost.
     freed: Notify,
 }
 
-/// Whose turn it is: the least. Places held, and when it last got or freed one.
+/// Order of turns, least first: places held, and the event by which the group last got or freed one.
 type Rank = (usize, u64);
 
 #[derive(Debug)]
 struct GateState {
     limit: RefCell<Box<dyn Limit>>,
-    /// Of answers on the wire, a running mean.
+    /// Running mean of the latency on the wire.
     latency: Cell<Option<Duration>>,
     in_flight: Cell<usize>,
     /// Places got and freed, and groups made.
@@ -62,7 +62,7 @@ struct GateState {
     waiting: RefCell<Vec<Rc<GateGroup>>>,
 }
 
-/// One place in so many is for groups with few. A smaller limit has none to spare.
+/// Share of the places that is for groups with few: one in 64. A smaller limit has none to spare.
 const RESERVE_DIVISOR: usize = 64;
 
 /// A wait of a group. When it ends, another one may have the place that it was woken for.
@@ -120,8 +120,8 @@ impl Gate {
         }
     }
 
-    /// Whether the destination does not answer, and is being tried by others than the holder of `own`: nothing more should be sent to
-    /// it now. When it is not, although it does not answer, that counts as a try. `now` is asked only if it may be so: the wall time.
+    /// True if no attempt should be sent now: the destination does not answer, and others than the holder of `own` try it. False
+    /// for a destination that does not answer counts as a try. `now` (wall time) is called only when the breaker may be open.
     pub fn is_shut(&self, own: Option<&Pass>, now: impl FnOnce() -> Duration) -> bool {
         let (gate, own) = (&self.group.gate, usize::from(own.is_some()));
         let (in_flight, mut breaker) = (gate.in_flight.get() - own, gate.breaker.get());
@@ -131,18 +131,18 @@ impl Gate {
         is_shut
     }
 
-    /// How many hold a pass, of all groups.
+    /// Number of passes held, of all groups.
     pub fn in_flight(&self) -> usize {
         self.group.gate.in_flight.get()
     }
 
-    /// Whether its group has no pass and no other handle.
+    /// True if the group has no pass and no other handle.
     pub fn is_idle(&self) -> bool {
         // Each pass holds the group as well, so a count of one excludes both.
         Rc::strong_count(&self.group) == 1
     }
 
-    /// Whether there is another group.
+    /// True if the gate has another group.
     pub fn has_other_groups(&self) -> bool {
         Rc::strong_count(&self.group.gate) > 1
     }
@@ -152,7 +152,7 @@ impl Gate {
         self.group.gate.limit()
     }
 
-    /// How long answers took on the wire lately: a mean in which the last 32 count for two thirds.
+    /// Running mean of the latency on the wire, in which the last 32 answers count for two thirds; `None` before the first.
     pub fn latency(&self) -> Option<Duration> {
         self.group.gate.latency.get()
     }
@@ -444,7 +444,7 @@ mod tests {
         assert!(parts.iter().all(|part| (2..=3).contains(part)), "{parts:?}");
     }
 
-    /// A place that nobody takes although somebody waits would stay free for ever.
+    /// A freed place without a waiter that takes it would stay free for ever.
     #[tokio::test]
     async fn no_place_is_lost_whoever_gives_up() {
         let mut random = fastrand::Rng::with_seed(3);

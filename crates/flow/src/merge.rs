@@ -1,4 +1,4 @@
-//! One loop for all that is written over one connection: what waits is performed together.
+//! Merging of requests over one connection: one loop performs all waiting requests together.
 //!
 //! Callers of several kinds hand in items, and each waits for the outcome of its own. A loop that owns the connection takes
 //! what waits as one group, performs it, and answers item by item; what is handed in meanwhile is the next group. So an item
@@ -15,7 +15,7 @@
 //!   outcome is of a whole group: [`Unmerge`] finds the items that fail when the others can be done.
 //! - A loop that is closed takes what was handed in before, and then ends.
 //!
-//! [`Merging::Separate`] is the same with a loop for each kind, to be compared with (decision 0030).
+//! [`Merging::Separate`] runs a loop for each kind, to compare with (decision 0030).
 
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -28,17 +28,17 @@ use std::thread::{self, Thread};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 
-/// Whether kinds meet in one loop.
+/// Number of loops that serve the kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merging {
-    /// One loop takes from all kinds.
+    /// One loop for all kinds.
     #[default]
     Shared,
-    /// Each kind has a loop of its own; they take turns on the connection, which a fair lock is for.
+    /// One loop for each kind; they take turns on the connection, under a fair lock.
     Separate,
 }
 
-/// How much is performed together, and how much may wait.
+/// Bounds of a group and of the queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Items of a group, at most.
@@ -49,20 +49,20 @@ pub struct Bounds {
     pub waiting: usize,
 }
 
-/// What can be handed in.
+/// A request that can be merged.
 pub trait Item {
-    /// What it adds to [`Bounds::weight`].
+    /// Weight of the item, counted against [`Bounds::weight`].
     fn weight(&self) -> usize;
 }
 
 /// All parts of a connection's merging: callers of `KINDS` kinds, and a loop or several.
 #[derive(Debug)]
 pub struct Merge<T, const KINDS: usize> {
-    /// One for each kind.
+    /// Callers' ends of the queues, one for each kind.
     pub callers: [Caller<T>; KINDS],
-    /// One, or one for each kind.
+    /// Loops' ends of the queues: one, or one for each kind.
     pub loops: Vec<Groups<T>>,
-    /// Of all loops.
+    /// Control of all loops.
     pub control: Control,
 }
 
@@ -70,7 +70,7 @@ pub struct Merge<T, const KINDS: usize> {
 #[derive(Debug)]
 pub struct Caller<T>(mpsc::Sender<T>);
 
-/// What was handed in was not performed, or it is not known whether it was: the loop has ended.
+/// Answer to a caller whose loop has ended: its item was not performed, or it is unknown whether it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 
@@ -81,7 +81,7 @@ pub struct Control {
     taken: Arc<GroupTally>,
 }
 
-/// What was taken from all queues so far.
+/// Counts of groups and items that loops took from their queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Groups with an item.
@@ -103,25 +103,25 @@ pub struct Groups<T> {
     taken: Arc<GroupTally>,
 }
 
-/// Why a group that was performed as one came to nothing.
+/// Reason for which a group that was performed as one was undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone<E> {
     /// An item of it cannot be done; which one is not known.
     ByAnItem(E),
-    /// What its items share failed, such as the connection.
+    /// A failure of what all items share, such as the connection.
     ByAll(E),
 }
 
 /// Finds the items of a group that fail, while the others are done: what is to be performed next, as one.
 ///
-/// When an item undoes a part, its halves are performed one after the other, so one that fails among a thousand costs twenty
-/// groups. What undoes all is told to all that are not done, without another try.
+/// A part that an item undoes is split, and its halves are performed one after the other, so one failing item among a thousand
+/// costs twenty groups. An error of all is given to all items that are not done, without another try.
 #[derive(Debug)]
 pub struct Unmerge<E> {
     items: usize,
-    /// To be performed, the next last.
+    /// Parts to be performed, the next one last.
     parts: Vec<Range<usize>>,
-    /// Of the first items.
+    /// Outcomes of the first items.
     outcomes: Vec<Result<(), E>>,
 }
 
@@ -148,7 +148,7 @@ struct Kind<T> {
 /// Wakes a thread.
 struct Unpark(Thread);
 
-/// How a loop yields to callers that come back.
+/// State of a loop that yields to callers that come back.
 #[derive(Default)]
 struct Yielding {
     /// Items that waited when it looked last.
@@ -157,7 +157,7 @@ struct Yielding {
     times: usize,
 }
 
-/// How often a loop yields in vain before it takes what waits: some tens of microseconds, a tenth of a synced commit.
+/// Vain yields of a loop before it takes a group: some tens of microseconds, a tenth of a synced commit.
 const YIELDS: usize = 64;
 
 // === impl Merge ===
@@ -217,7 +217,7 @@ impl Control {
         Groups { kinds, turn: 0, last: 0, bounds, signals, taken: Arc::clone(&self.taken) }
     }
 
-    /// What was taken so far.
+    /// Counts of the groups and items taken so far.
     pub fn counts(&self) -> Counts {
         Counts {
             groups: self.taken.groups.load(Ordering::Relaxed),
@@ -245,12 +245,12 @@ impl<T: Item> Groups<T> {
         poll_fn(|context| self.poll_ready(context)).await
     }
 
-    /// As [`Groups::ready`], for a thread without a runtime.
+    /// [`Groups::ready`] for a thread without a runtime.
     pub fn ready_blocking(&mut self) -> bool {
         block_on(self.ready())
     }
 
-    /// As [`Groups::ready`], without waiting: also goes on if nothing waits.
+    /// [`Groups::ready`] without waiting; also true if no item waits.
     pub fn goes_on(&mut self) -> bool {
         match self.poll_ready(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(goes_on) => goes_on,
@@ -258,8 +258,8 @@ impl<T: Item> Groups<T> {
         }
     }
 
-    /// What waits, within the bounds, once those whom the last group has answered had time to come back. To be called when the
-    /// connection is free, and no earlier: what is handed in until then goes along.
+    /// Takes the waiting items, within the bounds, once the callers of the last group had time to come back. To be called when
+    /// the connection is free, and no earlier: items that are handed in until then go along.
     pub async fn take(&mut self) -> Vec<T> {
         let mut yielding = Yielding::default();
         while self.yields(&mut yielding) {
@@ -268,7 +268,7 @@ impl<T: Item> Groups<T> {
         self.take_now()
     }
 
-    /// As [`Groups::take`], for a thread without a runtime.
+    /// [`Groups::take`] for a thread without a runtime.
     pub fn take_blocking(&mut self) -> Vec<T> {
         let mut yielding = Yielding::default();
         while self.yields(&mut yielding) {
@@ -322,7 +322,7 @@ impl<T: Item> Groups<T> {
         group
     }
 
-    /// Whether to yield once more before a group is taken.
+    /// True if the loop is to yield once more before it takes a group.
     fn yields(&self, yielding: &mut Yielding) -> bool {
         let waiting = self.kinds.iter().map(Kind::waiting).sum();
         if waiting != yielding.waiting {
@@ -359,19 +359,19 @@ impl<T: Item> Groups<T> {
 // === impl Unmerge ===
 
 impl<E: Clone> Unmerge<E> {
-    /// Of a group of so many `items`.
+    /// The search in a group of `items` items, which are performed as one first.
     pub fn new(items: usize) -> Self {
         let all = 0..items;
         Self { items, parts: vec![all], outcomes: Vec::with_capacity(items) }
     }
 
-    /// Which items are to be performed as one, all or none of them; `None` when each has its outcome. The same until
-    /// [`Unmerge::ended`] is told what became of them.
+    /// Range of the items to be performed as one, all or none of them; `None` when each has its outcome. Unchanged until
+    /// [`Unmerge::ended`] is called.
     pub fn part(&self) -> Option<Range<usize>> {
         self.parts.last().cloned()
     }
 
-    /// What became of [`Unmerge::part`].
+    /// Takes the result of [`Unmerge::part`].
     pub fn ended(&mut self, performed: Result<(), Undone<E>>) {
         let Some(Range { start, end }) = self.parts.pop() else { return };
         match performed {
@@ -388,7 +388,7 @@ impl<E: Clone> Unmerge<E> {
         }
     }
 
-    /// Why items were not done, in their order.
+    /// Outcomes of all items, in their order.
     pub fn outcomes(self) -> Vec<Result<(), E>> {
         self.outcomes
     }
@@ -397,7 +397,7 @@ impl<E: Clone> Unmerge<E> {
 // === impl Kind ===
 
 impl<T: Item> Kind<T> {
-    /// Whether one waits; pending when none does yet.
+    /// Ready with true if an item waits, with false if the queue is closed; pending while it is empty.
     fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if self.first.is_none() {
             match self.queue.poll_recv(context) {
@@ -431,7 +431,7 @@ impl Wake for Unpark {
     }
 }
 
-/// As [`Merge::new`] with one loop, which nobody speaks to.
+/// [`Merge::new`] with one loop and without a control.
 pub fn shared<T: Item, const KINDS: usize>(bounds: Bounds) -> ([Caller<T>; KINDS], Groups<T>) {
     let (callers, kinds) = queues(bounds.waiting);
     (callers, Control::default().groups(kinds, bounds))

@@ -13,7 +13,7 @@ const BOUNDS: Bounds = Bounds { items: 100, weight: 1_000, waiting: 10_000 };
 /// Kinds of callers.
 const KINDS: usize = 2;
 
-/// What a caller hands in, and where its outcome goes.
+/// An item with the sender of its outcome.
 #[derive(Debug)]
 struct Work {
     number: usize,
@@ -121,8 +121,8 @@ fn a_kind_with_a_hundred_groups_waiting_delays_another_by_one() {
     assert_eq!(group.iter().filter(|number| **number >= 30_000).count(), BOUNDS.items / 2);
 }
 
-/// What is too heavy for the rest of a group is not passed by its own kind, is first of its kind in the next one, and does not
-/// keep lighter ones of another kind from the rest.
+/// An item too heavy for the rest of a group is not passed by its own kind, is the first of its kind in the next group, and does
+/// not keep lighter ones of another kind from the rest.
 #[test]
 fn a_heavy_kind_leaves_room_for_a_light_one() {
     let ([heavy, light], mut groups, _control) = one_loop(BOUNDS);

@@ -1,4 +1,4 @@
-//! How many in a minute: a token bucket, as the generic cell rate algorithm writes it down in one number.
+//! A quota per minute: a token bucket, as the generic cell rate algorithm writes it down in one number.
 //!
 //! Pure arithmetic, time passed in. All threads of a process share a quota.
 
@@ -9,40 +9,40 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets through so many in any minute, wherever that minute begins: a sixtieth of them at once, the rest evenly. Without a number it lets
-/// everything through, but for pauses.
+/// Lets through a number of attempts in any minute, wherever that minute begins: a sixtieth of them at once, the rest evenly.
+/// Without a number it lets everything through, but for pauses.
 #[derive(Debug)]
 pub struct Quota {
     /// The origin of the times: the first `now` that was passed in.
     start: OnceLock<Instant>,
-    /// Whether everything may go at once. Read without the lock: most quotas have no number.
+    /// True without a number and a pause. Read without the lock: most quotas have no number.
     is_open: AtomicBool,
     schedule: Mutex<Schedule>,
 }
 
-/// Those who have their turn together before a quota, on all threads.
+/// A group that takes turns with others before a quota, on all threads.
 #[derive(Debug, Default)]
 pub struct QuotaGroup {
-    /// Places that they have reserved and not used.
+    /// Places that the group has reserved and not used.
     booked: AtomicUsize,
-    /// The last one that they used, as [`Quota::nanos`] has it; 0 when there is none.
+    /// Time of the last place that the group used, as [`Quota::nanos`] has it; 0 when there is none.
     used_nanos: AtomicU64,
-    /// When they may come back, after the last time that there was no place for them; 0 when there always was.
+    /// Appointed time of return, after the last refusal of a place; 0 without one.
     appointed_nanos: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Schedule {
-    pace: QuotaRate,
-    /// When all that was reserved so far has gone through, if it goes evenly.
+    pace: Pace,
+    /// Time at which all reserved places have gone through, if they go evenly.
     booked_until_nanos: u64,
     /// The end of the last pause; 0 when there was none.
     paused_until_nanos: u64,
-    /// When the last of those comes back for whom there was no place.
+    /// Last appointed time of return of all groups without a place.
     appointed_until_nanos: u64,
 }
 
-/// How fast a quota lets through. Both are zero where there is no limit.
+/// Rate and burst of a quota. Both are zero where there is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct QuotaRate {
     interval_nanos: u64,
@@ -50,18 +50,18 @@ struct QuotaRate {
     burst_nanos: u64,
 }
 
-/// How long what is to be sent waits for its quota, at most, before it makes room for others.
+/// Longest wait of a chunk for its quota before it makes room for others.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How much later than the first of them the last one comes back for whom there was no place: numbers change.
+/// Longest time between the first and the last appointed return: numbers change.
 const APPOINTMENT_MAX: Duration = Duration::from_mins(1);
 const MINUTE_NANOS: u64 = 60_000_000_000;
-/// The first time that was passed in: bursts reach back from it.
+/// The first time that was passed in, nanoseconds: bursts reach back from it.
 const ORIGIN_NANOS: u64 = 1_440 * MINUTE_NANOS;
 
 // === impl Quota ===
 
 impl Quota {
-    /// At most `count` in any minute; `None` is no limit.
+    /// A quota of `count` in any minute; `None` is no limit.
     pub fn new(count: Option<NonZeroU32>) -> Self {
         let pace = QuotaRate::of(count);
         Self {
@@ -76,8 +76,8 @@ impl Quota {
         }
     }
 
-    /// Lets through `count` in any minute from `now` on. What was reserved stays so, and what was used counts on: no minute gets more
-    /// than the greater of two numbers that hold within it.
+    /// Lets through `count` in any minute from `now` on. Reserved places stay reserved, and used ones count on: no minute gets
+    /// more than the greater of two numbers that hold within it.
     pub fn change(&self, count: Option<NonZeroU32>, now: Instant) {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
@@ -85,15 +85,15 @@ impl Quota {
         self.is_open.store(schedule.is_open(now), Ordering::Relaxed);
     }
 
-    /// Whether everything may go at once: there is no number, and no pause.
+    /// True if everything may go at once: there is no number, and no pause.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Reserves the next place and says how long it is until then.
+    /// Reserves the next place; returns the time until then.
     ///
     /// # Errors
-    /// When that is longer than `wait_max`: how long it would be. Nothing is reserved then.
+    /// The time until the next place, if that is longer than `wait_max`. Nothing is reserved then.
     pub fn reserve(&self, now: Instant, wait_max: Duration) -> Result<Duration, Duration> {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
@@ -108,14 +108,15 @@ impl Quota {
         Ok(wait)
     }
 
-    /// How long it is until the next place.
+    /// Time until the next place.
     pub fn wait(&self, now: Instant) -> Duration {
         let now = self.nanos(now);
         self.schedule().next(now).1
     }
 
-    /// When `group`, for which there was no place, is to come back: after `least`, and as much later as the quota needs for the groups
-    /// that were told so before. If all came back at once, all but a few would come in vain. At most [`APPOINTMENT_MAX`] more than `least`.
+    /// Appoints a time of return for `group`, for which there was no place: after `least`, and later by one interval for each
+    /// group that was appointed before. If all returned at once, all but a few would return in vain. At most [`APPOINTMENT_MAX`]
+    /// more than `least`.
     pub fn appoint(&self, group: &QuotaGroup, now: Instant, least: Duration) -> Duration {
         let (now, least) = (self.nanos(now), nanos_of(least).min(u64::MAX / 4));
         let mut schedule = self.schedule();
@@ -131,7 +132,7 @@ impl Quota {
         Duration::from_nanos(appointed - now)
     }
 
-    /// Whether `group` has booked a place, or used one of the last two.
+    /// True if `group` has booked a place, or used one of the last two.
     pub fn has_served(&self, group: &QuotaGroup, now: Instant) -> bool {
         let used = group.used_nanos.load(Ordering::Relaxed);
         let ago = self.nanos(now).saturating_sub(used);
@@ -150,7 +151,7 @@ impl Quota {
         group.used_nanos.fetch_max(self.nanos(at).max(1), Ordering::Relaxed);
     }
 
-    /// How many it lets through within `span`, with a burst and at least one.
+    /// Places within `span`, with a burst; `usize::MAX` without a number.
     pub fn within(&self, span: Duration) -> usize {
         let QuotaRate { interval_nanos, burst_nanos } = self.schedule().pace;
         if interval_nanos == 0 {
@@ -161,7 +162,7 @@ impl Quota {
         usize::try_from(evenly.saturating_add(burst)).unwrap_or(usize::MAX)
     }
 
-    /// Lets nothing through for `span` from `now`: the provider asked for a pause. What was reserved stays so.
+    /// Lets nothing through for `span` from `now`, at the provider's request. Reserved places stay reserved.
     pub fn pause(&self, now: Instant, span: Duration) {
         // A quarter of the range, so that the sums of such spans do not overflow.
         let until = self.nanos(now) + nanos_of(span).min(u64::MAX / 4);
@@ -170,7 +171,7 @@ impl Quota {
         self.is_open.store(false, Ordering::Relaxed);
     }
 
-    /// Whether something that was reserved, or a pause, still counts.
+    /// True if a reserved place or a pause is still ahead.
     pub fn is_booked(&self, now: Instant) -> bool {
         let now = self.nanos(now);
         self.schedule().booked(now) > now
@@ -189,8 +190,8 @@ impl Quota {
 // === impl Schedule ===
 
 impl Schedule {
-    /// Until when everything is booked, at least until `now`: places that passed unused are gone, and a quiet hour does not allow more
-    /// than a burst.
+    /// Time until which everything is booked, at least `now`: places that passed unused are gone, and a quiet hour does not allow
+    /// more than a burst.
     fn booked(&self, now: u64) -> u64 {
         let mut booked = self.booked_until_nanos.max(now);
         if self.paused_until_nanos > 0 {
@@ -201,7 +202,7 @@ impl Schedule {
         booked
     }
 
-    /// Until when everything is booked with one more place, and how long it is until that place.
+    /// Time until which everything is booked with one more place, and the time until that place.
     fn next(&self, now: u64) -> (u64, Duration) {
         let booked = self.booked(now) + self.pace.interval_nanos;
         (booked, Duration::from_nanos(booked.saturating_sub(now + self.pace.burst_nanos)))
@@ -219,8 +220,8 @@ impl Schedule {
         self.pace = pace;
         // The last place that was reserved, or as if one had been.
         let last = booked - before.burst_nanos;
-        self.booked_until_nanos = if before == QuotaRate::UNLIMITED {
-            // Nobody counted what was used: no burst.
+        self.booked_until_nanos = if before == Pace::UNLIMITED {
+            // Used places were not counted: no burst.
             now + pace.burst_nanos - pace.interval_nanos
         } else if last + before.interval_nanos <= now {
             // As many may go at once as before, but no more than the new burst.

@@ -1,4 +1,4 @@
-//! How many a quota lets through, and when, also where its number changes.
+//! Places of a quota and their times, also where its number changes.
 
 use super::*;
 use crate::Clock;

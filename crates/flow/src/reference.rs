@@ -6,27 +6,27 @@ use std::time::Duration;
 
 /// The wall time that all processes of a cluster go by: its database's.
 ///
-/// It is known as a distance from this machine's time since boot ([`Clock::boot`](crate::Clock::boot)), which never steps
-/// and goes on in suspend. So a machine whose own clock is wrong, or set, or was asleep, has the cluster's time all the
-/// same. The distance is measured with every answer of the database and errs to one side: what is shown is never ahead of
-/// the reference by more than what the two drift apart between two answers, and behind it by no more than the way back of
-/// the quickest answer. Behind is the safe side: nothing is sent before it is due.
+/// The time is held as a distance from this machine's time since boot ([`Clock::boot`](crate::Clock::boot)), which never steps
+/// and goes on in suspend: a machine whose own clock is wrong, was set, or was asleep still has the cluster's time. The distance
+/// is measured with every answer of the database and errs to one side: the time shown is never ahead of the reference by more
+/// than the two drift apart between two answers, and behind it by no more than the way back of the quickest answer. Behind is the
+/// safe side: nothing is sent before it is due.
 #[derive(Debug)]
 pub struct Reference {
-    /// How far it is ahead of the time since boot, microseconds; [`UNKNOWN`] before the first answer.
+    /// Distance of the reference ahead of the time since boot, microseconds; [`UNKNOWN`] before the first answer.
     ahead: AtomicI64,
     /// The time since boot of the last answer, microseconds.
     learned_at: Mutex<i64>,
 }
 
-/// One answer of the reference. Spans since boot.
+/// One answer of the reference; its spans are since boot.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeAnswer {
-    /// When it was asked.
+    /// Time of the question.
     pub asked: Duration,
-    /// The time that it gave, since the Unix epoch: an instant between question and answer.
+    /// Time that the reference gave, since the Unix epoch: an instant between question and answer.
     pub told: Duration,
-    /// When its answer came.
+    /// Time of the answer.
     pub answered: Duration,
 }
 
@@ -38,7 +38,7 @@ const UNKNOWN: i64 = i64::MIN;
 // === impl Reference ===
 
 impl Reference {
-    /// One that is not known yet. A process has one for each store that it opens, for as long as it lives: it is never
+    /// A reference whose time is unknown so far. A process has one for each store that it opens, as long as it lives: it is never
     /// freed, so that a [`Clock`](crate::Clock) that follows it stays as cheap to copy as any.
     pub fn forever() -> &'static Self {
         let (ahead, learned_at) = (AtomicI64::new(UNKNOWN), Mutex::new(0));

@@ -1,4 +1,4 @@
-//! No anonymous tasks: everything that runs in the background has a name, and a drain waits for it.
+//! Named background tasks: a drain waits for each of them.
 
 use std::future::Future;
 use std::io;
@@ -25,7 +25,7 @@ pub struct Tasks {
 pub struct Ended {
     /// The task's name.
     pub name: &'static str,
-    /// Whether it ended by a panic.
+    /// True if the task ended by a panic.
     pub panicked: bool,
 }
 

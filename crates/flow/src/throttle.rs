@@ -1,4 +1,4 @@
-//! How often the same trouble is worth a line in the log.
+//! A limit on log lines about the same trouble.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl LogThrottle {
         Self { span, next_at: Cell::new(None) }
     }
 
-    /// Whether a line may be written now; then it counts as written.
+    /// True if a line may be written now; it then counts as written.
     pub fn admits(&self, clock: Clock) -> bool {
         let now = clock.monotonic();
         let is_due = self.next_at.get().is_none_or(|at| at <= now);
@@ -34,7 +34,7 @@ impl LogThrottle {
 }
 
 impl Default for LogThrottle {
-    /// One line per minute.
+    /// A throttle of one line per minute.
     fn default() -> Self {
         Self::new(Duration::from_mins(1))
     }

@@ -1,4 +1,4 @@
-//! Until when a worker may start attempts.
+//! The worker deadline: the time until which a worker may start attempts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// Until when this process, as one worker of a cluster, may start new attempts. Cloning shares it.
+/// Time until which this process, as one worker of a cluster, may start attempts. Clones share it.
 ///
 /// The deadline is moved forward with each heartbeat that the store confirms, and lies before the instant at which other
 /// workers may take over. A process that was stopped, cut off or suspended therefore finds it passed before it sends
@@ -60,7 +60,7 @@ impl WorkerDeadline {
         }
     }
 
-    /// Whether the worker `worker` may start an attempt now.
+    /// True if the worker numbered `worker` may start an attempt now.
     pub fn allows(&self, worker: u64, clock: Clock) -> bool {
         self.allows_across(worker, clock, || {})
     }

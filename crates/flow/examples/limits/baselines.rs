@@ -25,7 +25,7 @@ pub(crate) struct AdditiveIncrease {
     next: Duration,
 }
 
-/// What both are bounded by.
+/// Upper bound of both limits.
 const MAX: usize = 20_000;
 
 impl Gradient2 {

@@ -1,8 +1,8 @@
-//! When work that is under way will be complete: an interval, from what happened to it so far.
+//! The forecast of the end of work that is under way: an interval, computed from its progress so far.
 //!
 //! Pure arithmetic, time passed in. The interval is meant to hold the true end four times out of five, if the work goes on as it
-//! went: what nobody can know, such as an outage to come, is not in it. The scenarios in `tests/forecast` say how often it does. What is
-//! not known is said to be so.
+//! went; it cannot account for an outage to come. The scenarios in `tests/forecast` measure how often it does. An unknown end is
+//! reported as unknown.
 //!
 //! - The *rate* is that of several stretches that end now, the whole time and its last half, quarter and eighth; the slowest and
 //!   the fastest of them, and whether it rose or fell over the last half, bound what is to be expected.
@@ -21,47 +21,47 @@ pub use pace::duration_of;
 pub use series::Series;
 use series::Spans;
 
-/// What is left of some work, of one lane.
+/// The rest of the work of one lane.
 #[derive(Debug, Clone, Copy)]
 pub struct Backlog<'a> {
-    /// What happened to the rest of it.
+    /// Ends and deferrals of the work so far.
     pub series: &'a Series,
     /// Pieces that may be tried, and are not or have no answer yet.
     pub due: u64,
     /// Pieces that were deferred and wait for their next attempt.
     pub retries: Option<Retries>,
-    /// Since when it could go.
+    /// The time from which the work could begin.
     pub since: Duration,
 }
 
 /// Pieces of work that wait for another attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// How many.
+    /// Number of pieces.
     pub count: u64,
-    /// When the last of these attempts is due.
+    /// Due time of the last of these attempts.
     pub last_due: Duration,
     /// The highest number that one of these attempts has.
     pub attempt: u16,
 }
 
-/// What can be said of the end.
+/// Forecast of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// Nothing is left.
+    /// No work is left.
     Complete,
-    /// It will come within this interval, four times out of five.
+    /// Interval that holds the end four times out of five.
     Within(Interval),
     /// Too little has ended so far to tell.
     TooEarly,
-    /// Nothing has ended since then, though something was tried or should have been: there is no end in sight.
+    /// No piece has ended since then, though some were tried or should have been: no end is in sight.
     Stalled {
-        /// When something ended for the last time; when it could begin, if nothing ever did.
+        /// Time of the last end; the time at which the work could begin, if there was none.
         since: Duration,
     },
 }
 
-/// From one instant to another.
+/// Bounds of an instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
     /// The earliest end.
@@ -75,7 +75,7 @@ pub struct Interval {
 struct Rates {
     slowest: f64,
     fastest: f64,
-    /// By what part of itself the rate changes in a second.
+    /// Relative change of the rate in a second.
     trend: f64,
 }
 
@@ -83,11 +83,11 @@ struct Rates {
 const ENDS_MIN: u64 = 8;
 /// Time that must have passed before a rate is told, seconds.
 const SECONDS_MIN: f64 = 1.0;
-/// What does not get on for so long is stalled: longer than an attempt may wait for its answer.
+/// Time without an end after which work is stalled: longer than an attempt may wait for its answer.
 const QUIET_MAX: Duration = Duration::from_secs(40);
-/// But only if so many should have ended meanwhile.
+/// Ends that should have happened in [`QUIET_MAX`] for work to be stalled.
 const ENDS_MISSED: f64 = 20.0;
-/// Of the past, a gap is a pause or an outage if it is that long, seconds, and so many should have ended meanwhile.
+/// Shortest gap of the past that is a pause or an outage, seconds, if [`ENDS_MISSED`] pieces should have ended in it.
 const GAP_MIN: f64 = 2.0;
 /// Deferrals without an end between them that are a stall as well, once they go on for [`FAILING_MAX`].
 const DEFERRED_MAX: u64 = 16;
@@ -97,24 +97,24 @@ const TREND_DOWN: f64 = 0.15;
 const TREND_UP: f64 = 2.0;
 /// A change of the rate counts as a trend from so many standard errors on.
 const TREND_ERRORS: f64 = 2.5;
-/// How much faster than it did, a rate that falls may fall.
+/// Factor on a falling trend, for the latest end.
 const TREND_PESSIMISM: f64 = 1.5;
-/// What a rate that does not change is still taken to be wrong by.
+/// Least relative error of a rate without a trend.
 const RATE_ERROR: f64 = 0.05;
-/// So many standard errors off the mean lies less than a tenth of what varies by chance, on each side.
+/// Standard errors off the mean beyond which lies less than a tenth of chance variation, on each side.
 const NINE_OF_TEN: f64 = 1.3;
-/// What a rate of other work, seen before, is taken to be wrong by: a factor.
+/// Factor of error of a rate that was seen of other work.
 const RATE_ERROR_AHEAD: f64 = 1.25;
-/// Of what is left, so many may still be undone at the latest end, on the mean.
+/// Mean number of pieces that may still be undone at the latest end.
 const LEFT_OVER: f64 = 0.2;
-/// The part of its longest wait that a piece waits, which is deferred time after time: half of it on the mean.
+/// Part of its longest wait that a piece waits which is deferred time after time: the mean is half of it.
 const WAITED: f64 = 0.75;
 /// Attempts after which waits are not added up any more.
 const ROUNDS_MAX: u16 = 64;
-/// From a due time to the answer.
+/// Time from a due time to the answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// When `backlog`, whose deferred pieces are tried again by `backoff`, will be done.
+/// Forecast of the end of `backlog`, whose deferred pieces are tried again by `backoff`.
 pub fn forecast(backlog: &Backlog<'_>, backoff: &Backoff, now: Duration) -> Outlook {
     let Backlog { series, due, retries, since } = *backlog;
     let retried = retries.map_or(0, |retries| retries.count);
@@ -185,7 +185,7 @@ impl Backlog<'_> {
 // === impl Outlook ===
 
 impl Outlook {
-    /// That of several parts together: the end of the last one.
+    /// The outlook of several parts together: the end of the last one.
     pub fn of_all(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().fold(Self::Complete, Self::and)
     }
@@ -241,7 +241,7 @@ impl Rates {
         is_enough.then(|| Self { slowest, fastest, trend: active.trend() })
     }
 
-    /// How long `due` pieces take, at least and at most, when such a share is deferred and takes its place again.
+    /// Least and greatest time for `due` pieces, of which a share of `deferred_share` is deferred and comes back.
     fn time_for(self, due: u64, deferred_share: f64) -> (Duration, Duration) {
         // Rates are those of ends: of what is due, some end only with a later attempt, which is a part of the rate, too.
         let fewest = real(due) * (1.0 - deferred_share);
@@ -285,8 +285,8 @@ impl Spans {
         None
     }
 
-    /// By what part of itself the rate changes in a second: of the last quarter, compared with the one before. 0 unless that is more
-    /// than the spans differ anyway.
+    /// Relative change of the rate in a second: the last quarter compared with the one before. 0 unless that is more than the
+    /// spans differ anyway.
     fn trend(&self) -> f64 {
         // The last one is not whole.
         let counts = self.counts.split_last().map_or(&[][..], |(_, whole)| whole);

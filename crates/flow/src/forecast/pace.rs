@@ -1,4 +1,4 @@
-//! How long work would take that has not begun, from how fast other work went there.
+//! The time that work which has not begun would take, from the pace of other work there.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use super::{NINE_OF_TEN, RATE_ERROR_AHEAD, real};
 /// Seconds that say enough.
 const SECONDS_MIN: usize = 5;
 
-/// How long `count` pieces take: at least, if they go first; and at most, if `ahead` others go before them. `per_second` says how many
-/// came to an end in each of several seconds in which there was always more to do; `None` when these are too few, or differ too much.
+/// Least and greatest time for `count` pieces: if they go first, and if `ahead` others go before them. `per_second` holds the
+/// ends in each of several seconds in which there was always more to do; `None` when these are too few, or differ too much.
 pub fn duration_of(count: u64, ahead: u64, per_second: &[u32]) -> Option<(Duration, Duration)> {
     if per_second.len() < SECONDS_MIN {
         return None;

@@ -1,4 +1,4 @@
-//! What happened to pieces of work, by the time at which it happened.
+//! Ends and deferrals of pieces of work over time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub struct Series {
     spans: BTreeMap<u128, SpanCounts>,
 }
 
-/// What happened in one span.
+/// Ends and deferrals in one span.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SpanCounts {
     pub(super) ended: u64,
@@ -21,10 +21,10 @@ pub(super) struct SpanCounts {
 /// The counts of consecutive spans, the last of them cut off by the present.
 #[derive(Debug, Clone)]
 pub(super) struct Spans {
-    /// In seconds.
+    /// Width of a span, seconds.
     pub(super) width: f64,
-    pub(super) counts: Vec<SpanCounts>,
-    /// How much of the last span has passed, up to 1.
+    pub(super) counts: Vec<Counts>,
+    /// Part of the last span that has passed, up to 1.
     pub(super) last_part: f64,
 }
 
@@ -36,8 +36,8 @@ const WIDTH_MIN: Duration = Duration::from_millis(100);
 // === impl Series ===
 
 impl Series {
-    /// At `at`, by any clock whose times are later than its beginning, `ended` pieces came to an end and `deferred` ones were to be
-    /// tried again.
+    /// Adds the end of `ended` pieces and the deferral of `deferred` at `at`, by any clock whose times are later than its
+    /// beginning.
     pub fn add(&mut self, at: Duration, ended: u64, deferred: u64) {
         if ended == 0 && deferred == 0 {
             return;
@@ -140,7 +140,7 @@ impl Default for Series {
     }
 }
 
-/// How often the width is to be doubled so that one span less than [`SPANS`] lies between two that are `apart`.
+/// Number of doublings of the width after which two spans that are `apart` have fewer than [`SPANS`] between them.
 fn doublings(apart: u128) -> u32 {
     let mut doublings = 0;
     while apart >> doublings >= SPANS - 1 {
@@ -158,7 +158,7 @@ impl Spans {
         (f64::from(whole) + self.last_part) * self.width
     }
 
-    /// Without the runs of empty spans that last for `gap` seconds or longer: the time in which nothing was tried.
+    /// The spans without runs of empty ones that last for `gap` seconds or longer, in which no piece was tried.
     pub(super) fn without_gaps(&self, gap: f64) -> Self {
         let mut counts = Vec::with_capacity(self.counts.len());
         for run in self.counts.chunk_by(|one, other| (one.ended == 0) == (other.ended == 0)) {

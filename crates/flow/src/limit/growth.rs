@@ -1,9 +1,9 @@
-//! How fast a steady limit grows.
+//! The growth of a steady limit.
 
 use super::float;
 use super::window::Level;
 
-/// How fast a steady limit grows.
+/// State of the growth of a steady limit.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     /// Windows in a row that were as fast as the unloaded destination.
@@ -55,7 +55,7 @@ impl Growth {
         self.calm = if is_calm { self.calm + 1 } else { 0 };
     }
 
-    /// What a steady `limit` gains with a window of `ended` answers at `level`.
+    /// The growth of a steady `limit` for a window of `ended` answers at `level`.
     pub(super) fn next(&mut self, limit: f64, level: Level, ended: usize) -> f64 {
         self.from = (self.held == 0).then_some((limit, level.mean));
         if self.held > 0 {

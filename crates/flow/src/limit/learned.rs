@@ -33,7 +33,7 @@ pub struct Learned {
     phase: Phase,
     window: Window,
     unloaded: Unloaded,
-    /// How much of the latency may be the sender's own, between 0 and 1.
+    /// Part of the latency that may be the sender's own, between 0 and 1.
     own: f64,
     /// The spread of latencies within windows.
     spread: f64,
@@ -41,11 +41,11 @@ pub struct Learned {
     push_back: PushBack,
     /// More answers in a row took twice the unloaded latency than did not.
     slow: u32,
-    /// Whether the last window was far too slow.
+    /// True if the last window was far too slow.
     is_suspect: bool,
     /// The last limit before attempts were lost.
     good: f64,
-    /// When the unloaded latency is measured next, on the wall clock, and since when it is measured.
+    /// Wall time of the next measurement of the unloaded latency, and of the beginning of the present one.
     next_drain: Duration,
     draining_since: Duration,
     /// The wall time of the last sample.
@@ -73,7 +73,7 @@ struct Drain {
     /// The limit of the last step before this one, and its latency.
     from: f64,
     from_level: f64,
-    /// Whether that latency still grew when the limit was lowered: its last answers tell it.
+    /// True if that latency still grew when the limit was lowered, by its last answers.
     is_growing: bool,
 }
 
@@ -112,7 +112,7 @@ const WEIGHT_MAX: f64 = 1_024.0;
 const DRAIN_TO: f64 = 0.6;
 const DRAIN_EVERY: Duration = Duration::from_secs(10);
 const DRAIN_EVERY_MAX: Duration = Duration::from_hours(1);
-/// One part in so many of all time is spent on it, at most.
+/// Divisor of time: the measurement takes one part in twenty at most.
 const DRAIN_SHARE: u32 = 20;
 /// Attempts without an answer that say that the destination is lost, and their share.
 const DROPS: usize = 3;
@@ -171,7 +171,7 @@ impl Learned {
         }
     }
 
-    /// Whether so many answers are slow that the rest of the window need not be waited for.
+    /// True if so many answers are slow that the window is decided before it is full.
     fn is_alarmed(&mut self, seconds: f64) -> bool {
         let is_slow = seconds.max(1e-6).ln() > self.expected() + SLOW;
         self.slow = if is_slow { self.slow + 1 } else { self.slow.saturating_sub(1) };
@@ -373,7 +373,7 @@ impl Learned {
         }
     }
 
-    /// What latency alone does not lower the limit below.
+    /// The limit below which latency alone does not lower it.
     fn least(&self) -> f64 {
         self.min.min(self.limit)
     }

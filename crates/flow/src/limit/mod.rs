@@ -1,4 +1,4 @@
-//! How many attempts may be under way to one destination.
+//! Limits on the attempts under way to one destination.
 
 mod growth;
 mod learned;
@@ -17,33 +17,33 @@ pub enum Signal {
     Answered,
     /// An explicit "slow down": 429, 503, `REFUSED_STREAM`, `GOAWAY`.
     PushedBack,
-    /// No answer in time, or a lost connection: a drop, which has no latency.
+    /// No answer in time, or a lost connection: a drop, without a latency.
     Dropped,
     /// Says nothing about load: the attempt failed before it reached the destination.
     Silent,
 }
 
-/// How long the try of an attempt took that was answered, as stamped where its bytes leave and arrive.
+/// Duration of the answered try of an attempt, as stamped where its bytes leave and arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// From when the attempt first had to wait for a stream or a connection until the first byte of this try: tries that were
-    /// refused meanwhile are in it. Zero when it did not wait.
+    /// Wait for a stream or a connection, from its beginning to the first byte of this try, with the tries that were refused
+    /// meanwhile. Zero without a wait.
     pub waited: Duration,
-    /// From the first byte of this try to the last byte of its answer.
+    /// Time from the first byte of this try to the last byte of its answer.
     pub on_wire: Duration,
 }
 
-/// One finished attempt.
+/// Measurement of one finished attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Of the try that was answered; `None` when none was. A limit learns from the time on the wire: the waits are what the
+    /// Timing of the answered try; `None` without an answer. A limit learns from the time on the wire: the waits are what the
     /// limit itself causes.
     pub timing: Option<Timing>,
     /// The sign of load in its outcome.
     pub signal: Signal,
-    /// How many were under way when it finished, itself included.
+    /// Attempts under way when it finished, itself included.
     pub in_flight: usize,
-    /// When it finished, on the wall clock since the Unix epoch: the same instant for all senders to a destination.
+    /// Time of its end on the wall clock, since the Unix epoch: the same instant for all senders to a destination.
     pub at: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Sample {
         self.timing.map(|timing| timing.on_wire.as_secs_f64())
     }
 
-    /// Whether it waited for a stream or a connection for a time that matters.
+    /// True if the attempt waited for a stream or a connection for more than a quarter of its time on the wire.
     fn has_waited(&self) -> bool {
         self.timing.is_some_and(|timing| 4 * timing.waited > timing.on_wire)
     }

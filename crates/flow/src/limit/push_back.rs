@@ -1,4 +1,4 @@
-//! What explicit push-back does to a learned limit.
+//! The effect of explicit push-back on a learned limit.
 
 use super::window::WindowCounts;
 
@@ -7,13 +7,13 @@ use super::window::WindowCounts;
 pub(super) struct PushBack {
     /// The limit at which some was pushed back, less that; it rises again while nothing is.
     ceiling: f64,
-    /// What it rises by with each four hundred answers.
+    /// Rise of the ceiling with each four hundred answers.
     step: f64,
     /// The last limit at which nothing was pushed back.
     clean: f64,
     /// Limits, and the shares that were pushed back at them, of windows in a row.
     tried: Vec<(f64, f64)>,
-    /// Whether a lower limit did not help: then it is no sign of load, and the limit stays.
+    /// True if a lower limit did not help: push-back is then no sign of load, and the limit stays.
     is_futile: bool,
 }
 
@@ -39,8 +39,8 @@ impl PushBack {
         self.is_futile = false;
     }
 
-    /// Whether a twentieth of a window was pushed back: the rest need not be waited for.
-    pub(super) fn is_urgent(&self, counts: WindowCounts) -> bool {
+    /// True if a twentieth of a window was pushed back: the window is decided before it is full.
+    pub(super) fn is_urgent(&self, counts: Counts) -> bool {
         let first = self.tried.is_empty() && !self.is_futile;
         first && counts.pushed_back >= 3 && counts.pushed_back * 20 >= counts.ended
     }
@@ -83,7 +83,7 @@ impl PushBack {
     }
 }
 
-/// Whether of two limits, with the shares that were pushed back at them, the second was pushed back less because it is lower.
+/// True if the second of two limits was pushed back less because it is lower; each comes with its share pushed back.
 fn has_helped(tried: &[(f64, f64)]) -> bool {
     let [(limit, share), (lower_limit, lower_share)] = *tried else { return false };
     let expected = (1.0 - (1.0 - share) * limit / lower_limit).max(0.0);

@@ -2,15 +2,15 @@
 
 use super::Sample;
 
-/// What came back since a limit was last changed, as far as it was sent under that limit.
+/// Counts and latencies of attempts that were sent under the present limit and have ended.
 #[derive(Debug)]
 pub(super) struct Window {
     /// Attempts that were sent before the change and have not ended: they tell of the former limit.
     stale: usize,
-    /// Whether the change lowered the limit.
+    /// True if the last change lowered the limit.
     is_lower: bool,
     wanted: usize,
-    /// Of so many answers one latency is kept.
+    /// Answers for each latency that is kept.
     stride: usize,
     latencies: Vec<f32>,
     counts: WindowCounts,
@@ -65,7 +65,7 @@ impl Window {
         !is_stale || is_overload && !self.is_lower
     }
 
-    /// Whether what ends now was sent before the limit was lowered.
+    /// True if the attempts that end now were sent under a higher limit.
     pub(super) fn is_of_higher_limit(&self) -> bool {
         self.is_lower && self.stale > 0
     }

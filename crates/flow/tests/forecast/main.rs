@@ -1,15 +1,16 @@
-//! How often the true end lies in the interval that was told, for work that goes on in different ways.
+//! The share of forecast intervals that hold the true end, for work that goes on in different ways.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 mod world;
 
 use world::{Lane, Told, run};
 
-/// Of the points at which an interval was told, the part whose interval held the true end.
+/// Least share of the intervals that must hold the true end.
 const HELD_MIN: f64 = 0.8;
 
-/// Runs `lanes` with several sequences of random numbers. Of all points together, the interval is right four times out of five, is told
-/// at this part of them at least, and no wider, on the median, than so many times what was left.
+/// Runs `lanes` with several sequences of random numbers. Over all runs, the interval must hold the true end at [`HELD_MIN`] of
+/// its points, be given at `told_min` of all points at least, and be no wider, on the median, than `width_max` times the time
+/// left.
 fn check(scenario: &str, lanes: &[Lane], told_min: f64, width_max: f64) {
     let runs: Vec<Told> = (1..=8).map(|seed| run(seed, lanes)).collect();
     let Told { points: told, held, width } = Told::mean(&runs);

@@ -6,26 +6,26 @@ use std::time::Duration;
 use flow::Backoff;
 use flow::forecast::{Backlog, Interval, Outlook, Retries, Series, forecast};
 
-/// One destination, and what is to be sent there.
+/// One destination, and the work to be sent there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lane {
     pub(crate) count: u64,
     /// Attempts a second, at a time in seconds.
     pub(crate) rate: fn(f64) -> f64,
-    /// By what part that rate differs from one second to the other.
+    /// Relative variation of that rate from one second to the next.
     pub(crate) noise: f64,
     /// The share of attempts that are deferred.
     pub(crate) deferred: f64,
-    /// Whether every attempt is deferred at that time.
+    /// True at times when every attempt is deferred.
     pub(crate) fails: fn(f64) -> bool,
 }
 
-/// What was told, at all points of a run, or of several.
+/// Measures of the forecasts of one run, or of several.
 #[derive(Debug)]
 pub(crate) struct Told {
     /// The part of the points at which an interval was told.
     pub(crate) points: f64,
-    /// Of these points, the part whose interval held the true end.
+    /// Share of these points whose interval held the true end.
     pub(crate) held: f64,
     /// The median of the intervals' widths, as a part of the time that was left.
     pub(crate) width: f64,
@@ -36,11 +36,11 @@ struct Run {
     lane: Lane,
     series: Series,
     due: u64,
-    /// By due time, in steps, and attempt.
+    /// Deferred pieces by due time, in steps, and attempt.
     waiting: BTreeMap<(u64, u16), u64>,
-    /// What is due, by attempt.
+    /// Due pieces by attempt.
     ready: BTreeMap<u16, u64>,
-    /// What the rate allows beyond whole pieces.
+    /// Fraction of a piece that the rate allows beyond whole ones.
     spare: f64,
     factor: f64,
 }
@@ -54,7 +54,7 @@ const BEGIN: Duration = Duration::from_hours(500_000);
 // === impl Lane ===
 
 impl Lane {
-    /// So many pieces, tried at such a rate, at a time in seconds.
+    /// A lane of `count` pieces, tried at `rate` attempts a second at a time in seconds.
     pub(crate) fn new(count: u64, rate: fn(f64) -> f64) -> Self {
         Self { count, rate, noise: 0.0, deferred: 0.0, fails: |_| false }
     }
@@ -63,7 +63,7 @@ impl Lane {
 // === impl Told ===
 
 impl Told {
-    /// Of several runs.
+    /// The mean of several runs.
     pub(crate) fn mean(runs: &[Self]) -> Self {
         let of = |value: fn(&Self) -> f64| {
             runs.iter().map(value).sum::<f64>() / f64::from(u32::try_from(runs.len()).unwrap())
@@ -171,7 +171,7 @@ pub(crate) fn run(seed: u64, lanes: &[Lane]) -> Told {
     Told { points: part(widths.len(), points), held: part(held, widths.len()), width }
 }
 
-/// By second, up to the last of `seconds`, since when the lane is stalled, if it is.
+/// The seconds up to `until`, each with the second since which the forecast says that the lane is stalled, if it says so.
 pub(crate) fn stalls(seed: u64, lane: Lane, until: u64) -> Vec<(u64, Option<u64>)> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut run = Run::new(lane);

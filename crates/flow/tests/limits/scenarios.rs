@@ -21,7 +21,7 @@ const STEADY: Scenario = Scenario {
     offered: None,
 };
 
-/// What happens to destinations: one thing each.
+/// All scenarios: each has one thing happen to a destination.
 pub(crate) fn scenarios() -> Vec<Scenario> {
     [of_sizes(), of_change_and_noise(), of_push_back_and_outage(), of_senders()].concat()
 }

@@ -14,15 +14,15 @@ pub(crate) struct Scenario {
     /// Senders, and how long after each other they begin.
     pub(crate) lanes: usize,
     pub(crate) apart: f64,
-    /// How long it lasts, and from when on it counts.
+    /// Duration of the run and beginning of the measurement, seconds.
     pub(crate) lasts: f64,
     pub(crate) counts_from: f64,
-    /// How long a request takes by itself, and how that changes.
+    /// Duration of a request alone, seconds, and the factor by which it changes over time.
     pub(crate) takes: f64,
     pub(crate) slower: fn(f64) -> f64,
-    /// By how large a part of itself it takes longer when all of the destination's places are taken; beside half as many, by half.
+    /// Relative slowdown of a request when all of the destination's places are taken; half of it when half of them are.
     pub(crate) crowded: f64,
-    /// It varies by this part of itself in both directions; a share of requests take twenty times as long.
+    /// Relative variation of a duration in both directions, and the share of requests that take twenty times as long.
     pub(crate) noise: f64,
     pub(crate) tail: f64,
     /// Requests that are worked on at a time; others wait, or are pushed back.
@@ -30,13 +30,13 @@ pub(crate) struct Scenario {
     pub(crate) pushes_back: bool,
     /// A share of all requests is pushed back, whatever the load.
     pub(crate) storm: fn(f64) -> f64,
-    /// From when to when it cannot be reached, and how long an attempt takes then.
+    /// Begin and end of an outage, and the duration of an attempt in it, seconds.
     pub(crate) outage: Option<(f64, f64, f64)>,
     /// Requests that each sender has per second; as many as it can send when there is no number.
     pub(crate) offered: Option<f64>,
 }
 
-/// What came of it.
+/// Measures of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outcome {
     /// Answers as a share of what the destination could have given.
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
     pub(crate) slowdown: f64,
     /// The share of requests that were pushed back.
     pub(crate) over_limit: f64,
-    /// How equally the senders fared (Jain's index).
+    /// Equality of the senders (Jain's index).
     pub(crate) fairness: f64,
     /// Seconds from the end of an outage until nine tenths of the former rate.
     pub(crate) recovery: Option<f64>,
@@ -73,7 +73,7 @@ struct Lane {
     has_begun: bool,
     in_flight: usize,
     answers: u64,
-    /// What it has to send, if that is limited, as of an instant.
+    /// Requests that are left to send, and the instant of that count, if they are limited.
     offered: (f64, u64),
     is_waking: bool,
 }
@@ -166,7 +166,7 @@ impl World<'_> {
         }
     }
 
-    /// How long a request takes in its place.
+    /// Random duration of a request once it has a place, seconds.
     fn draw(&mut self) -> f64 {
         let scenario = self.scenario;
         let noise = 1.0 + scenario.noise * (2.0 * self.random.f64() - 1.0);
