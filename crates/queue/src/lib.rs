@@ -5,8 +5,8 @@
 //! speed and distribution.
 //!
 //! Within one process the items are chunks ([`Memory`]); through a broker they are tickets, which are exchanged
-//! for their chunks in the store. A backend knows its broker's protocol and is small; what is hard about a broker, the
-//! module `broker` does for both.
+//! for their chunks in the store. A backend implements its broker's protocol and is small; the common part of both is in the
+//! module `broker`.
 
 #[cfg(feature = "broker")]
 pub mod broker;
@@ -80,7 +80,7 @@ pub struct Receipt(Box<dyn Acknowledge>);
 /// The acknowledgement of one item, by a backend.
 #[async_trait]
 pub trait Acknowledge: Send + std::fmt::Debug {
-    /// Tells the queue to forget the item.
+    /// Removes the item from the queue.
     async fn acknowledge(&mut self) -> Result<(), QueueError>;
 }
 

@@ -19,7 +19,7 @@ pub struct Memory<T> {
 struct MemoryQueue<T> {
     weight_max: usize,
     state: Mutex<QueueState<T>>,
-    /// Wakes all consumers, since they may want different priorities.
+    /// Wakes all consumers, since they may wait for different priorities.
     arrived: Notify,
     capacity: watch::Sender<Option<Priority>>,
 }
@@ -27,9 +27,9 @@ struct MemoryQueue<T> {
 #[derive(Debug)]
 struct QueueState<T> {
     by_priority: [VecDeque<T>; Priority::ALL.len()],
-    /// Of what is queued or unacknowledged.
+    /// Weight of all items that are queued or unacknowledged.
     weight: usize,
-    /// Of the same.
+    /// Bytes of all items that are queued or unacknowledged.
     bytes: usize,
     unacknowledged: usize,
     closed: bool,

@@ -12,7 +12,7 @@
 //! | 20 to 23 | zero |
 //! | 24 to 31 | end of the lease, milliseconds since the Unix epoch |
 //!
-//! A form that this build does not know is refused, not guessed: its ticket is overdue when its lease ends, and is
+//! A form of another version is refused, not guessed: its ticket is overdue when its lease ends, and is
 //! issued anew.
 
 use notification::{ChunkId, Epoch, Priority, Ticket, Timestamp};
@@ -20,13 +20,13 @@ use notification::{ChunkId, Epoch, Priority, Ticket, Timestamp};
 /// Bytes of a ticket.
 pub const TICKET_BYTES: usize = 32;
 
-/// Why bytes are not a ticket.
+/// Defect for which bytes are not a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotATicket {
     /// Tickets are [`TICKET_BYTES`] long.
     #[error("{0} bytes are no ticket, which has {TICKET_BYTES}")]
     Length(usize),
-    /// Another program's message, or a version that this build does not know.
+    /// A message of another program, or of a version that this build cannot read.
     #[error("the first bytes are not those of a ticket of version {VERSION}")]
     Magic,
     /// A value that no version 1 has.

@@ -11,7 +11,7 @@ use super::error::BrokerError;
 /// Tickets that wait in the broker, by the code of their priority.
 pub type WaitingTickets = [u64; Priority::ALL.len()];
 
-/// Whether tickets would be taken, by priority.
+/// The priorities whose tickets the broker would take.
 #[derive(Debug)]
 pub struct BrokerCapacity {
     state: Mutex<CapacityState>,
@@ -22,13 +22,13 @@ pub struct BrokerCapacity {
 #[derive(Debug, Default)]
 struct CapacityState {
     linked: bool,
-    /// Why the broker takes nothing from us at all.
+    /// Reason for which the broker takes no ticket of this process; `None` while it may take some.
     blocked: Option<String>,
     /// Queues that did not take a ticket, and have not been looked at since.
     suspects: [bool; Priority::ALL.len()],
     /// Times in a row that a queue looked as if it would take tickets, and then did not, whatever the link.
     failed_probes: [u16; Priority::ALL.len()],
-    /// Why a ticket was not taken, of late.
+    /// Reason of the last refusal of a ticket.
     refusal: Option<BrokerError>,
 }
 
@@ -38,7 +38,7 @@ const FAILED_PROBES_MAX: u16 = 5;
 // === impl BrokerCapacity ===
 
 impl BrokerCapacity {
-    /// No room: there is no link yet.
+    /// Capacity without room: there is no link yet.
     pub(crate) fn new() -> Self {
         let lowest = watch::Sender::new(None);
         Self { state: Mutex::default(), lowest, suspected: Notify::new() }
@@ -49,7 +49,7 @@ impl BrokerCapacity {
         self.lowest.subscribe()
     }
 
-    /// There is a new link, or none any more.
+    /// Notes a new link, or the loss of it.
     pub(crate) fn set_linked(&self, linked: bool) {
         self.change(|state| {
             (state.linked, state.blocked) = (linked, None);
@@ -65,7 +65,7 @@ impl BrokerCapacity {
         self.suspected.notify_one();
     }
 
-    /// Why nothing is taken, while that is known.
+    /// Reason for which the broker takes no ticket, while it is known.
     pub(crate) fn blocked(&self) -> Option<BrokerError> {
         self.state().blocked.clone().map(BrokerError)
     }
@@ -99,7 +99,7 @@ impl BrokerCapacity {
         }
     }
 
-    /// Whether a queue is under suspicion.
+    /// True if a queue is suspected to be full.
     pub(crate) fn has_suspects(&self) -> bool {
         self.state().suspects.contains(&true)
     }

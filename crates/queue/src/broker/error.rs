@@ -1,7 +1,6 @@
-//! Why a broker did not do what it was asked.
+//! The error of a broker.
 
-/// Why there is no link, or none any more, or why a ticket was not taken, in words for the operator: what is wrong, and
-/// what to do. Holds no secret.
+/// Reason for a missing or lost link or a refused ticket, in words for the operator: the defect and the remedy. Holds no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BrokerError(pub String);

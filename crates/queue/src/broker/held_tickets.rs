@@ -16,9 +16,9 @@ use crate::{Acknowledge, Message, QueueError, Receipt};
 #[derive(Debug)]
 pub struct HeldTickets<M> {
     state: Mutex<HeldState<M>>,
-    /// For those who receive: all of them, since they may want different priorities.
+    /// Wakes all receivers, since they may want different priorities.
     arrived: Notify,
-    /// For those who ask for more, keep, or close.
+    /// Wakes the tasks that request more tickets, keep them, or close.
     changed: Notify,
 }
 
@@ -36,7 +36,7 @@ struct HeldTicket<M> {
     ticket: Ticket,
     message: Arc<M>,
     received: bool,
-    /// Whether an earlier look saw it.
+    /// True if an earlier look saw the ticket.
     seen: bool,
 }
 
@@ -49,7 +49,7 @@ pub trait BrokerMessage: Send + Sync + fmt::Debug + 'static {
     /// Give it to another consumer.
     fn give_back(&self);
 
-    /// It is still held.
+    /// Tells the broker that the ticket is still held.
     fn keep(&self);
 }
 
@@ -63,7 +63,7 @@ struct TicketReceipt<M: BrokerMessage> {
 // === impl HeldTickets ===
 
 impl<M: BrokerMessage> HeldTickets<M> {
-    /// No tickets.
+    /// A collection without tickets.
     pub(crate) fn new() -> Self {
         let state = HeldState {
             waiting: Default::default(),
@@ -93,8 +93,8 @@ impl<M: BrokerMessage> HeldTickets<M> {
         }
     }
 
-    /// As [`crate::Consume::receive`]. Whether a ticket is void yet, the store says when it is asked for its chunk: by a
-    /// clock that is wrong here, all of them would seem to be.
+    /// Receives tickets ([`crate::Consume::receive`]). The store decides whether a ticket is void, when its chunk is requested:
+    /// by a wrong clock of this machine, all of them would seem to be.
     pub(crate) async fn receive(
         self: &Arc<Self>,
         lowest: Priority,
@@ -262,7 +262,7 @@ mod tests {
     /// The calls, in order.
     type Calls = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
-    /// The number of a message that its broker does not forget.
+    /// Number of a message that its broker keeps.
     const UNCONFIRMED: u64 = 9;
 
     #[derive(Debug)]

@@ -9,20 +9,19 @@ use notification::limits::{TAKE_TICKETS, TICKET_LEASE};
 pub const PREFETCH_TICKETS: usize = 2 * TAKE_TICKETS;
 /// Tickets published before the first of them has to be confirmed.
 pub const PUBLISH_TICKETS: usize = 1_024;
-/// How long publishing may take, with a broker that is away or does not confirm.
+/// Longest time to publish, with a broker that is away or does not confirm.
 pub const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long it may take to connect and declare, or to declare again.
+/// Longest time to connect and declare, or to declare again.
 pub const LINK_TIMEOUT: Duration = Duration::from_secs(5);
-/// A link on which nothing arrives is asked for a sign of life this often, and given up after about
-/// twice as long.
+/// Time without data after which a link is probed; it is given up after about twice as long.
 pub const LINK_HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long a consumer that says nothing may hold a ticket before another gets it, where the broker counts by message.
+/// Time for which a silent consumer may hold a ticket before another gets it, where the broker counts by message.
 pub const TICKET_ANSWER_WAIT: Duration = Duration::from_secs(9);
-/// Times that one ticket is given out. What comes back more often is left to the end of its lease.
+/// Deliveries of one ticket. One that comes back more often is left to the end of its lease.
 pub const TICKET_DELIVERIES: u8 = 20;
-/// Messages kept that are no tickets; the oldest go first.
+/// Dead messages kept, which are no tickets; the oldest are deleted first.
 pub const DEAD_MESSAGES: u64 = 1_000;
-/// How long they are kept.
+/// Time for which dead messages are kept.
 pub const DEAD_MESSAGES_AGE: Duration = Duration::from_hours(7 * 24);
 
 const _: () = assert!(

@@ -28,12 +28,12 @@ pub trait Protocol: Send + Sync + fmt::Debug + 'static {
     ) -> impl Future<Output = Result<Self::Link, BrokerError>> + Send;
 }
 
-/// One connection to a broker. Dropping it ends the connection.
+/// A connection to a broker. Dropping it ends the connection.
 pub trait Link: Send + Sync + fmt::Debug + 'static {
     /// Its handle on one message.
     type Message: BrokerMessage;
 
-    /// Declares what is missing, and makes publishing work again. Gives what there is.
+    /// Declares what is missing, and makes publishing work again. Returns the state of the queues.
     fn declare(&self) -> impl Future<Output = Result<Declared, BrokerError>> + Send;
 
     /// Publishes in order, and answers per ticket, in order, why it is not confirmed. Ends by `deadline`.
@@ -65,7 +65,7 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
 pub struct Timed {
     /// The ticket.
     pub ticket: Ticket,
-    /// From now, more than zero and [`notification::limits::TICKET_LEASE`] at most.
+    /// Time left to the ticket, more than zero and [`notification::limits::TICKET_LEASE`] at most.
     pub lives: Duration,
 }
 
@@ -74,6 +74,6 @@ pub struct Timed {
 pub struct Declared {
     /// The tickets waiting.
     pub waiting: WaitingTickets,
-    /// How many of one priority may wait, as far as the broker says.
+    /// Tickets of one priority that may wait, by the broker's own declaration.
     pub tickets_max: u64,
 }

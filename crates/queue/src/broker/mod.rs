@@ -1,14 +1,14 @@
 //! The shared part of the queues behind a broker: tickets in, tickets out, and a link that is restored when it is lost.
 //!
-//! A broker may lose or repeat every ticket, so all this can be simple: what is not confirmed is published again by
-//! the producer that claimed it, when its lease ends; what is repeated is refused by the store. It remains that nothing hangs,
+//! A broker may lose or repeat every ticket, so this part can be simple: an unconfirmed ticket is published again by
+//! the producer that claimed it, when its lease ends; a repeated one is refused by the store. It remains that nothing hangs,
 //! nothing loops, and nothing grows: every wait has an end, every failure a pause, every buffer a bound.
 //!
-//! - `error`: why the broker did not do what it was asked.
-//! - `link`: what a backend has to know of its protocol.
+//! - `error`: the failures of a broker.
+//! - `link`: the interface to the protocol of a backend.
 //! - `supervisor`: connects, declares, serves, and connects again, for ever.
 //! - `publisher` and `held_tickets`: the two ends that the stages see.
-//! - `capacity`: whether a claim would be in vain.
+//! - `capacity`: the priorities for which a claim would not be in vain.
 
 pub mod capacity;
 pub mod error;
@@ -38,17 +38,17 @@ use link::{Link, Protocol};
 /// The options of a queue behind a broker.
 #[derive(Clone)]
 pub struct BrokerOptions {
-    /// Where the broker is, with user and password; several servers of one cluster, separated by commas.
+    /// URLs of the broker, with user and password; several servers of one cluster, separated by commas.
     pub url: String,
     /// The prefix of its queues' names: up to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_`. All processes that work on one
     /// store use the same.
     pub prefix: String,
     /// More root certificates to trust, PEM; without it those of the system alone.
     pub ca_file: Option<PathBuf>,
-    /// Whether tickets are received here; a process that only publishes holds none.
+    /// True if the process receives tickets; one that only publishes holds none.
     pub consume: bool,
-    /// Tickets of one priority that may wait; [`notification::limits::BROKER_TICKETS`] but for tests. NATS keeps what it was first
-    /// told, and RabbitMQ refuses another number.
+    /// Tickets of one priority that may wait; [`notification::limits::BROKER_TICKETS`] but for tests. NATS keeps the number that it was first
+    /// given, and RabbitMQ refuses another one.
     pub tickets_max: u64,
 }
 
@@ -67,11 +67,11 @@ pub struct Broker {
 pub struct Failures {
     /// Links, and attempts to make one, that failed.
     pub count: u64,
-    /// Why the last of them did, in words for operators; without secrets.
+    /// Reason of the last failure, in words for operators; without secrets.
     pub last: Option<BrokerError>,
 }
 
-/// How the link is.
+/// State of the link.
 #[derive(Debug)]
 pub(crate) struct LinkStatus {
     name: &'static str,
@@ -172,32 +172,32 @@ impl Broker {
         Self { publisher, consumer, control: shared, status, tasks }
     }
 
-    /// Where dispatch publishes.
+    /// The queue's side for dispatch.
     ///
-    /// While the broker is away, publishing answers `Unconfirmed` within [`PUBLISH_TIMEOUT`](crate::broker::limits::PUBLISH_TIMEOUT), and there is no
-    /// room; likewise for priorities of which the broker takes no more.
+    /// Publishing answers `Unconfirmed` within [`PUBLISH_TIMEOUT`](crate::broker::limits::PUBLISH_TIMEOUT) while the broker is
+    /// away, and there is no room; likewise for priorities of which the broker takes no more.
     pub fn publisher(&self) -> Arc<dyn Publish<Ticket>> {
         Arc::clone(&self.publisher)
     }
 
-    /// Where collect receives.
+    /// The queue's side for collect.
     ///
-    /// While the broker is away, receiving waits. A message that is no ticket never gets here.
+    /// Receiving waits while the broker is away. A message that is no ticket is never received.
     pub fn consumer(&self) -> Arc<dyn Consume<Ticket>> {
         Arc::clone(&self.consumer)
     }
 
-    /// Whether there is a link to the broker, with everything declared, that did not fail at once.
+    /// True while there is a link to the broker, with everything declared, that did not fail at once.
     pub fn available(&self) -> watch::Receiver<bool> {
         self.status.available.subscribe()
     }
 
-    /// Why there is no link, in words for operators, without secrets; `None` while there is one.
+    /// Reason for which there is no link, in words for operators, without secrets; `None` while there is one.
     pub fn trouble(&self) -> Option<String> {
         self.status.trouble().map(|error| error.0)
     }
 
-    /// How often the link failed, and why the last time, whether or not it has come back since.
+    /// Count of failures of the link, with the reason of the last, whether or not it has come back since.
     pub fn failures(&self) -> watch::Receiver<Failures> {
         self.status.failures.subscribe()
     }
@@ -207,12 +207,12 @@ impl Broker {
         self.tasks.ended()
     }
 
-    /// Its tasks, for tests of those who watch them.
+    /// The queue's tasks, for tests of their supervision.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// Publishes and gives out nothing more. What was received can still be acknowledged; what was not is given back.
+    /// Publishes and delivers no more. Received tickets can still be acknowledged; the others are given back.
     pub fn close(&self) {
         self.control.close();
     }
@@ -255,7 +255,7 @@ impl LinkStatus {
         tracing::info!(broker = self.name, "linked {again}");
     }
 
-    /// Says what is wrong, once for as long as it is the same.
+    /// Notes a failure of the link, and logs it once for as long as it is the same.
     fn went_down(&self, error: &BrokerError) {
         self.available.send_replace(false);
         let before = self.set_trouble(Some(error.clone()));
@@ -293,7 +293,7 @@ impl<L: Link> QueueControl for BrokerState<L> {
         self.status.closed.send_replace(true);
         self.capacity.set_linked(false);
         self.held.close();
-        // Wakes those who wait for a link.
+        // Wakes the tasks that wait for a link.
         self.link.send_modify(|_| ());
     }
 }

@@ -26,7 +26,7 @@ impl<L: Link> Publish<Ticket> for BrokerState<L> {
             Err(error) => return vec![Err(error); tickets.len()],
         };
         let mut answers = Vec::with_capacity(tickets.len());
-        // In windows: so many tickets may be unconfirmed at a time.
+        // In windows: a bounded number of tickets may be unconfirmed at a time.
         for window in tickets.chunks(PUBLISH_TICKETS) {
             answers.extend(self.publish_window(&*link, window, deadline).await);
         }

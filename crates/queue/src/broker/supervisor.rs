@@ -28,12 +28,12 @@ pub(crate) struct LinkSupervisor<P: Protocol> {
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause, at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How long the first link has to last before it is called good: a broker says within it what it denies. After each
-/// one that did not last, the next has to last twice as long.
+/// Time that the first link has to last before it counts as good: a broker denies a right within it. After each link that did not
+/// last, the next has to last twice as long.
 const FIRST_PROOF: Duration = Duration::from_millis(250);
-/// The longest that a link has to last before it is called good. What lasted longer was a good one.
+/// The longest time that a link has to last before it counts as good. A link that lasted longer was a good one.
 const LONGEST_PROOF: Duration = Duration::from_secs(30);
-/// How often the broker is told that tickets are still held; a third of [`TICKET_ANSWER_WAIT`].
+/// Time between two notices to the broker that tickets are still held; a third of [`TICKET_ANSWER_WAIT`].
 const KEEP_EVERY: Duration = Duration::from_secs(3);
 
 const _: () = assert!(KEEP_EVERY.as_millis() * 3 <= TICKET_ANSWER_WAIT.as_millis());
@@ -111,7 +111,7 @@ impl<P: Protocol> LinkSupervisor<P> {
         ended
     }
 
-    /// Everything there is to do with a link, until it fails.
+    /// Performs all tasks of a link until it fails; returns the failure.
     async fn work(&mut self, link: &P::Link) -> BrokerError {
         let (consume, shared) = (self.consume, Arc::clone(&self.shared));
         let held = &shared.held;
@@ -167,7 +167,7 @@ impl<L: Link> BrokerState<L> {
         std::future::pending().await
     }
 
-    /// Keeps what is held, for ever. Sleeps while nothing is.
+    /// Keeps the held tickets, for ever. Sleeps while there are none.
     async fn keep(&self) {
         loop {
             self.held.in_use().await;

@@ -1,4 +1,4 @@
-//! Where a broker is, and what is said when it cannot be worked with.
+//! The address of a NATS server, and explanations of its errors.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(super) struct Address {
     credentials: Option<PathBuf>,
 }
 
-/// The client asks for a sign of life at every such interval in which nothing arrived, and gives up at the third.
+/// Interval without data after which the client pings the server; it gives up at the third.
 const PING_EVERY: Duration = Duration::from_secs(3);
 
 const _: () = assert!(PING_EVERY.as_secs() * 3 < LINK_HEARTBEAT.as_secs() * 2);
@@ -60,12 +60,12 @@ impl Address {
         }
     }
 
-    /// For the library.
+    /// The address in the library's form.
     pub(super) fn server(&self) -> ServerAddr {
         self.server.clone()
     }
 
-    /// How to connect.
+    /// Options of the connection.
     ///
     /// # Errors
     /// When the file of credentials cannot be read.
@@ -167,7 +167,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Whether an error of the server says that a right is missing.
+/// True if an error of the server reports a missing right.
 pub(super) fn is_denial(last_error: &str) -> bool {
     last_error.contains("Permissions Violation")
 }

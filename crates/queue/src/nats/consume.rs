@@ -1,4 +1,4 @@
-//! Consuming: a batch is asked for as soon as there is a place for it; what is no ticket is terminated.
+//! Consuming: a batch of tickets is requested as soon as there is a place for it; a message that is no ticket is terminated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +25,9 @@ pub(super) struct NatsConsumer {
     jetstream: Context,
     client: Client,
     priority: Priority,
-    /// Where requests are sent to.
+    /// Subject of requests for tickets.
     subject: String,
-    /// Where tickets are sent to.
+    /// Subject on which tickets arrive.
     inbox: String,
     subscriber: Mutex<Subscriber>,
 }
@@ -36,15 +36,15 @@ pub(super) struct NatsConsumer {
 pub(super) struct NatsMessage {
     acker: Acker,
     client: Client,
-    /// Times that it was given out, this one included.
+    /// Deliveries of the message, the present one included.
     deliveries: i64,
 }
 
-/// How long the server keeps a request for more tickets.
+/// Time for which the server keeps a request for more tickets.
 const ASK_EVERY: Duration = Duration::from_secs(30);
-/// How much later a request is taken for lost.
+/// Further time after which a request is taken for lost.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a ticket that is given back repeatedly stays away.
+/// Time for which a ticket that is given back repeatedly stays away.
 const REST: Duration = Duration::from_secs(1);
 
 // === impl NatsConsumer ===
@@ -92,10 +92,10 @@ impl NatsConsumer {
         }
     }
 
-    /// Consumes no more, and holds what was under way.
+    /// Consumes no more, and holds the tickets under way.
     pub(super) async fn stop(&self, held: &Arc<HeldTickets<NatsMessage>>) {
         let mut subscriber = self.subscriber.lock().await;
-        // The server sends nothing after this, and what it sent before still comes.
+        // The server sends no message after this; those that it sent before still come.
         if subscriber.drain().await.is_err() {
             return;
         }

@@ -1,10 +1,10 @@
 //! Tickets through NATS JetStream, server 2.9 or later.
 //!
-//! One connection per process. Tickets wait in one work-queue stream with a subject per priority, each of which refuses
-//! what is beyond its length; nothing in it gets older than a lease. Three durable pull consumers, one per priority, are
-//! shared by all consuming processes: each gets as many as it asks for.
+//! Each process has one connection. Tickets wait in one work-queue stream with a subject per priority, each of which refuses
+//! messages beyond its length; no message in it gets older than a lease. Three durable pull consumers, one per priority, are
+//! shared by all consuming processes: each receives as many as it requests.
 //!
-//! - `address`: URLs, and what is said of them.
+//! - `address`: URLs, and explanations of errors.
 //! - `topology`: the stream and its consumers, created again when they are gone.
 //! - `publish` and `consume`: the two directions.
 
@@ -34,7 +34,7 @@ use address::Address;
 use consume::{NatsConsumer, NatsMessage};
 use topology::Topology;
 
-/// How to reach the broker.
+/// Options under which links to the broker are made.
 #[derive(Debug)]
 struct NatsProtocol {
     addresses: Vec<Address>,
@@ -51,7 +51,7 @@ struct NatsLink {
     jetstream: jetstream::Context,
     address: Address,
     topology: Topology,
-    /// By the code of the priority; empty when nothing is consumed.
+    /// Consumers by the code of their priority; empty in a process that only publishes.
     consumers: Vec<NatsConsumer>,
     events: watch::Receiver<ConnectionEvents>,
 }
@@ -188,8 +188,8 @@ impl NatsLink {
 // === impl ConnectionEvents ===
 
 impl ConnectionEvents {
-    /// Whether the connection is of no use any more. A right that is missing makes it so: what was denied is not
-    /// answered, and the request for it would wait for ever.
+    /// True if the connection is of no more use. A missing right makes it so: a denied request is not answered, and would wait
+    /// for ever.
     fn is_over(&self) -> bool {
         self.lost || self.last_error.as_deref().is_some_and(address::is_denial)
     }
@@ -212,7 +212,7 @@ impl ConnectionEvents {
     }
 }
 
-/// Whether what is handed to `client` has a chance to be sent.
+/// True if a message that is given to `client` can be sent.
 fn is_connected(client: &Client) -> bool {
     client.connection_state() == State::Connected
 }

@@ -13,7 +13,7 @@ use crate::ticket;
 
 /// Publishes in order, and answers per ticket by `deadline`.
 ///
-/// All are sent before the first acknowledgement is waited for. The stream forgets them by age, as no server of this
+/// All are sent before the first acknowledgement is waited for. The stream deletes them by age, as no server of this
 /// version has a time to live per message.
 pub(super) async fn publish(
     jetstream: &Context,

@@ -37,7 +37,7 @@ pub(super) struct Topology {
 /// gets it refused, and connects again.
 const CONSUMERS_MAX: i64 = 4_096;
 
-/// Why something is not as it should be.
+/// Failure to declare the stream or a consumer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NatsError {
     /// The server said so.
@@ -237,7 +237,7 @@ fn of_server(error: &async_nats::jetstream::Error) -> NatsError {
     NatsError::JetStream(error.error_code(), error.to_string())
 }
 
-/// Of a request that JetStream did not answer: where it is not enabled, its subjects have no listener.
+/// The error of a request that JetStream did not answer: where it is not enabled, its subjects have no listener.
 fn of_request(error: &(dyn Error + 'static)) -> NatsError {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! Where a broker is, and what is said when it cannot be worked with.
+//! The address of a RabbitMQ server, and explanations of its errors.
 
 use std::fmt;
 
@@ -48,12 +48,12 @@ impl Address {
         Ok(Self(uri))
     }
 
-    /// For the library.
+    /// The address in the library's form.
     pub(super) fn uri(&self) -> AMQPUri {
         self.0.clone()
     }
 
-    /// The meaning of `error`, and what to do about it.
+    /// Explanation of `error`, with the remedy.
     pub(super) fn explain(&self, error: &lapin::Error) -> BrokerError {
         BrokerError(if let ErrorKind::ProtocolError(error) = error.kind() {
             self.explain_reply(error)

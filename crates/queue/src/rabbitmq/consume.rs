@@ -1,4 +1,4 @@
-//! Consuming: what arrives is held, and what is no ticket is rejected.
+//! Consuming: a ticket that arrives is held, and a message that is no ticket is rejected.
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::options::{
@@ -12,7 +12,7 @@ use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
 use crate::ticket;
 
-/// One channel and the consumer on it.
+/// A channel and the consumer on it.
 #[derive(Debug)]
 pub(super) struct RabbitMqConsumer {
     /// Lives as long as the connection, since acknowledgements travel by the channel of the delivery.
@@ -50,7 +50,7 @@ impl RabbitMqConsumer {
         put_all(consumer.insert(begun), held).await
     }
 
-    /// Ends the consumer, and holds what was under way.
+    /// Ends the consumer, and holds the tickets under way.
     ///
     /// # Errors
     /// As [`run`](Self::run).

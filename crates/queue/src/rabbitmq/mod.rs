@@ -1,10 +1,10 @@
 //! Tickets through RabbitMQ, 3.10 or later.
 //!
-//! One connection per process, with a channel to publish and one per priority to consume. Tickets wait in three quorum
-//! queues, one per priority, that refuse what is beyond their length. Each message lives as long as its ticket's
-//! lease: a ticket that is overdue is void, and need not be received.
+//! Each process has one connection, with a channel to publish and one per priority to consume. Tickets wait in three quorum
+//! queues, one per priority, that refuse messages beyond their length. Each message lives as long as its ticket's lease: an
+//! overdue ticket is void, and need not be received.
 //!
-//! - `address`: URLs, and what is said of them.
+//! - `address`: URLs, and explanations of errors.
 //! - `topology`: exchanges and queues, declared again with every connection.
 //! - `publish` and `consume`: the two directions.
 
@@ -34,7 +34,7 @@ use consume::{RabbitMqConsumer, RabbitMqMessage};
 use socket::Socket;
 use topology::Topology;
 
-/// How to reach the broker.
+/// Options under which links to the broker are made.
 #[derive(Debug)]
 struct RabbitMqProtocol {
     addresses: Vec<Address>,
@@ -50,11 +50,11 @@ struct RabbitMqLink {
     connection: Connection,
     address: Address,
     topology: Topology,
-    /// In confirm mode. A new one with every declaration, so that no publisher waits for confirms of the old one.
+    /// Channel in confirm mode. Each declaration makes a new one, so that no publisher waits for confirms of the old one.
     publish: Mutex<Channel>,
-    /// By the code of the priority; empty when nothing is consumed.
+    /// Consumers by the code of their priority; empty in a process that only publishes.
     consumers: Vec<RabbitMqConsumer>,
-    /// Dropped last: what still hangs on the socket then comes loose.
+    /// Socket of the connection, dropped last: its shutdown ends all that still waits on it.
     _socket: Socket,
 }
 

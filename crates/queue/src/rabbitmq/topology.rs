@@ -38,12 +38,12 @@ impl Topology {
         format!("{}.{priority}", self.prefix)
     }
 
-    /// Where messages go that are no tickets.
+    /// Name of the exchange and queue of messages that are no tickets.
     pub(super) fn dead(&self) -> String {
         format!("{}.dead", self.prefix)
     }
 
-    /// Declares what is missing. Gives the tickets waiting per priority.
+    /// Declares what is missing. Returns the tickets waiting per priority.
     pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<WaitingTickets> {
         self.declare_exchange(channel, &self.dead(), ExchangeKind::Headers).await?;
         self.declare_dead_queue(channel).await?;

@@ -15,7 +15,7 @@ use crate::{
 
 /// Tickets that go through while the broker is killed and started again.
 const LOAD: u64 = 12_000;
-/// Of which this many are through when that begins.
+/// Tickets of [`LOAD`] that are through when the outage begins.
 const PASSED: u64 = 3_000;
 
 /// The broker is not there at first, then killed under load, then wiped under load; it recovers by itself.
@@ -170,9 +170,9 @@ pub(crate) async fn a_ticket_that_is_always_given_back(broker: &Broker, times: u
 /// A ticket that the broker loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loses {
-    /// Nothing that it confirmed: it is published once.
+    /// Keeps all confirmed tickets: each is published once.
     Nothing,
-    /// Everything: what has not arrived is published anew, as dispatch does when leases end.
+    /// Loses all tickets: those that have not arrived are published anew, as dispatch does when leases end.
     All,
 }
 
@@ -220,7 +220,7 @@ async fn pump(
     seen as u64
 }
 
-/// Does what blocks on a thread of its own.
+/// Runs `work`, which blocks, on a thread of its own.
 async fn apart<T: Send + 'static, R: Send + 'static>(
     value: T,
     work: impl FnOnce(T) -> R + Send + 'static,
