@@ -10,15 +10,15 @@ use tokio::sync::watch;
 
 /// Exchanges tickets for chunks.
 ///
-/// A ticket is acknowledged as soon as its chunk is taken, not when it is delivered: from then on the lease in the store
-/// remembers it. So a broker never waits for a provider, and its timeouts mean nothing here.
+/// A ticket is acknowledged as soon as its chunk is taken, not when it is delivered: from then on the lease in the store accounts
+/// for it. A broker therefore never waits for a provider, and its timeouts have no effect here.
 #[derive(Debug)]
 pub struct Collect {
-    /// Where tickets come from.
+    /// Consumer's end of the broker's queue of tickets.
     pub tickets: Arc<dyn Consume<Ticket>>,
-    /// Where their chunks are.
+    /// Store that exchanges a ticket for its chunk.
     pub store: Arc<dyn Take>,
-    /// Where they go.
+    /// Queue of chunks within the process.
     pub queue: Arc<dyn Publish<Arc<Chunk>>>,
     /// The time.
     pub clock: Clock,
@@ -27,13 +27,14 @@ pub struct Collect {
 // === impl Collect ===
 
 impl Collect {
-    /// Runs until `stopping` turns true or the broker's side is closed. Takes no more than the queue has room for, and
-    /// while there is little, what is urgent only.
+    /// Runs until `stopping` turns true or the broker's side is closed. Takes no more tickets than the queue has room for, and
+    /// only urgent ones while there is little.
     ///
     /// # Errors
-    /// When the store failed. What was not taken is given out again by the broker, or claimed again when its lease ends.
+    /// When the store failed. Tickets that were not taken are given out again by the broker, or claimed again when their lease
+    /// ends.
     pub async fn run(self, stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        // What is not urgent may have to wait for room once it is taken; what is urgent does not wait behind it.
+        // Chunks that are not urgent may have to wait for room once they are taken; urgent ones do not wait behind them.
         let urgent = self.exchange(Priority::Urgent, stopping.clone());
         tokio::try_join!(urgent, self.exchange(Priority::Bulk, stopping))?;
         Ok(())
@@ -61,7 +62,8 @@ impl Collect {
             tokio::select! {
                 biased;
                 () = stopped => return Ok(()),
-                // The receive asks for what there was room for before: it is dropped, which loses nothing, and made anew.
+                // The receive requests the number of tickets there was room for before: it is dropped, which loses nothing, and
+                // made anew.
                 changed = capacity.changed() => if changed.is_err() { return Ok(()) },
                 messages = receive => {
                     if messages.is_empty() {

@@ -1,6 +1,6 @@
-//! Deliver: takes chunks from the queue, lets them through their lane's gate, and reports the outcome of each
-//! delivery. Knows no backend, reads no store but what is paused; the one thing it writes is the mark before the first byte of
-//! an at-most-once delivery.
+//! Deliver: takes chunks from the queue, lets them through their lane's gate, and reports the outcome of each delivery.
+//! Independent of the backends; it reads the pauses from the store and writes the mark before the first byte of an at-most-once
+//! delivery.
 
 mod chunk;
 mod fence;
@@ -29,28 +29,28 @@ use lane_gates::LaneGates;
 pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
 
-/// The stage on one sender thread: its connections to the other stages, and what it sends with.
+/// The stage on one sender thread: its connections to the other stages, its channels and its quotas.
 #[derive(Debug, Clone)]
 pub struct Deliver {
-    /// Where chunks come from.
+    /// Queue of chunks to be delivered.
     pub queue: Arc<dyn Consume<Arc<Chunk>>>,
-    /// The fence of at-most-once deliveries, and what is paused.
+    /// Store of the marks of at-most-once deliveries and of the pauses.
     pub begin: Arc<dyn Begin>,
-    /// The channels. After a change, what is sent goes over the new ones; what is under way ends on the one it began on.
+    /// The channels. After a change, new attempts go over the new channels; those under way end on the channel they began on.
     pub channels: watch::Receiver<Channels>,
-    /// Where reports go.
+    /// Channel to settle.
     pub reports: mpsc::Sender<Reported>,
     /// Turns true when no attempt may start any more.
     pub stopping: watch::Receiver<bool>,
-    /// Until when this worker may start attempts.
+    /// Time until which this worker may start attempts.
     pub worker_deadline: WorkerDeadline,
     /// The quotas, for all sender threads of the process.
     pub quotas: Arc<LaneQuotas>,
-    /// The time.
+    /// Clock of the process.
     pub clock: Clock,
-    /// Seeds this thread's generators.
+    /// Seed of this thread's generators.
     pub seed: u64,
-    /// The sender threads of the process, this one included.
+    /// Sender threads of the process, with this one.
     pub homes: Arc<Homes>,
 }
 
@@ -100,7 +100,7 @@ impl Deliver {
                     continue;
                 }
             };
-            // Without settle no report is written: the store knows what is unsettled.
+            // Without settle no report is written: unsettled deliveries stay as they are in the store.
             if messages.is_empty() || thread.reports.is_closed() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Dispatch: leases what is due and publishes it. The only stage that publishes.
+//! Dispatch: leases due work and publishes it. The only stage that publishes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::sync::watch;
 /// tickets through a broker.
 #[derive(Debug)]
 pub struct Dispatch<T, I: Item> {
-    /// Where work is due.
+    /// Store that claims due work.
     pub claims: Arc<dyn Claims<T>>,
-    /// Where it goes.
+    /// Queue on which claimed work is published.
     pub queue: Arc<dyn Publish<I>>,
-    /// How long a claim lasts.
+    /// Lease of a claim.
     pub lease: Duration,
     /// The time.
     pub clock: Clock,
 }
 
-/// A timer stands still while the machine is suspended, and knows nothing of a clock that was set: while
-/// something is scheduled, the clock is looked at this often.
+/// Time between two looks at the clock while work is scheduled: a timer stands still while the machine is suspended, and does not
+/// follow a clock that was set.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(1);
 
 // === impl Dispatch ===
@@ -33,11 +33,12 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
     /// Runs until `stopping` turns true. Sleeps until something changes or falls due; never polls.
     ///
     /// # Errors
-    /// When the store failed. Nothing is lost: what was claimed is due again when its lease ends.
+    /// When the store failed. Nothing is lost: claimed work is due again when its lease ends.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
         let (mut changes, mut capacity) = (self.claims.changes(), self.queue.capacity());
         while !*stopping.borrow() {
-            // What is claimed for a queue that does not take it, such as a broker that is away, waits out its lease in vain.
+            // Work that is claimed for a queue which does not take it, such as a broker that is away, waits out its lease in
+            // vain.
             let there_is_room = tokio::select! {
                 biased;
                 _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),

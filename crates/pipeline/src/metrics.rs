@@ -27,7 +27,7 @@ struct ChannelLabels {
     channel: String,
 }
 
-/// From half a millisecond to nine minutes, doubling.
+/// Histogram of latencies: from half a millisecond to nine minutes, doubling.
 fn latency_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.0005, 2.0, 21))
 }
@@ -52,7 +52,7 @@ impl Metrics {
         registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());
     }
 
-    /// Counts what was settled of `chunk`: a group of equal outcomes at once, and how long each delivery took.
+    /// Counts the settled deliveries of `chunk`: a group of equal outcomes at once, and the latency of each delivery.
     pub(crate) fn settled(&self, chunk: &Chunk, groups: &[OutcomeGroup], at: Timestamp) {
         let channel = chunk.envelope.lane.channel.as_str();
         for group in groups {

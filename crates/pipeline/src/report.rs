@@ -1,4 +1,4 @@
-//! The reports from deliver to settle. Neither stage knows the other; this channel is all they share.
+//! The reports from deliver to settle. This channel is all that the two stages share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use notification::{Chunk, Report, limits};
 use queue::Receipt;
 use tokio::sync::mpsc;
 
-/// One message from deliver to settle. Messages about one chunk arrive in the order they were sent.
+/// A message from deliver to settle. Messages about one chunk arrive in the order in which they were sent.
 #[derive(Debug)]
 pub enum Reported {
     /// Reports of some deliveries of the chunk.
     Deliveries {
         /// The chunk.
         chunk: Arc<Chunk>,
-        /// By index; no index is reported twice.
+        /// Reports by the index of the delivery; no index is reported twice.
         reports: Vec<(u16, Report)>,
         /// [`Settlement::places`](notification::Settlement::places), as of these reports.
         places: usize,
         /// [`Settlement::latency`](notification::Settlement::latency), likewise.
         latency: Option<Duration>,
     },
-    /// Nothing more will be reported of the chunk: acknowledge it once all that was reported is settled.
+    /// End of the reports of the chunk: it is acknowledged once all of them are settled.
     Done(Receipt),
 }
 

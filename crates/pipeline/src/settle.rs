@@ -23,11 +23,11 @@ pub use policy::RetryPolicy;
 /// Writes what deliver reports.
 #[derive(Debug)]
 pub struct Settle {
-    /// Where outcomes go.
+    /// Store of outcomes.
     pub store: Arc<dyn Settlements>,
-    /// Where reports come from.
+    /// Channel from deliver.
     pub reports: mpsc::Receiver<Reported>,
-    /// How often and when to try again, per channel; as it is when a report comes.
+    /// Retry policy of each channel, read when a report comes.
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     /// Counts outcomes and latencies.
     pub metrics: Metrics,

@@ -22,13 +22,13 @@ use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
 use crate::report::Reported;
 
-/// To the next look at notifications whose channel is missing from the configuration: they wait for it.
+/// Time to the next look at notifications whose channel is missing from the configuration: they wait for it.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
 
-/// To the retry of what a sender that panicked has not reported: a defect that is always met is met this often.
+/// Time to the retry of the deliveries that a sender which panicked has not reported: a permanent defect is met this often.
 const DEFECT_WAIT: Duration = Duration::from_mins(1);
 
-/// What the chunks of a lane go through on a thread.
+/// The channel and the gate of a lane on one thread.
 #[derive(Debug)]
 pub(super) struct Route {
     opened: Rc<OpenChannel>,
@@ -59,7 +59,7 @@ pub(super) async fn deliver(
         let reporter = Reporter::new(&chunk, thread.reports.clone(), None);
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
     }
-    // Settle is gone only when the process is on its way out: the store knows what is unsettled.
+    // Settle is gone only when the process is on its way out: unsettled deliveries stay as they are in the store.
     let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
     // This chunk may have been the last on a channel that was replaced.
     drop(route);
@@ -85,12 +85,12 @@ struct Reporter {
     reported: RefCell<[u64; limits::BATCH_ITEMS.div_ceil(64)]>,
 }
 
-/// How many attempts may be under way to a lane's destination.
+/// Places for attempts to a lane's destination.
 #[derive(Debug)]
 struct Places {
     gate: Gate,
     is_learned: bool,
-    /// Each thread has a gate of its own, with about as many places.
+    /// The home threads: each thread has a gate of its own, with about as many places.
     homes: Arc<Homes>,
     quota: Arc<LaneQuota>,
 }
@@ -98,7 +98,7 @@ struct Places {
 // === impl Route ===
 
 impl Route {
-    /// That of a chunk; `None` when its channel is not configured.
+    /// The route of a chunk; `None` when its channel is not configured.
     pub(super) fn of(thread: &SenderThread, chunk: &Chunk) -> Option<Self> {
         let lane = &chunk.envelope.lane;
         let opened = thread.channels.get(&lane.channel)?;
@@ -149,7 +149,7 @@ impl ChunkRun<'_> {
                 () = let_next_begin => {}
             }
         };
-        // A run that was granted no mark may not be the only one: what it holds waits out its lease.
+        // A run that was granted no mark may not be the only one: its deliveries wait out their lease.
         if has_panicked(sending).await && fence.has_begun() {
             self.give_back(chunk, |index| channel::Fence::is_begun(&fence, index)).await;
         }
@@ -185,7 +185,7 @@ impl ChunkRun<'_> {
     }
 }
 
-/// Runs `sending` to its end, and tells whether that was a panic.
+/// Runs `sending` to its end; true if that was a panic.
 async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
     AssertUnwindSafe(sending).catch_unwind().await.is_err()
 }
@@ -193,7 +193,7 @@ async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
 // === impl Places ===
 
 impl Places {
-    /// No more than the quotas let through before the rest of a chunk goes back to the store.
+    /// Number of deliveries after which the rest of a chunk goes back to the store: no more than the quotas let through.
     fn count(&self) -> usize {
         let limit = self.gate.limit();
         let of_gates = limit.saturating_mul(self.homes.threads_at(limit, self.is_learned));

@@ -1,12 +1,12 @@
-//! The fence of one at-most-once chunk: what has a stream is marked as begun, a slice at a time.
+//! The fence of one at-most-once chunk: deliveries that have a stream are marked as begun, a slice at a time.
 //!
-//! A sender asks for each delivery when it holds the stream or connection that it is sent over. The mark then rises to the end of
-//! that delivery's slice of [`limits::BEGIN_ITEMS`], slice after slice and never over one: a chunk that the queue gave out twice
-//! is marked at the same places by both, so one of them is refused at its first mark and sends nothing. After a crash there is in
-//! doubt what was on the wire, and what of the last slice had no stream yet.
+//! A sender requests each delivery when it holds the stream or connection for it. The mark then rises to the end of that
+//! delivery's slice of [`limits::BEGIN_ITEMS`], slice after slice and never over one: a chunk that the queue gave out twice is
+//! marked at the same places by both runs, so one of them is refused at its first mark and sends nothing. In doubt after a crash
+//! is all that was on the wire, and the part of the last slice that had no stream yet.
 //!
-//! Only a run that was granted a mark knows that it is the only one. So it asks for its first mark before it reports anything, but
-//! for what must not start any more.
+//! Only a run that was granted a mark is certain to be the only one. A run therefore requests its first mark before it reports
+//! anything, except deliveries that must not start any more.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -25,15 +25,15 @@ pub(super) struct ChunkFence<'a> {
     chunk: &'a Chunk,
     /// Deliveries from the first that are begun.
     begun: Cell<usize>,
-    /// Deliveries from the first up to the last that was asked for.
+    /// Deliveries from the first up to the last that was requested.
     asked: Cell<usize>,
-    /// A mark was not granted, and none is any more.
+    /// True once a mark was refused: none is granted after it.
     is_refused: Cell<bool>,
-    /// Something was asked for.
+    /// Wakes the marking when a delivery is requested.
     work: Notify,
-    /// Something was granted or refused.
+    /// Wakes the senders when a mark is granted or refused.
     answer: Notify,
-    /// The last slice was asked for.
+    /// Wakes the next chunk when the last slice is requested.
     last_asked: Notify,
 }
 
@@ -45,10 +45,10 @@ pub(super) struct FencedReports<'a> {
     pub(super) job: Job<'a>,
 }
 
-/// How soon deliveries that could not be begun are tried again.
+/// Time after which deliveries that could not be begun are tried again.
 const REFUSED_DELAY: Duration = Duration::from_secs(1);
-/// To the next request for a mark that was not granted because this worker was overdue. It renews its lease or is reaped in about
-/// [`limits::WORKER_BEAT`].
+/// Time to the next request for a mark that was not granted because this worker was overdue. It renews its lease or is reaped in
+/// about [`limits::WORKER_BEAT`].
 const OVERDUE_WAIT: Duration = Duration::from_millis(200);
 
 // === impl ChunkFence ===
@@ -67,7 +67,7 @@ impl<'a> ChunkFence<'a> {
         }
     }
 
-    /// Marks what is asked for. To be run beside what asks.
+    /// Marks the requested deliveries. To be run beside the senders that request them.
     pub(super) async fn mark(&self) -> Infallible {
         loop {
             while self.is_refused.get() || self.asked.get() <= self.begun.get() {
@@ -76,13 +76,13 @@ impl<'a> ChunkFence<'a> {
             let end = self.chunk.deliveries.len().min(self.begun.get() + limits::BEGIN_ITEMS);
             match self.mark_to(end).await {
                 Ok(Begun::Granted) => self.begun.set(end),
-                // The rest of the chunk belongs to who holds it now.
+                // The rest of the chunk belongs to the run that holds it now.
                 Ok(Begun::Stale) => {
                     let (chunk, epoch) = (self.chunk.id.0, self.chunk.epoch.0);
                     tracing::warn!(chunk, epoch, "not begun: the chunk moved on");
                     self.is_refused.set(true);
                 }
-                // Without a mark this run may not report, and the worker may go on: then nobody else would send the chunk.
+                // Without a mark this run may not report, and the worker may go on: then no other would send the chunk.
                 Ok(Begun::Overdue) => tokio::time::sleep(OVERDUE_WAIT).await,
                 // Whether the mark was written is not known, so nothing is sent on it.
                 Err(error) => {
@@ -94,18 +94,18 @@ impl<'a> ChunkFence<'a> {
         }
     }
 
-    /// Whether a mark was granted: this run of the chunk is the only one.
+    /// True if a mark was granted: this run of the chunk is the only one.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.get() > 0
     }
 
-    /// Waits until a delivery of the last slice was asked for: the next chunk may begin.
+    /// Waits until a delivery of the last slice is requested: the next chunk may begin.
     pub(super) async fn last_asked(&self) {
         self.last_asked.notified().await;
     }
 
-    /// Whether this run of the chunk may report: not beside another one, which was granted what it was refused. What it waits for
-    /// in order to know is that the delivery at `index` is begun.
+    /// True if this run of the chunk may report: unless another run was granted the mark that this one was refused. Waits until
+    /// the delivery at `index` is begun, by which that is decided.
     async fn is_owned(&self, index: Option<u16>) -> bool {
         if let Some(index) = index {
             // Its answer shows below.
@@ -164,7 +164,7 @@ impl channel::Fence for ChunkFence<'_> {
 #[async_trait(?Send)]
 impl Reports for FencedReports<'_> {
     async fn report(&self, reports: Vec<(u16, Report)>) {
-        // An attempt has an outcome, also if nothing was sent, and outcomes are of what was begun.
+        // An attempt has an outcome, also if nothing was sent, and only begun deliveries have outcomes.
         let attempted = reports.iter().filter(|(_, report)| matches!(report, Report::Attempted(_)));
         let index = attempted.map(|(index, _)| *index).max().or_else(|| {
             let first = self.job.deliveries.first().map(|delivery| delivery.index);

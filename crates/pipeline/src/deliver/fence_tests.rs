@@ -1,4 +1,4 @@
-//! The marks that are asked for, and the reports of a run that was refused one.
+//! The marks that are requested, and the reports of a run that was refused one.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ impl Rising {
     }
 }
 
-/// Keeps what is reported.
+/// Keeps all reports.
 #[derive(Debug, Default)]
 struct CollectedReports(RefCell<Vec<(u16, Report)>>);
 

@@ -1,8 +1,8 @@
-//! Which thread sends to a small destination.
+//! The home threads of small destinations.
 //!
 //! Each sender thread has a limit of its own, so a destination that takes one request at a time would get one from each. A chunk
-//! whose limit is learned and small goes to the *home* of its destination, one thread for each. When the limit there is large enough to
-//! be shared, home gives the chunk back, and the thread that had it learns a limit, too.
+//! whose limit is learned and small goes to the *home* of its destination, one thread for each. When the limit there is large
+//! enough to be shared, home gives the chunk back, and the thread that had it learns a limit, too.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 /// The sender threads of a process, as they hand chunks to each other. They share it.
 #[derive(Debug)]
 pub struct Homes {
-    /// How to reach the threads; `None` while a thread has not begun, and when it has ended.
+    /// Senders of chunks to each thread; `None` before a thread begins and after it ends.
     seats: Mutex<Vec<Option<mpsc::Sender<Arrived>>>>,
     threads: usize,
 }
 
-/// The place of one thread among them.
+/// Place of one sender thread among the homes.
 #[derive(Debug)]
 pub(super) struct Seat {
     homes: Arc<Homes>,
@@ -34,13 +34,13 @@ pub(super) struct Arrived {
     pub(super) from: ChunkOrigin,
 }
 
-/// Where a chunk comes from.
+/// Origin of a chunk that has come to a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChunkOrigin {
     Queue,
-    /// This thread, which takes the receiver for home.
+    /// The thread with this number, which takes the receiver for home.
     Thread(usize),
-    /// Home, to which the receiver had handed it.
+    /// The home thread, to which the receiver had handed the chunk.
     Home,
 }
 
@@ -50,7 +50,7 @@ const SHARED_FROM: usize = 64;
 // === impl Homes ===
 
 impl Homes {
-    /// Those of a process with so many sender threads.
+    /// The homes of a process with `threads` sender threads.
     pub fn new(threads: usize) -> Arc<Self> {
         let seats = (0..threads).map(|_| None).collect();
         Arc::new(Self { seats: Mutex::new(seats), threads })
@@ -61,12 +61,12 @@ impl Homes {
         self.threads
     }
 
-    /// The threads that send to a destination with such a limit, if that is learned.
+    /// Number of threads that send to a destination with the limit `limit`, which may be learned.
     pub(super) fn threads_at(&self, limit: usize, is_learned: bool) -> usize {
         if is_learned && limit < SHARED_FROM { 1 } else { self.threads }
     }
 
-    /// A place for one more thread, which can be handed chunks from now on.
+    /// Seat of one more thread, to which chunks can be handed from now on.
     pub(super) fn sit(self: &Arc<Self>) -> Seat {
         let (sender, inbox) = mpsc::channel(limits::HANDED_CHUNKS);
         let mut seats = self.seats();
@@ -78,9 +78,9 @@ impl Homes {
         Seat { homes: Arc::clone(self), number, inbox }
     }
 
-    /// Hands a chunk to a thread; gives it back when that has ended, or has not begun what it was handed.
+    /// Hands a chunk to the thread `number`; gives it back when the thread has ended, or has a full inbox.
     fn hand(&self, number: usize, arrived: Arrived) -> Result<(), Arrived> {
-        // Sent while the lock is held: who leaves finds all that was sent to it.
+        // Sent while the lock is held: a thread that leaves finds all that was sent to it.
         let seats = self.seats();
         let Some(seat) = seats.get(number).and_then(Option::as_ref) else { return Err(arrived) };
         seat.try_send(arrived).map_err(TrySendError::into_inner)
@@ -103,7 +103,7 @@ impl Seat {
         }
     }
 
-    /// Keeps a chunk of a destination that has such a limit on this thread, and gives it back, or hands it over.
+    /// Keeps a chunk of a destination with the limit `limit` on this thread, and gives it back, or hands it over.
     pub(super) fn keep(&self, arrived: Arrived, limit: usize) -> Option<Message<Arc<Chunk>>> {
         let is_small = limit < SHARED_FROM;
         let (to, from) = match arrived.from {
@@ -131,7 +131,7 @@ impl Seat {
         usize::try_from(hasher.finish() % threads).unwrap_or(0)
     }
 
-    /// Leaves: what was handed over until now is left to be sent, and nothing comes any more.
+    /// Leaves: the chunks handed over until now are returned to be sent, and no more arrive.
     pub(super) fn leave(mut self) -> Vec<Message<Arc<Chunk>>> {
         if let Some(seat) = self.homes.seats().get_mut(self.number) {
             *seat = None;

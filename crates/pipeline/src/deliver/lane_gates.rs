@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use super::lane_quotas::LaneQuotas;
 
-/// What the chunks of one lane share on one thread.
+/// The gate and the quota that the chunks of one lane share on one thread.
 #[derive(Debug, Clone)]
 pub(super) struct LaneGate {
     /// Admits attempts; with those of other tenants, whose limit it is as well.
@@ -20,13 +20,13 @@ pub(super) struct LaneGate {
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
     /// stream yet.
     pub(super) beginning: Rc<Mutex<()>>,
-    /// How many may be sent in a minute, by all threads.
+    /// Quota of all threads, for tenant and provider.
     pub(super) quota: Arc<LaneQuota>,
-    /// What the gate and the quota were made with.
-    bounds: LaneBounds,
+    /// Bounds with which the gate and the quota were made.
+    bounds: Bounds,
 }
 
-/// How much may be sent to a destination, as its channel says.
+/// Limits on the attempts to a destination, by its channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LaneBounds {
     concurrency: Concurrency,
@@ -34,10 +34,10 @@ pub(super) struct LaneBounds {
     quota_key: Arc<str>,
 }
 
-/// What a gate is made with.
+/// Limits with which a gate is made.
 type Limits = (Concurrency, LearnedBounds);
 
-/// What lanes share a limit by: all of a lane but its tenant.
+/// Key under which lanes share a limit: all of a lane but its tenant.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LimitKey {
     channel: Name,
@@ -59,14 +59,14 @@ const LANES_KEPT: usize = 4_096;
 // === impl LaneGates ===
 
 impl LaneGates {
-    /// No gates yet. All threads of the process share `quotas`.
+    /// A table without gates. All threads of the process share `quotas`.
     pub(super) fn new(quotas: Arc<LaneQuotas>) -> Self {
         Self { by_lane: RefCell::default(), by_limit: RefCell::default(), quotas }
     }
 
-    /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one
-    /// with another limit: what is under way then ends in the old gate. Another quota is used from then on.
-    pub(super) fn get(&self, lane: &Lane, bounds: LaneBounds) -> LaneGate {
+    /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one with
+    /// another limit: attempts under way then end in the old gate. Another quota is used from then on.
+    pub(super) fn get(&self, lane: &Lane, bounds: Bounds) -> LaneGate {
         let mut by_lane = self.by_lane.borrow_mut();
         let known = by_lane.get(lane);
         if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.bounds == bounds) {
@@ -106,7 +106,7 @@ impl LaneGates {
 // === impl LaneGate ===
 
 impl LaneGate {
-    /// Whether the limit is learned.
+    /// True if the limit is learned.
     pub(super) fn is_learned(&self) -> bool {
         self.bounds.concurrency == Concurrency::Auto
     }
@@ -114,8 +114,8 @@ impl LaneGate {
 
 // === impl Bounds ===
 
-impl LaneBounds {
-    /// Those of a channel's destination.
+impl Bounds {
+    /// The bounds of a channel's destination.
     pub(super) fn of(channel: &dyn Channel, destination: &Arc<str>) -> Self {
         Self {
             concurrency: channel.concurrency(),

@@ -18,12 +18,12 @@ pub struct LaneQuotas {
     clock: Clock,
 }
 
-/// How many may be sent in any minute, as the configuration says. What is not in it has no bound.
+/// Attempts that may be made in any minute, by the configuration. A channel or tenant without an entry has no bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QuotaNumbers {
-    /// For each quota of a channel.
+    /// Number of each channel's quota.
     pub channels: BTreeMap<Name, NonZeroU32>,
-    /// For all that a tenant sends.
+    /// Number of each tenant's quota.
     pub tenants: BTreeMap<Name, NonZeroU32>,
 }
 
@@ -31,18 +31,18 @@ pub struct QuotaNumbers {
 struct Book {
     numbers: QuotaNumbers,
     quotas: HashMap<Of, KnownQuota>,
-    /// With so many, those in which nothing is booked are forgotten.
+    /// Number of quotas at which those without a booked place are dropped.
     quotas_max: usize,
     lanes: HashMap<(Lane, Arc<str>), Arc<LaneQuota>>,
-    /// With so many, those that no thread has a gate for are forgotten.
+    /// Number of lanes at which those without a gate on any thread are dropped.
     lanes_max: usize,
 }
 
-/// What a quota is of.
+/// Key of a quota.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Of {
     Tenant(Name),
-    /// By [`channel::Channel::quota_key`].
+    /// The destination's provider, by [`channel::Channel::quota_key`].
     Provider(Arc<str>),
 }
 
@@ -76,7 +76,7 @@ impl LaneQuotas {
         }
     }
 
-    /// For `lane`, whose channel is counted by `key`.
+    /// The quota of `lane`, whose channel is counted by `key`.
     pub(super) fn of(&self, lane: &Lane, key: &Arc<str>) -> Arc<LaneQuota> {
         let (mut book, now) = (self.book(), self.clock.monotonic());
         let of_lane = (lane.clone(), Arc::clone(key));
@@ -103,7 +103,7 @@ impl LaneQuotas {
 // === impl QuotaNumbers ===
 
 impl QuotaNumbers {
-    /// Those of `channels`, and of `tenants`.
+    /// The numbers of `channels` and of `tenants`.
     pub fn new(channels: &Channels, tenants: BTreeMap<Name, NonZeroU32>) -> Self {
         let number = |(name, channel): (&Name, &Arc<dyn channel::Channel>)| {
             Some((name.clone(), channel.messages_per_minute()?))
@@ -176,7 +176,7 @@ mod tests {
         QuotaNumbers { channels: read(channels), tenants: read(tenants) }
     }
 
-    /// How many it lets through at once: a sixtieth of its number.
+    /// Places of a quota at once: a sixtieth of its number.
     fn burst(quota: &Quota) -> usize {
         quota.within(Duration::ZERO)
     }

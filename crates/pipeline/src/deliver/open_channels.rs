@@ -22,7 +22,7 @@ pub(super) struct OpenChannels {
     next_seed: Cell<u64>,
 }
 
-/// One channel, opened on this thread.
+/// A channel, opened on this thread.
 #[derive(Debug)]
 pub(super) struct OpenChannel {
     pub(super) channel: Arc<dyn Channel>,
@@ -61,13 +61,13 @@ impl OpenChannels {
         self.open.borrow().get(name).cloned()
     }
 
-    /// Opens what the newest configuration changed, and closes what is no longer used.
+    /// Opens the channels that the newest configuration changed, and closes those no longer used.
     pub(super) async fn follow(&self) {
         self.replace();
         self.close_retired().await;
     }
 
-    /// Closes what was replaced and has no chunk under way.
+    /// Closes the replaced channels that have no chunk under way.
     pub(super) async fn close_retired(&self) {
         // The list's own handle is the last one when no chunk holds the channel.
         let is_unused = |channel: &mut Rc<OpenChannel>| Rc::strong_count(channel) == 1;
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is open.
+    /// Counts the open senders.
     #[derive(Debug, Clone, Default)]
     struct Counted {
         opened: Arc<AtomicUsize>,

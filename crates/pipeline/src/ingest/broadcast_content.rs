@@ -19,7 +19,7 @@ use super::template::Variables;
 pub(super) struct BroadcastContent {
     channel: Arc<dyn Channel>,
     source: ContentSource,
-    /// Those that all recipients share.
+    /// Variables that all recipients share.
     variables: Variables,
     fallbacks: Vec<FallbackSource>,
 }
@@ -64,7 +64,7 @@ impl BroadcastContent {
         self.source.written()
     }
 
-    /// Whether anything differs from one recipient to the other.
+    /// True if the content differs from one recipient to another.
     pub(super) fn renders(&self) -> bool {
         !self.source.is_constant() || self.fallbacks.iter().any(|fallback| !fallback.is_constant())
     }

@@ -73,7 +73,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Waits until `tenant` may hold `bytes`, after those who waited before, for [`IDLE_TIMEOUT`] at most.
+    /// Waits until `tenant` may hold `bytes`, behind earlier waits, for [`IDLE_TIMEOUT`] at most.
     pub(super) async fn wait(
         &self,
         tenant: &Name,
@@ -97,7 +97,7 @@ impl Budget {
         })
     }
 
-    /// The tenant's share. Unused shares are forgotten when another one is asked for.
+    /// The tenant's share. Unused shares are removed when another one is created.
     fn of_tenant(&self, tenant: &Name) -> Arc<Semaphore> {
         let mut of_tenants = self.of_tenants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = of_tenants.get(tenant) {
@@ -114,12 +114,12 @@ impl Budget {
 // === impl Reservation ===
 
 impl Reservation {
-    /// Whether it is nothing.
+    /// True if no bytes are reserved.
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
 
-    /// How much it is.
+    /// Bytes of the reservation.
     fn bytes(&self) -> usize {
         self.of_tenant.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }

@@ -52,12 +52,12 @@ impl<'a> CheckedFields<'a> {
         })
     }
 
-    /// When to send it: the present second if nothing else was said.
+    /// Due time: the present second if the caller gave none.
     pub(super) fn due_at(&self, now: Timestamp) -> Timestamp {
         self.send_at.unwrap_or_else(|| now.whole_second())
     }
 
-    /// When it ends unsent: asked for, or too late.
+    /// Time at which the notification ends unsent: the caller's expiry, or the time at which a late one is skipped.
     pub(super) fn ends_at(&self) -> Option<Timestamp> {
         let too_late = match (self.late, self.send_at) {
             (LatePolicy::Skip, Some(send_at)) => Some(send_at.plus(LATE_AFTER)),
@@ -66,7 +66,7 @@ impl<'a> CheckedFields<'a> {
         self.expires_at.into_iter().chain(too_late).min()
     }
 
-    /// The caller's key and the fingerprint of what was asked for, if there is a key.
+    /// Idempotency key of the caller and fingerprint of the request, if there is a key.
     pub(super) fn idempotency(
         &self,
         submission: &Submission<'_>,
@@ -84,7 +84,7 @@ impl<'a> CheckedFields<'a> {
         Ok(Some(Idempotency { key, fingerprint: self.fingerprint(submission, to) }))
     }
 
-    /// SHA-256 of what was asked for, each part after its length; the key and the present time are no part.
+    /// SHA-256 of the request, each part after its length; the key and the present time are no part.
     fn fingerprint(&self, submission: &Submission<'_>, to: &str) -> [u8; 32] {
         let time = |instant: Option<Timestamp>| instant.map(|at| at.millis().to_be_bytes());
         let (send_at, expires_at) = (time(self.send_at), time(self.expires_at));

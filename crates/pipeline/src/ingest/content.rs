@@ -30,7 +30,7 @@ pub(super) fn check_content(channel: &dyn Channel, content: &Content) -> Result<
     Err(InvalidField::below(if options_are_wrong { "/options" } else { "/content" }, invalid))
 }
 
-/// Whether valid JSON is nested deeper than [`CONTENT_DEPTH`].
+/// True if valid JSON is nested deeper than [`CONTENT_DEPTH`].
 fn is_too_deep(json: &[u8]) -> bool {
     let opens = |byte: &u8| matches!(byte, b'[' | b'{');
     // Most contents open fewer brackets than there may be levels, strings included: those need no closer look.

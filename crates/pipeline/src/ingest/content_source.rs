@@ -1,4 +1,4 @@
-//! Where the content of a notification comes from: the caller wrote it, or a template renders it.
+//! The source of a notification's content: the caller's own, or a template.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::template::{Template, Variables};
 /// The source of a content.
 #[derive(Debug)]
 pub(super) enum ContentSource {
-    /// One content for all recipients, as it was given.
+    /// A content for all recipients, unchanged.
     Plain(Content),
     /// Rendered with variables.
     Template(Arc<Template>),
@@ -56,7 +56,7 @@ impl ContentSource {
         }
     }
 
-    /// Whether all recipients are sent the same bytes.
+    /// True if all recipients are sent the same bytes.
     pub(super) fn is_constant(&self) -> bool {
         match self {
             Self::Plain(_) => true,

@@ -1,4 +1,4 @@
-//! A submission becomes a draft, which is what is stored: checked, rendered, and complete.
+//! Drafts: submissions that are checked, rendered, and complete, ready to be stored.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::template::Variables;
 pub struct DraftPreview {
     /// Rendered.
     pub content: Content,
-    /// Why its channel refuses it.
+    /// Refusal by its channel; `None` if the channel accepts it.
     pub refused: Option<InvalidField>,
 }
 

@@ -1,4 +1,4 @@
-//! Why nothing was accepted.
+//! The errors of ingest.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use store::StoreError;
 
 use super::invalid_field::InvalidField;
 
-/// Why nothing was accepted.
+/// Reason for which ingest accepted nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
-    /// The caller asked for something that cannot be.
+    /// An invalid field of the request.
     #[error("{0}")]
     Invalid(#[from] InvalidField),
     /// The tenant has too much under way at the moment.
@@ -18,13 +18,13 @@ pub enum IngestError {
         retry_after.as_secs()
     )]
     TenantOverloaded {
-        /// When it is worth trying again.
+        /// Time after which a caller should try again.
         retry_after: Duration,
     },
     /// Too much is being taken in at the moment, of all tenants together.
     #[error("too much is being taken in: try again in {} s", retry_after.as_secs())]
     Overloaded {
-        /// When it is worth trying again.
+        /// Time after which a caller should try again.
         retry_after: Duration,
     },
     /// The store refused or failed.

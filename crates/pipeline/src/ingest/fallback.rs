@@ -15,13 +15,13 @@ use super::submission::{FallbackSubmission, Submission};
 use super::template::Variables;
 use crate::ingest::limits::FALLBACKS;
 
-/// One of a notification's or broadcast's fallbacks, without its recipient.
+/// A fallback of a notification or broadcast, without its recipient.
 #[derive(Debug)]
 pub(super) struct FallbackSource {
     name: Name,
     channel: Arc<dyn Channel>,
     source: ContentSource,
-    /// Whether its channel takes it, which need be asked once of what is the same for all.
+    /// True if its channel has accepted the content, which is checked once if it is the same for all recipients.
     is_checked: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn fallback_sources(
     sources.collect()
 }
 
-/// Those of `sources` that have an address, as if each were sent by itself.
+/// The alternatives of those `sources` that have an address, each checked as a content of its own.
 pub(super) fn alternatives(
     sources: &[FallbackSource],
     addresses: impl Iterator<Item = Option<ByteString>>,
@@ -97,17 +97,17 @@ pub(super) fn alternatives(
 // === impl FallbackSource ===
 
 impl FallbackSource {
-    /// Whether all recipients are sent the same.
+    /// True if all recipients are sent the same content.
     pub(super) fn is_constant(&self) -> bool {
         self.source.is_constant()
     }
 
-    /// Whether it is rendered.
+    /// True if the content is rendered from a template.
     pub(super) fn is_template(&self) -> bool {
         matches!(self.source, ContentSource::Template(_))
     }
 
-    /// Asks the channel about a content that is the same for all recipients, now instead of for each.
+    /// Checks a content that is the same for all recipients against its channel, now instead of for each.
     pub(super) fn check_constant(&mut self) -> Result<(), InvalidField> {
         if self.is_constant() {
             check_content(&*self.channel, &self.source.written())?;

@@ -22,8 +22,7 @@ impl InvalidField {
         Self { pointer: pointer.into(), message: message.into() }
     }
 
-    /// This field, of a part of the request that stands at `pointer`. All parts share the variables, so a pointer to
-    /// these stays.
+    /// The field as a part of the request at `pointer`. All parts share the variables, so a pointer to these is unchanged.
     pub(super) fn within(self, pointer: &str) -> Self {
         if self.pointer.starts_with("/variables") {
             return self;
@@ -36,7 +35,7 @@ impl InvalidField {
         Self::new("/idempotency_key", "was used before for something else: take a new key")
     }
 
-    /// Whether it is a part of the content or its options.
+    /// True if the field is a part of the content or its options.
     pub(super) fn is_about_content(&self) -> bool {
         self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
     }

@@ -1,7 +1,7 @@
-//! JSON objects whose fields are known, read without copying: requests, and what is within them or in a row of the outbox.
+//! JSON objects whose fields are known, read without copying: requests, their parts, and columns of the outbox.
 //!
-//! Values stay as they stand in the text until one is asked for, so a value of the wrong type is an [`InvalidField`] with
-//! its pointer, and a content is kept byte for byte.
+//! A value stays as it stands in the text until it is read, so a value of the wrong type is an [`InvalidField`] with its pointer,
+//! and a content is kept byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,12 +25,12 @@ pub struct Object<'a> {
     values: [Option<&'a RawValue>; SLOTS],
 }
 
-/// Why a text is not what was expected.
+/// Defect of a text that is parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseError {
-    /// It is not JSON.
+    /// The text is not JSON.
     Syntax(String),
-    /// It is JSON, but not the right one.
+    /// The text is JSON with an invalid field.
     Invalid(InvalidField),
 }
 
@@ -61,7 +61,7 @@ pub fn list(text: &str, items_max: usize) -> Result<(Vec<&RawValue>, usize), Par
     Ok(list.and_then(|list| reader.end().map(|()| list))?)
 }
 
-/// The text of a string value, or what is wrong with it.
+/// The text of a string value, or the defect of it.
 pub fn text(value: &RawValue) -> Result<Cow<'_, str>, &'static str> {
     let json = value.get();
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use notification::limits::PAYLOAD_BYTES;
 
-/// How far ahead a notification may be scheduled.
+/// Longest time ahead for which a notification may be scheduled.
 pub const SCHEDULE_AHEAD: Duration = Duration::from_hours(366 * 24);
 /// Levels of arrays and objects in a content: what common JSON readers take.
 pub const CONTENT_DEPTH: usize = 128;
@@ -25,8 +25,8 @@ pub const TEMPLATE_WORK: u64 = 800_000;
 pub const TEMPLATE_UNITS: u64 = 2;
 /// Parts that a filter may make of one text.
 pub const TEMPLATE_PARTS: usize = 1_000;
-/// One tag of a template, bytes: what a tag makes of the variables is in memory for a moment, and is at most so many
-/// times as large as they are.
+/// Length of one tag of a template, bytes: the result of a tag is in memory for a moment, and is at most this many times as large
+/// as the variables.
 pub const TEMPLATE_TAG_BYTES: usize = 1024;
 /// `{% elif %}` in one string: the engine's parser goes one deeper with each, and ten thousand are more than a stack holds.
 pub const TEMPLATE_ELIFS: usize = 100;
@@ -34,8 +34,8 @@ pub const TEMPLATE_ELIFS: usize = 100;
 pub const VARIABLES_BYTES: usize = 64 * 1024;
 /// Fallbacks of a notification: a person has few addresses.
 pub const FALLBACKS: usize = 3;
-/// Threads that compile and render templates. One: whatever callers ask for, it takes no more than a core, and the remaining
-/// ones deliver.
+/// Threads that compile and render templates. One: however many callers need rendering, it takes no more than a core, and the
+/// remaining ones deliver.
 pub const RENDER_THREADS: usize = 1;
 /// Pieces of work that may wait for these threads, of all tenants together; more is answered with 503. A piece takes some
 /// milliseconds at worst, so the last one waits for a few seconds.

@@ -1,14 +1,14 @@
-//! Ingest: what callers ask for becomes drafts, and drafts are stored.
+//! Ingest: the requests of callers become drafts, and drafts are stored.
 //!
-//! One direction, file by file:
+//! The flow, file by file:
 //! ```text
 //! parse      JSON -> Submission (a notification or a broadcast in the caller's words)
 //! check      Submission -> Checked: channel, times, key       recipient, content: what the channel takes
 //! render     content_source, fallback, broadcast_content      template: what the words of contents mean
 //! draft      Checked and rendered -> Draft                    upload: the recipients of a broadcast
 //! ```
-//! Everything a caller can get wrong is said here, once, as an [`InvalidField`] with the JSON pointer of its field. An edge
-//! (HTTP, the outbox, a feed) brings the text or the submission, and says the answer in its own protocol.
+//! Every error of a caller is reported here, once, as an [`InvalidField`] with the JSON pointer of its field. An edge (HTTP, the
+//! outbox, a feed) brings the text or the submission, and gives the answer in its own protocol.
 //!
 //! A notification that is not scheduled is due at the whole second in which it was accepted, so that callers of the same second share an
 //! envelope, and with it a batch.
@@ -125,17 +125,17 @@ impl Intake {
     /// [`notification::limits::IDLE_TIMEOUT`] at most.
     ///
     /// # Errors
-    /// Those of [`Intake::reserve`].
+    /// The errors of [`Intake::reserve`].
     pub async fn reserve_for_stream(&self, tenant: &Name) -> Result<Reservation, IngestError> {
         self.budget.wait(tenant, notification::limits::STREAM_BYTES).await
     }
 
-    /// The clock that it goes by.
+    /// Clock of the intake.
     pub const fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// The time it is. One value serves a whole request.
+    /// The present time. One value serves a whole request.
     pub fn now(&self) -> Timestamp {
         channel::timestamp(self.clock)
     }
@@ -154,7 +154,7 @@ impl Intake {
     /// [`Intake::check`] with the templates rendered on threads of their own, so that they delay no other caller.
     ///
     /// # Errors
-    /// Those of [`Renderer::run`] beside what is wrong.
+    /// An invalid field, and the errors of [`Renderer::run`].
     pub async fn check_in_turn(
         &self,
         tenant: &Name,
@@ -172,7 +172,7 @@ impl Intake {
     /// The notification that [`Intake::check`] would accept, also when the channel refuses the content. Stores nothing.
     ///
     /// # Errors
-    /// Every other mistake, after which there is nothing to show, and the errors of [`Renderer::run`].
+    /// Every other invalid field, after which there is no content to show, and the errors of [`Renderer::run`].
     pub async fn preview(
         &self,
         tenant: &Name,
@@ -186,7 +186,7 @@ impl Intake {
         Ok(self.render(tenant, submission, check).await??)
     }
 
-    /// Does `work` with `submission`: on the threads for templates, if there are such and it takes one.
+    /// Runs `work` with `submission`: on the threads for templates, if there are any and it uses one.
     async fn render<T: Send + 'static>(
         &self,
         tenant: &Name,

@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use super::parse::{self, RecipientField};
 use super::{Intake, InvalidField, Submission};
 
-/// Takes in what is in the outbox, row by row and with the checks of a request: the relay of the outbox pattern.
+/// Submits the rows of the outbox, one by one and with the checks of a request: the relay of the outbox pattern.
 #[derive(Debug)]
 pub struct OutboxRelay {
-    /// Where applications write.
+    /// Outbox into which applications write.
     pub outbox: Arc<dyn Outbox>,
     /// Checks and accepts the rows.
     pub intake: Arc<Intake>,
@@ -49,7 +49,7 @@ impl OutboxRelay {
         Ok(())
     }
 
-    /// Takes in some of what is there, and says whether there may be more.
+    /// Submits some of the rows; true if there may be more.
     async fn drain(&self, screen: &Arc<Validator>) -> Result<bool, StoreError> {
         match self.outbox.drain(Arc::clone(screen), self.intake.now()).await {
             Ok(drained) => {
@@ -113,8 +113,8 @@ fn submission(
     };
     let (options, variables) =
         (object("/options", &row.options)?, object("/variables", &row.variables)?);
-    // A row may have waited, and what was in time when it was written is not too late to be asked for: it is judged as of
-    // the last instant at which it could have been.
+    // A row may have waited, and times that were valid when it was written must not be too late now: it is judged as of the last
+    // instant at which they were valid.
     let last = [row.send_at, row.expires_at.map(|end| end.minus(Duration::from_millis(1)))];
     let asked_at = last.into_iter().flatten().fold(now, Timestamp::min);
     let submission = Submission {
@@ -134,7 +134,7 @@ fn submission(
     Ok((submission, asked_at))
 }
 
-/// A JSON text without the white space around it; empty when it says nothing.
+/// A JSON text without the white space around it; empty for `null` or nothing.
 fn trimmed(json: &Bytes) -> Bytes {
     match json.trim_ascii() {
         b"null" => Bytes::new(),

@@ -121,7 +121,7 @@ fn templated(variables: &'static str) -> OutboxRow {
     OutboxRow { content, template, variables: variables.into(), ..row() }
 }
 
-/// An instant so many milliseconds after now, or before.
+/// The instant `offset` milliseconds after now; before it if negative.
 fn at(offset: i64) -> Timestamp {
     let now = i64::try_from(NOW.as_millis()).unwrap();
     Timestamp::from_millis(now + offset)

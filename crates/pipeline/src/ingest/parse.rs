@@ -34,16 +34,16 @@ pub struct BroadcastWithRecipients<'a> {
     pub submission: Submission<'a>,
     /// Its recipients, for [`recipient`].
     pub recipients: Vec<&'a RawValue>,
-    /// How long the text is without its recipients.
+    /// Length of the text without its recipients, bytes.
     pub head_bytes: usize,
 }
 
 /// The field that says to which recipient a fallback goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecipientField {
-    /// In the fallback: a notification has one recipient.
+    /// The fallback itself: a notification has one recipient.
     Here,
-    /// With each recipient of a broadcast.
+    /// Each recipient of a broadcast.
     WithRecipient,
 }
 
@@ -150,7 +150,7 @@ pub(super) fn fallback<'a>(
     Ok(fallback)
 }
 
-/// Everything that `object` says but the recipient. `whole` is the text that was read.
+/// Submission of `object`, without its recipient. `whole` is the complete text of the request.
 fn submission<'a>(
     object: &Object<'a>,
     whole: &ByteString,
@@ -195,7 +195,7 @@ fn content<'a>(
     Ok((template, content))
 }
 
-/// Where the fallbacks of a broadcast reach one recipient, in the field `fallback`.
+/// Addresses of one recipient for the fallbacks of a broadcast, from its field `fallback`.
 fn addresses(
     object: &Object<'_>,
     whole: &ByteString,

@@ -11,9 +11,9 @@ use super::InvalidField;
 
 /// A recipient that its channel accepts.
 pub(super) struct CheckedRecipient {
-    /// In the channel's canonical spelling.
+    /// Recipient in the channel's canonical spelling.
     pub(super) recipient: ByteString,
-    /// Where the channel sends it to.
+    /// Destination to which the channel sends.
     pub(super) destination: Arc<str>,
 }
 

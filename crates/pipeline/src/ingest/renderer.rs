@@ -1,4 +1,4 @@
-//! Threads on which templates are compiled and rendered, and nothing else is done.
+//! Threads for compiling and rendering templates only.
 //!
 //! A template may keep a thread for milliseconds, and a caller may send thousands: on the threads that serve callers,
 //! claim, settle and renew leases they would delay every caller. Here they delay each other only: tenants take turns, one
@@ -62,7 +62,7 @@ impl Renderer {
         Ok(Self { owner })
     }
 
-    /// Does `work` on one of the threads, when it is the tenant's turn. Work whose caller has hung up is still done.
+    /// Runs `work` on one of the threads, when it is the tenant's turn. The work of a caller that has hung up is still done.
     ///
     /// # Errors
     /// [`IngestError::TenantOverloaded`] when [`RENDER_WAITING_OF_TENANT`] pieces of the tenant's work are waiting,
@@ -79,7 +79,7 @@ impl Renderer {
         let work = Box::new(move || {
             // A panic is the caller's: it must not end the thread that renders for all.
             let outcome = catch_unwind(AssertUnwindSafe(work));
-            // A caller that has gone wants no answer.
+            // A caller that has hung up needs no answer.
             let _unheard = reply.send(outcome);
         });
         self.owner.shared.push(tenant, work)?;

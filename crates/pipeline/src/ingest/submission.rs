@@ -23,9 +23,9 @@ pub struct Submission<'a> {
     pub guarantee: Option<Cow<'a, str>>,
     /// A [`Priority`](notification::Priority).
     pub priority: Option<Cow<'a, str>>,
-    /// When to send it (RFC 3339); now when absent.
+    /// Due time (RFC 3339); now when absent.
     pub send_at: Option<Cow<'a, str>>,
-    /// When it is no longer worth sending (RFC 3339).
+    /// Time after which it is no longer worth sending (RFC 3339).
     pub expires_at: Option<Cow<'a, str>>,
     /// A [`LatePolicy`](notification::LatePolicy); without effect when `send_at` is absent.
     pub late: Option<Cow<'a, str>>,
@@ -40,11 +40,11 @@ pub struct FallbackSubmission<'a> {
     pub channel: Cow<'a, str>,
     /// Device token, endpoint, address. Unused in a broadcast, where each recipient has its own.
     pub to: ByteString,
-    /// As in [`Submission`].
+    /// Content, as in [`Submission`].
     pub content: Bytes,
-    /// As in [`Submission`].
+    /// Options of the content, as in [`Submission`].
     pub options: Bytes,
-    /// As in [`Submission`].
+    /// Name of a template, as in [`Submission`].
     pub template: Option<Cow<'a, str>>,
 }
 
@@ -55,14 +55,14 @@ pub struct BroadcastRecipient {
     pub to: ByteString,
     /// Its variables (JSON), if the content is a template: they go before those of all.
     pub variables: Option<Bytes>,
-    /// Where the broadcast's fallbacks reach it, in their order; `None` where they do not.
+    /// Addresses for the broadcast's fallbacks, in their order; `None` for a fallback that the recipient does not have.
     pub fallback: Vec<Option<ByteString>>,
 }
 
 // === impl Submission ===
 
 impl Submission<'_> {
-    /// Whether a template of it is rendered, which takes milliseconds.
+    /// True if it may use a template, whose rendering takes milliseconds.
     pub(super) fn has_templates(&self) -> bool {
         self.template.is_some() || self.variables.is_some()
     }

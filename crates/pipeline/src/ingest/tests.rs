@@ -18,7 +18,7 @@ use crate::ingest::limits::SCHEDULE_AHEAD;
 #[derive(Debug)]
 pub(super) struct Anything;
 
-/// Not at the beginning of a second.
+/// An instant that is not at the beginning of a second.
 pub(super) const NOW: Duration = Duration::from_millis(1_000_700);
 
 impl Channel for Anything {

@@ -18,7 +18,7 @@ use super::{IngestError, Intake, InvalidField};
 /// The answer to opening a broadcast.
 #[derive(Debug)]
 pub enum Opening {
-    /// It takes recipients.
+    /// The broadcast takes recipients.
     Open(Upload),
     /// Its key was used before for the same content: this is that broadcast.
     Replayed(BroadcastId),
@@ -120,18 +120,18 @@ impl Upload {
         group.contents.extend(content);
     }
 
-    /// Whether enough is collected to hand it on.
+    /// True if the collected recipients are to be flushed.
     pub fn is_full(&self) -> bool {
         self.collected_items >= limits::STREAM_RECIPIENTS
             || self.collected_bytes >= limits::STREAM_GROUP_BYTES
     }
 
-    /// Whether each recipient's content is rendered, which takes its time.
+    /// True if each recipient's content is rendered, which takes its time.
     pub fn renders(&self) -> bool {
         self.content.renders()
     }
 
-    /// Hands what is collected to the store. Waits only while too many calls are under way.
+    /// Hands the collected recipients to the store. Waits only while too many calls are under way.
     pub async fn flush(&mut self) -> Result<(), StoreError> {
         self.accepted += std::mem::take(&mut self.collected_items) as u64;
         self.collected_bytes = 0;
@@ -158,16 +158,16 @@ impl Upload {
     pub async fn seal(mut self) -> Result<u64, IngestError> {
         let sealed = self.try_seal().await;
         if sealed.is_err() {
-            // One that was sealed although the answer was lost is open no more, and nothing of it is removed.
+            // A broadcast that was sealed although the answer was lost is no longer open, and no part of it is removed.
             self.abandon().await;
         }
         sealed
     }
 
-    /// Gives the broadcast up: nothing of it stays.
+    /// Abandons the broadcast: no part of it stays.
     pub async fn abandon(self) {
         let intake = Arc::clone(&self.intake);
-        // The drop puts it on the list of what is swept.
+        // The drop puts it on the list of uploads to be swept.
         drop(self);
         intake.sweep().await;
     }

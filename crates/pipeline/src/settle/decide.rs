@@ -1,4 +1,4 @@
-//! From reports to one settlement: each report is judged by the lifecycle, and equal outcomes form one group.
+//! The decision from reports to one settlement: each report is judged by the lifecycle, and equal outcomes form one group.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -54,8 +54,9 @@ impl Decision {
         (self.places, self.latency) = (places, latency);
     }
 
-    /// Decides about one delivery. The jitter of a retry is drawn once for all of a chunk that came to the same and were asked to
-    /// wait for the same time, whatever the provider said to each: what is settled together stays one chunk, and the chunks spread.
+    /// Decides about one delivery. The jitter of a retry is drawn once for all deliveries of a chunk with the same event and the
+    /// same wait asked for by the provider, whatever its detail: deliveries that are settled together stay one chunk, and the
+    /// chunks spread.
     pub(super) fn add(
         &mut self,
         index: u16,
@@ -100,7 +101,7 @@ impl Decision {
         })
     }
 
-    /// The fallbacks of refused deliveries: a definite answer of the provider, and nothing else, leads here.
+    /// The fallbacks of refused deliveries: only a definite answer of the provider leads here.
     fn fallbacks(&self, at: Timestamp) -> Vec<Draft> {
         let is_refused =
             |group: &&OutcomeGroup| group.disposition == Disposition::Ended(State::Refused);
@@ -175,7 +176,7 @@ impl Decision {
         }
     }
 
-    /// Another attempt, if the lifecycle leads back to pending and one is left.
+    /// Disposition of a delivery that may be tried again: a retry, if the lifecycle leads back to pending and an attempt is left.
     fn again(
         &mut self,
         event: Event,
@@ -200,7 +201,7 @@ impl Decision {
         if self.has_expired(at) { Disposition::TooLate } else { Disposition::Retry { at } }
     }
 
-    /// Whether its notifications have expired by `at`.
+    /// True if the chunk's notifications have expired by `at`.
     fn has_expired(&self, at: Timestamp) -> bool {
         self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= at)
     }
@@ -213,7 +214,7 @@ impl Decision {
     }
 }
 
-/// What a deferral said, and why no attempt follows.
+/// Detail of a deferral after which no attempt follows, with the reason.
 fn too_late(detail: &str) -> Cow<'static, str> {
     let end = "the next attempt would come after it expired";
     if detail.is_empty() { end.into() } else { format!("{detail}; {end}").into() }

@@ -1,4 +1,4 @@
-//! How often and when to try again.
+//! The policy of retries.
 
 use flow::Backoff;
 

@@ -1,4 +1,4 @@
-//! What settle tells the store, and which answer counts for which chunk.
+//! The settlements that settle writes, and the chunk for which each answer of the store counts.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::*;
 
-/// A store that refuses what it is told of one chunk, and keeps what it is told.
+/// A store that refuses the settlements of one chunk, and keeps all that it receives.
 #[derive(Debug)]
 struct RefusesOne {
     refused: ChunkId,
@@ -36,7 +36,7 @@ fn chunk(number: u64, channel: &str) -> Arc<Chunk> {
     Arc::new(chunk)
 }
 
-/// Settles what is reported, with a store that refuses it of `refused`; gives what that was told.
+/// Settles `reports` with a store that refuses the settlements of `refused`; returns the settlements that the store received.
 async fn run(
     reports: mpsc::Receiver<Reported>,
     refused: ChunkId,

@@ -1,4 +1,4 @@
-//! With a broker between dispatch and deliver, which may lose or repeat whatever it is given.
+//! The pipeline with a broker between dispatch and deliver that may lose or repeat any ticket.
 
 use notification::{Account, ChunkId, Epoch, Guarantee, Priority, Ticket, limits};
 use queue::{Consume as _, Memory, Publish as _};

@@ -335,8 +335,8 @@ fn a_stop_finishes_what_is_under_way_and_leaves_the_rest_pending() {
     });
 }
 
-/// How long one notification in the lane `of_one` waits behind a campaign of 5,000 in the lane `of_campaign`: both are given the
-/// usual lane of one destination. It takes ten at a time, and 10 ms for each.
+/// Wait of one notification in the lane `of_one` behind a campaign of 5,000 in the lane `of_campaign`: both functions are given
+/// the usual lane of one destination. It takes ten at a time, and 10 ms for each.
 fn waited(of_campaign: fn(&mut Lane), of_one: fn(&mut Lane)) -> Duration {
     waited_behind(5_000, Script::new(10 * MS, 10), of_campaign, of_one)
 }

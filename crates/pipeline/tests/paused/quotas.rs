@@ -24,7 +24,7 @@ fn drafts_to(rig: &Rig, tenant: &str, destinations: usize, count: usize) -> Vec<
     (0..count).map(draft).collect()
 }
 
-/// When the attempts of a tenant were made.
+/// Times of the attempts of a tenant.
 fn attempts_of(rig: &Rig, tenant: &str) -> Vec<Instant> {
     let attempts = rig.script.attempts().into_iter().zip(rig.script.attempted_at());
     let is_of = |(recipient, _): &(String, Instant)| recipient.starts_with(tenant);

@@ -21,13 +21,13 @@ use tokio::task::{JoinHandle, LocalSet};
 
 use crate::script::Script;
 
-/// One store and one channel, and a pipeline between them that can be started and crashed.
+/// A store, a channel, and a pipeline between them that can be started and crashed.
 pub(crate) struct Rig {
     pub(crate) store: Arc<Memory>,
     pub(crate) script: Script,
     pub(crate) clock: Clock,
     pub(crate) policy: RetryPolicy,
-    /// How many each tenant may send in a minute.
+    /// Attempts that each tenant may make in a minute.
     pub(crate) tenants: BTreeMap<Name, NonZeroU32>,
     pub(crate) quotas: Arc<LaneQuotas>,
 }
@@ -209,7 +209,7 @@ impl Rig {
         claims.claim(request).await.unwrap().chunks
     }
 
-    /// Lets paused time pass until nothing is pending.
+    /// Lets paused time pass until no notification is pending.
     pub(crate) async fn drained(&self) -> Account {
         let mut changes = Claims::<Chunk>::changes(&*self.store);
         loop {

@@ -31,10 +31,10 @@ struct State {
     under_way: usize,
     under_way_max: usize,
     is_defective: bool,
-    /// While it is away, every attempt comes to this.
+    /// Result of every attempt while the channel is away.
     outage: Option<Attempt>,
     accepted_at: Vec<Instant>,
-    /// The sender panics when it has made so many attempts.
+    /// Attempts after which the sender panics.
     breaks_after: Option<usize>,
 }
 
@@ -46,12 +46,12 @@ impl Script {
         Self { latency, concurrency, ..Self::default() }
     }
 
-    /// This channel, for a destination that takes so many in a minute.
+    /// The channel for a destination that takes `per_minute` attempts in a minute.
     pub(crate) fn per_minute(self, per_minute: u32) -> Self {
         Self { per_minute, ..self }
     }
 
-    /// When attempts were made, in order.
+    /// Times of the attempts, in order.
     pub(crate) fn attempted_at(&self) -> Vec<Instant> {
         self.state.lock().unwrap().attempted_at.clone()
     }
@@ -67,7 +67,7 @@ impl Script {
         self.state.lock().unwrap().attempts.clone()
     }
 
-    /// How many attempts there were for `recipient`.
+    /// Number of attempts for `recipient`.
     pub(crate) fn attempts_for(&self, recipient: &str) -> usize {
         self.attempts().iter().filter(|attempted| *attempted == recipient).count()
     }
@@ -77,12 +77,12 @@ impl Script {
         self.state.lock().unwrap().under_way_max
     }
 
-    /// From now on, what every attempt comes to; `None`: it answers again.
+    /// Sets the result of every attempt from now on; with `None` the channel answers again.
     pub(crate) fn set_outage(&self, outage: Option<Attempt>) {
         self.state.lock().unwrap().outage = outage;
     }
 
-    /// When notifications were accepted, in order.
+    /// Times at which notifications were accepted, in order.
     pub(crate) fn accepted_at(&self) -> Vec<Instant> {
         self.state.lock().unwrap().accepted_at.clone()
     }
@@ -97,7 +97,7 @@ impl Script {
         self.state.lock().unwrap().breaks_after = Some(attempts);
     }
 
-    /// Whether it is to panic now.
+    /// True if the sender is to panic now.
     fn is_breaking(&self) -> bool {
         let mut state = self.state.lock().unwrap();
         let attempts = state.attempts.len();

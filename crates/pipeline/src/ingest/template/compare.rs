@@ -1,4 +1,4 @@
-//! Which tags compare: a step of the engine that may look at all of the variables.
+//! Tags that compare: a step of the engine that may look at all of the variables.
 //!
 //! `xs == ys`, `x in xs` and `text[1:]` are one step each, however large the values are. Comparing with a literal takes no
 //! longer than the literal does, and the other steps look at one value, so only templates with tags that compare are charged
@@ -36,7 +36,7 @@ pub(super) enum ComparedToken<'a> {
     Sign(&'a str),
 }
 
-/// Whether the tag, without its braces, has a step that may look at more than one value.
+/// True if the tag, without its braces, has a step that may look at more than one value.
 pub(super) fn compares(tag: &str) -> bool {
     let tokens = tokens(tag);
     // A sign at the start (`{%- for`) trims white space and is no part of the statement.
@@ -59,13 +59,13 @@ pub(super) fn compares(tag: &str) -> bool {
     })
 }
 
-/// Whether the `is` at `at` begins one of the cheap tests.
+/// True if the `is` at `at` begins one of the cheap tests.
 fn is_cheap_test(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     let skipped = usize::from(tokens.get(at + 1) == Some(&ComparedToken::Word("not")));
     matches!(tokens.get(at + 1 + skipped), Some(ComparedToken::Word(test)) if TESTS.contains(test))
 }
 
-/// Whether the bracket at `at` takes something out of a value, and does not begin a list.
+/// True if the bracket at `at` takes a part out of a value, and does not begin a list.
 pub(super) fn is_subscript(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     match at.checked_sub(1).and_then(|before| tokens.get(before)) {
         Some(ComparedToken::Word(word)) => {
@@ -78,13 +78,13 @@ pub(super) fn is_subscript(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     }
 }
 
-/// Whether the bracket at `at` is around one text: the key of an object.
+/// True if the bracket at `at` is around one text: the key of an object.
 fn is_key(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     tokens.get(at + 1) == Some(&ComparedToken::Text)
         && tokens.get(at + 2) == Some(&ComparedToken::Sign("]"))
 }
 
-/// Whether the parenthesis at `at` belongs to something else than a filter, a cheap test, or a group.
+/// True if the parenthesis at `at` is a call, and not that of a filter, a cheap test, or a group.
 pub(super) fn is_call(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at)).copied();
     match (before(2), before(1)) {
@@ -101,7 +101,7 @@ pub(super) fn is_call(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     }
 }
 
-/// Whether the operator at `at` has a literal on one side, and nothing that makes another value of it.
+/// True if the operator at `at` has a literal on one side that no filter, subscript or call changes.
 fn is_with_literal(tokens: &[ComparedToken<'_>], at: usize) -> bool {
     let before = |count: usize| at.checked_sub(count).and_then(|at| tokens.get(at));
     let is_literal = |token: Option<&ComparedToken<'_>>| match token {

@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Undefi
 
 use super::{TemplateKind, work};
 
-/// How deep a loop may call itself.
+/// Recursion of a loop, at most.
 const RECURSION: usize = 32;
 
 /// A recipient's variables over those of all.
@@ -125,7 +125,7 @@ impl Object for LayeredVariables {
 impl io::Write for Limited<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.target.len() + bytes.len() > self.bytes_max {
-            // The engine makes a write failure of it, by which `Slot::render` knows that the result is too long.
+            // The engine makes a write failure of it, from which `Slot::render` concludes that the result is too long.
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.target.extend_from_slice(bytes);

@@ -38,9 +38,9 @@ pub(super) use variables::Variables;
 #[derive(Debug)]
 pub(super) struct Template {
     environment: Environment<'static>,
-    /// That each of its strings may take.
+    /// Steps of the engine that each of its strings may take.
     steps: u64,
-    /// Whether one of its steps may look at all of the variables.
+    /// True if one of its steps may look at all of the variables.
     compares: bool,
     payload: Pattern,
     options: Pattern,
@@ -52,8 +52,8 @@ struct Pattern {
     /// `/content` or `/options`.
     pointer: &'static str,
     json: Bytes,
-    slots: Vec<TemplatedString>,
-    /// Whether one of the strings compares values.
+    slots: Vec<Slot>,
+    /// True if one of the strings compares values.
     compares: bool,
     /// Bytes that it may have when rendered.
     bytes_max: usize,
@@ -70,22 +70,22 @@ struct TemplatedString {
     kind: TemplateKind,
 }
 
-/// How what is rendered gets into the JSON text.
+/// The way in which a rendered string becomes JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TemplateKind {
-    /// As a string.
+    /// A string of the JSON text.
     Text,
-    /// As a string; values are escaped for HTML within it.
+    /// A string of the JSON text; values are escaped for HTML within it.
     Html,
-    /// As the JSON of a single value.
+    /// The JSON of a single value.
     Json,
 }
 
-/// Why a string cannot be rendered.
+/// Reason for which a string cannot be rendered.
 enum TemplateReason {
-    /// The variables lack this one.
+    /// The variables lack the one of this name.
     Missing(String),
-    /// Anything else.
+    /// Another reason, in words.
     Other(String),
 }
 
@@ -120,7 +120,7 @@ impl Template {
         Ok(Self { environment, steps, compares, payload, options })
     }
 
-    /// Whether it renders the same for all recipients.
+    /// True if the template renders the same for all recipients.
     pub(super) fn is_constant(&self) -> bool {
         self.payload.slots.is_empty() && self.options.slots.is_empty()
     }
@@ -285,7 +285,7 @@ impl TemplateKind {
         }
     }
 
-    /// Of names in the environment, which takes from them how to escape.
+    /// Prefix of its names in the environment, by which the engine decides on escaping.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -295,7 +295,7 @@ impl TemplateKind {
     }
 }
 
-/// Whether `pointer` leads to the top-level key `key`, or below it.
+/// True if `pointer` leads to the top-level key `key`, or below it.
 fn is_below(pointer: &str, key: &str) -> bool {
     let rest = pointer.strip_prefix('/').and_then(|rest| rest.strip_prefix(key));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -15,9 +15,9 @@ use crate::ingest::content::check_content;
 pub struct TemplateSource {
     /// Valid JSON, its options an object or empty.
     pub content: Content,
-    /// The channel that it is meant for, which is asked whether it takes it.
+    /// Channel that the template is meant for; the content is checked against it.
     pub channel: Option<Name>,
-    /// Variables to try it with (a JSON object).
+    /// Variables for a trial rendering (a JSON object).
     pub sample: Option<Bytes>,
 }
 
@@ -25,7 +25,7 @@ pub struct TemplateSource {
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
     names: Arc<[Name]>,
-    /// By template and channel: what is HTML differs from one to the other.
+    /// Compiled templates by template and channel: the fields that are HTML differ from one channel to another.
     compiled: Arc<BTreeMap<(Name, Name), Arc<Template>>>,
 }
 

@@ -16,7 +16,7 @@ struct OpenBracket {
     holds_list: bool,
 }
 
-/// Whether the tag, without its braces, has a list that is written within a list.
+/// True if the tag, without its braces, has a list that is written within a list.
 pub(super) fn nests_lists(tag: &str) -> bool {
     let tokens = tokens(tag);
     let mut opens = vec![OpenBracket::default()];

@@ -1,4 +1,4 @@
-//! Where the strings of a JSON text stand that are values: what may be a template.
+//! The positions of those strings of a JSON text that are values, and so may be templates.
 
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -33,7 +33,7 @@ impl Variables {
         Ok(Self { value, weight: work::weight_of_json(json) })
     }
 
-    /// These, and those of `common` that are not among them.
+    /// These variables over those of `common`, of which only the names that are absent here apply.
     pub(in crate::ingest) fn over(self, common: &Self) -> Self {
         let scope = LayeredVariables { own: self.value, common: common.value.clone() };
         Self { value: Value::from_object(scope), weight: self.weight + common.weight }

@@ -44,8 +44,8 @@ pub(super) const FILTERS: &[&str] = &[
 /// The statements that templates may use.
 const STATEMENTS: &[&str] = &["if", "elif", "else", "endif", "for", "endfor"];
 
-/// Whether `template` compares values ([`compare`]), or why it may not be used. What is no template at all is left to the
-/// engine to tell.
+/// Checks the tags of `template`; true if it compares values ([`compare`]). Malformed tags are left to the engine's parser. The
+/// error is the reason for which the template may not be used.
 pub(super) fn vet(template: &str) -> Result<bool, String> {
     let (mut rest, mut elifs, mut compares) = (template, 0, false);
     while let Some((_, opened)) = rest.split_once('{') {
@@ -75,7 +75,7 @@ pub(super) fn vet(template: &str) -> Result<bool, String> {
     Ok(compares)
 }
 
-/// Where the tag that begins with `inside` ends: before the first `close` that is in no string.
+/// End of the tag that begins with `inside`: the position of the first `close` outside a string.
 fn end_of_tag(inside: &str, close: &str) -> usize {
     let closes = |position: usize| inside.get(position..).is_some_and(|it| it.starts_with(close));
     let mut ends = outside_strings(inside).filter(|(position, _)| closes(*position));

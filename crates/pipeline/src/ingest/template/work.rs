@@ -1,7 +1,7 @@
 //! The bounds of filters: a step of the engine is one filter, and one filter may sort sixty thousand values.
 //!
-//! So a filter that looks at all of its value takes units of work besides, one for each value in it and for every sixteen
-//! bytes of text, and a render has so many units for each of its steps. What filters make is bounded as well.
+//! A filter that looks at all of its value therefore takes units of work besides, one for each value in it and for every sixteen
+//! bytes of text, and a render has a number of units for each of its steps. The results of filters are bounded as well.
 
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters};
@@ -120,7 +120,7 @@ fn charge(state: &mut State<'_, '_>, work: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a value is a list or an object.
+/// True if a value is a list or an object.
 fn has_parts(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map)
 }
