@@ -92,7 +92,7 @@ impl Upload {
     /// more at a time than may delay other requests. After it, see whether the upload [is full](Self::is_full).
     ///
     /// # Errors
-    /// Those of [`Renderer::run`](super::Renderer::run). Then none of them is collected.
+    /// The errors of [`Renderer::run`](super::Renderer::run). Then none of the recipients is collected.
     pub async fn add(
         &mut self,
         recipients: Vec<BroadcastRecipient>,

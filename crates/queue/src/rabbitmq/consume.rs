@@ -53,7 +53,7 @@ impl RabbitMqConsumer {
     /// Ends the consumer, and holds the tickets under way.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub(super) async fn stop(&self, held: &HeldTickets<RabbitMqMessage>) -> lapin::Result<()> {
         let Some(mut consumer) = self.consumer.lock().await.take() else { return Ok(()) };
         self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await?;
