@@ -1,4 +1,4 @@
-//! What can be cancelled: a notification, a broadcast, or what waits of a scope.
+//! Cancellation of a notification, of a broadcast, or of the waiting notifications of a scope.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use notification::{BroadcastId, Name, NotificationId, Scope, Timestamp};
 /// A notification or a broadcast to cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelTarget {
-    /// One notification.
+    /// A notification.
     Notification(NotificationId),
     /// All pending notifications of a broadcast.
     Broadcast(BroadcastId),
 }
 
-/// How many notifications were cancelled, and how many were too late.
+/// Counts of notifications that were cancelled, or asked to be too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cancelled {
     /// Now cancelled.
@@ -25,27 +25,28 @@ pub struct Cancelled {
     pub ended: u64,
 }
 
-/// What to cancel of a scope, and from where on.
+/// A call of the cancellation of a scope.
 ///
-/// Calls follow one another, each from where the one before ended ([`CancelPage::next`]), until there is no next one. What waits
-/// when the first is made, and neither is claimed nor comes back from a claim or a paused broadcast meanwhile, is cancelled when the
-/// last is answered. So of what is paused everything is, but for what is under way; and when nothing was under way, nothing is left.
-/// On PostgreSQL a claim that ran while the pause was made may end behind the calls: asked again, they find what came back
-/// from it. What is accepted or requeued meanwhile may be cancelled or not. A call that is cut off has done nothing, or all of its part.
+/// Calls follow one another, each from where the one before ended ([`CancelPage::next`]), until there is no next one. A
+/// notification that waits when the first call is made, and neither is claimed nor comes back from a claim or a paused broadcast
+/// meanwhile, is cancelled when the last is answered. Of a paused scope, that is everything that is not under way; and if nothing
+/// was under way, nothing is left. On PostgreSQL a claim that ran while the pause was made may end behind the calls: a second run
+/// finds the notifications that came back from it. Notifications that are accepted or requeued meanwhile may be cancelled or not.
+/// A call that is cut off has done nothing, or all of its part.
 ///
-/// What is older than lanes of tenants (decision 0027) waits in lanes of the tenant `default`: as part of a broadcast it is
-/// cancelled with that, by its lane, its channel or its tenant it is not, unless the tenant is `default`.
+/// Chunks older than lanes of tenants (decision 0027) wait in lanes of the tenant `default`: as part of a broadcast they are
+/// cancelled with it, by their lane, channel or tenant they are not, unless the tenant is `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelScope {
-    /// Whose.
+    /// Tenant that owns the scope.
     pub tenant: Name,
-    /// What of it.
+    /// Scope within the tenant.
     pub scope: Scope,
-    /// Where the call before ended; `None` for the first.
+    /// Place at which the call before ended; `None` for the first call.
     pub from: Option<CancelPlace>,
-    /// Whether it is counted only.
+    /// True to count only.
     pub is_dry: bool,
-    /// When they are cancelled.
+    /// Time of the cancellation.
     pub now: Timestamp,
 }
 
@@ -56,11 +57,11 @@ pub struct CancelPage {
     pub cancelled: u64,
     /// Too late: claimed, and perhaps on the wire. Of a lane, a channel and a tenant the first call counts these.
     pub under_way: u64,
-    /// Where the next call goes on; `None` at the end.
+    /// Place at which the next call continues; `None` at the end.
     pub next: Option<CancelPlace>,
 }
 
-/// How far a cancellation of a scope is. As text it is for callers to hand back, and means nothing to them.
+/// Place that a cancellation of a scope has reached. Its text is for callers to hand back, without a meaning of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelPlace(pub(crate) CancelStage);
 
@@ -101,7 +102,7 @@ pub struct CancelPlaceError;
 // === impl CancelScope ===
 
 impl CancelScope {
-    /// Where a call over lanes begins: among the broadcasts that wait, behind a batch of the one or before it, or among the lanes,
+    /// Beginning of a call over lanes: among the waiting broadcasts, behind a batch of the one or before it, or among the lanes,
     /// at their beginning if no place is given.
     pub(crate) fn begins_at(&self) -> (Option<(i64, i64)>, Option<LanePlace>) {
         match self.from.as_ref().map(|from| &from.0) {
@@ -115,7 +116,7 @@ impl CancelScope {
 // === impl LanePlace ===
 
 impl LanePlace {
-    /// Before all chunks of a lane, and before the lanes behind it.
+    /// The place before all chunks of a lane, and before the lanes behind it.
     pub(crate) fn before(channel: &str, lane: i64) -> Self {
         Self { channel: channel.to_owned(), lane, due_at: i64::MIN, chunk: i64::MIN }
     }

@@ -10,17 +10,17 @@ use tokio::sync::watch;
 
 use crate::StoreError;
 
-/// How much to claim.
+/// Time, lease and bounds of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// The time it is.
+    /// Present time.
     pub now: Timestamp,
-    /// How long the claim lasts.
+    /// Lease of the claimed chunks.
     pub lease: Duration,
-    /// Deliveries wanted at most; a chunk that would exceed it is left, unless it is the first. So is what would make it more
-    /// than about [`CLAIM_BYTES`](notification::limits::CLAIM_BYTES).
+    /// Deliveries claimed, at most; a chunk that would exceed it is left, unless it is the first. A chunk that would make the
+    /// claim exceed about [`CLAIM_BYTES`](notification::limits::CLAIM_BYTES) is left likewise.
     pub items: usize,
-    /// Only lanes of this priority and above: the deliverers have no room for lower ones now.
+    /// Lowest priority that is claimed: the deliverers have no room for lower ones now.
     pub lowest: Priority,
     /// Deliveries of one lane that may be claimed and unsettled at a time; every chunk weighs
     /// [`CHUNK_WEIGHT`](notification::limits::CHUNK_WEIGHT) deliveries more than it has. A lane below it may be given one
@@ -43,13 +43,12 @@ pub struct ClaimRequest {
 pub struct Claim<T> {
     /// Chunks: urgent lanes first, of one priority the tenants in turn, of a tenant its lanes in turn, within a lane by due time.
     pub chunks: Vec<T>,
-    /// When to claim again if nothing changes before: the earliest due time or lease end ahead. `None`
-    /// when only a change ([`Claims::changes`]) can bring work. An instant not after `now` means that more
-    /// is claimable at once.
+    /// Time of the next claim if nothing changes before: the earliest due time or lease end ahead. `None` when only a change
+    /// ([`Claims::changes`]) can bring work. An instant not after `now` means that more is claimable at once.
     pub next_at: Option<Timestamp>,
 }
 
-/// Where an at-most-once chunk is marked as begun.
+/// The mark up to which an at-most-once chunk is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// The chunk.
@@ -87,17 +86,17 @@ pub enum Settled {
 // === impl ClaimRequest ===
 
 impl ClaimRequest {
-    /// Whether a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
+    /// True if a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
     /// more. A lane may hold as much as is left of the common window: half of it alone, and the next lane finds room however many
-    /// hold some (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
-    /// switches", 1998).
+    /// hold some (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches",
+    /// 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
         priority <= self.lowest && of_lane < self.lane_window.min(left)
     }
 
-    /// How many deliveries of all lanes may be claimed before lanes of `priority` get no more.
+    /// Weight of all lanes together from which lanes of `priority` are given no more.
     fn total_window_of(&self, priority: Priority) -> usize {
         match priority {
             Priority::Urgent => self.total_window,
@@ -131,13 +130,13 @@ pub trait Claims<T>: Send + Sync + std::fmt::Debug {
 /// Parks the lanes of channels that this process cannot deliver by. For the process that claims.
 #[async_trait]
 pub trait Offer: Send + Sync + std::fmt::Debug {
-    /// From now on claims nothing but what goes by one of `channels`, and changes ([`Claims::changes`]). The rest is parked: due
-    /// or not, it stays as it is, and costs nothing, until its channel is offered again. Before the first call everything is
-    /// claimed. It is not kept over a restart.
+    /// Restricts claims from now on to chunks of `channels`, and notifies of a change ([`Claims::changes`]). All other chunks are
+    /// parked: due or not, they stay as they are, at no cost, until their channel is offered again. Before the first call all
+    /// channels are claimed. The restriction is not kept over a restart.
     async fn offer(&self, channels: Arc<BTreeSet<Name>>) -> Result<(), StoreError>;
 }
 
-/// What is asked before the first byte. For deliver.
+/// The permission to begin at-most-once deliveries, for deliver, and the pauses.
 #[async_trait]
 pub trait Begin: Send + Sync + std::fmt::Debug {
     /// Marks at-most-once deliveries as begun, durably, if the claim is still the current one. Answers in
@@ -145,7 +144,7 @@ pub trait Begin: Send + Sync + std::fmt::Debug {
     /// sent once. At-least-once deliveries need no mark, and theirs are granted while the claim is current.
     async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError>;
 
-    /// What must not be begun, be it claimed or not. Changes before the pause that changed it is answered.
+    /// The pauses, under which no attempt may begin, claimed or not. Updated before the call that changes a pause is answered.
     fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>>;
 }
 
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
     use notification::limits;
 
-    /// What each of `lanes` holds that were given one after the other until none was given more.
+    /// The deliveries that each of `lanes` lanes holds, which were given room one after the other until none got more.
     fn shares(lanes: usize) -> Vec<usize> {
         let request = ClaimRequest {
             now: Timestamp::from_millis(0),

@@ -29,7 +29,7 @@ pub trait Take: Send + Sync + std::fmt::Debug {
 pub struct OutboxRow {
     /// The tenant that it belongs to.
     pub tenant: String,
-    /// On which channel.
+    /// Name of the channel.
     pub channel: String,
     /// Device token, endpoint, address.
     pub recipient: String,
@@ -43,13 +43,13 @@ pub struct OutboxRow {
     pub variables: Bytes,
     /// JSON; empty when there is none.
     pub fallback: Bytes,
-    /// As the API spells it.
+    /// Priority, in the spelling of the API.
     pub priority: String,
-    /// As the API spells it.
+    /// Guarantee, in the spelling of the API.
     pub guarantee: String,
-    /// Not to be sent before this instant.
+    /// Due time: no attempt begins before it.
     pub send_at: Option<Timestamp>,
-    /// Not to be sent at or after this instant.
+    /// Expiry: no attempt begins at or after it.
     pub expires_at: Option<Timestamp>,
     /// The application's key.
     pub idempotency_key: Option<String>,
@@ -58,14 +58,14 @@ pub struct OutboxRow {
 /// Turns a row of the outbox into a draft, or returns the reason why it is refused, in words.
 pub type Validator = dyn Fn(OutboxRow, Timestamp) -> Result<Draft, String> + Send + Sync;
 
-/// How many rows of the outbox were drained, and how.
+/// Counts of outbox rows that were drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DrainedRows {
     /// Rows that are notifications now.
     pub accepted: u64,
     /// Rows that were put aside with the reason: see `outbox_rejected`.
     pub rejected: u64,
-    /// Whether there may be more.
+    /// True if there may be more rows.
     pub more: bool,
 }
 
@@ -86,7 +86,7 @@ pub trait Outbox: Send + Sync + std::fmt::Debug {
     fn outbox_changes(&self) -> watch::Receiver<u64>;
 }
 
-/// One process of the cluster.
+/// A process of the cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerStatus {
     /// Its number, new with every start.
@@ -95,17 +95,17 @@ pub struct WorkerStatus {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Whether it owns partitions and claims from them.
+    /// True if it owns partitions and claims from them.
     pub produces: bool,
-    /// Whether it delivers.
+    /// True if it delivers.
     pub consumes: bool,
-    /// Where its API listens.
+    /// Address of its API.
     pub listen: Option<String>,
-    /// Since when it runs.
+    /// Time of its start.
     pub started_at: Timestamp,
-    /// How long its lease on itself still lasts; zero when it is overdue and about to be removed.
+    /// Time left of its lease on itself; zero when it is overdue and about to be removed.
     pub alive_for: Duration,
-    /// Whether it is finishing what it has and takes nothing new.
+    /// True if it finishes the work it has and takes no more.
     pub is_standing_by: bool,
     /// Partitions it owns.
     pub partitions: u16,
@@ -120,7 +120,7 @@ pub struct WorkerStatus {
 /// All processes, and what they have left to do together.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClusterStatus {
-    /// In order of start.
+    /// Workers in the order of their start.
     pub workers: Vec<WorkerStatus>,
     /// Partitions without an owner at the moment.
     pub partitions_free: u16,

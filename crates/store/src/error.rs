@@ -1,6 +1,6 @@
 //! The errors of a store.
 
-/// Why a store did not do what it was asked.
+/// Failure of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The idempotency key of the draft at `index` was used for something else; nothing was stored.
@@ -9,7 +9,7 @@ pub enum StoreError {
         /// Position in the request.
         index: usize,
     },
-    /// No such broadcast, or it is sealed or abandoned already.
+    /// There is no such broadcast, or it is sealed or abandoned already.
     #[error("there is no open broadcast {0}")]
     NoOpenBroadcast(notification::BroadcastId),
     /// The database refuses a value of the request: nothing of it was stored, and the store goes on.
@@ -18,7 +18,7 @@ pub enum StoreError {
     /// The request came to nothing in the database, by no fault of its values; nothing of it was stored, and the store goes on.
     #[error("the request failed in the database, and nothing of it was stored: {0}")]
     Undone(String),
-    /// Another process owns the store.
+    /// The store is owned by another process.
     #[error("{0}")]
     InUse(String),
     /// The store was written by a newer or a damaged version.
@@ -58,7 +58,7 @@ pub enum ErrorKind {
 // === impl StoreError ===
 
 impl StoreError {
-    /// This error, of a request without which the process cannot go on.
+    /// The error as that of a request without which the process cannot go on.
     #[cfg(feature = "postgres")]
     pub(crate) fn ending(self) -> Self {
         if matches!(self, Self::Invalid(_) | Self::Undone(_)) {

@@ -13,16 +13,16 @@ use crate::StoreError;
 /// The answer for one draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// It is durable under this identifier.
+    /// The notification is durable under this identifier.
     Accepted(NotificationId),
-    /// Its key was used before for the same thing: this is that notification.
+    /// The key was used before for the same content and recipient: this is that notification.
     Replayed(NotificationId),
 }
 
-/// One content for many recipients, before the recipients are known.
+/// A broadcast before its recipients are known: one content for all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BroadcastDraft {
-    /// Whose broadcast it is.
+    /// Tenant that owns the broadcast.
     pub tenant: Name,
     /// The channel.
     pub channel: Name,
@@ -30,9 +30,9 @@ pub struct BroadcastDraft {
     pub priority: Priority,
     /// Its guarantee: how a delivery ends that a crash interrupts.
     pub guarantee: Guarantee,
-    /// Not to be sent before this instant.
+    /// Due time: no attempt begins before it.
     pub due_at: Timestamp,
-    /// Not to be sent at or after this instant.
+    /// Expiry: no attempt begins at or after it.
     pub expires_at: Option<Timestamp>,
     /// Sent to each recipient that has none of its own; stored once.
     pub content: Content,
@@ -43,7 +43,7 @@ pub struct BroadcastDraft {
 /// Recipients of a broadcast that share a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecipientGroup {
-    /// Where the channel sends to.
+    /// Destination to which the channel sends.
     pub destination: Arc<str>,
     /// Device tokens, endpoints, addresses; at most [`notification::limits::REQUEST_ITEMS`] a call.
     pub recipients: Vec<ByteString>,
@@ -54,7 +54,7 @@ pub struct RecipientGroup {
 /// The answer to opening a broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BroadcastOpened {
-    /// It awaits its recipients.
+    /// The broadcast awaits its recipients.
     Opened(BroadcastId),
     /// Its key was used before for the same content, and that broadcast was sealed.
     Replayed(BroadcastId),
@@ -68,7 +68,7 @@ impl RecipientGroup {
         Self { destination, recipients: Vec::new(), contents: Vec::new() }
     }
 
-    /// Each recipient with its own content, or the default one where it has none.
+    /// The recipients, each with its own content, or the default one where it has none.
     pub(crate) fn items(&self) -> impl Iterator<Item = (&ByteString, Content)> {
         debug_assert!(
             self.contents.is_empty() || self.contents.len() == self.recipients.len(),
@@ -78,7 +78,7 @@ impl RecipientGroup {
         self.recipients.iter().enumerate().map(move |(index, to)| (to, content(index)))
     }
 
-    /// Whether they have contents of their own.
+    /// True if the recipients have contents of their own.
     pub(crate) fn has_contents(&self) -> bool {
         !self.contents.is_empty()
     }

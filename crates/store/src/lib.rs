@@ -55,7 +55,7 @@ pub use suppression::{
 
 use notification::Chunk;
 
-/// Everything a backend does.
+/// The whole interface of a backend.
 pub trait Store:
     Ingest + Claims<Chunk> + Offer + Begin + Settlements + ReadStore + Operations
 {

@@ -12,33 +12,33 @@ use crate::{
 /// The answer to requeueing one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Requeued {
-    /// It is pending again and due now, with all attempts before it.
+    /// The notification is pending again and due now, with all attempts before it.
     Requeued,
-    /// It stands in none of the states that were asked for: nothing has changed.
+    /// The notification is in none of the requested states: nothing has changed.
     OtherState,
     /// Its `expires_at` has passed: nothing has changed.
     Expired,
-    /// It was cancelled while its broadcast waits to be released (decision 0023), and can be sent again when its slice has
-    /// passed: nothing has changed.
+    /// The notification was cancelled while its broadcast waits to be released (decision 0023), and can be sent again when its
+    /// slice has passed: nothing has changed.
     NotYet,
-    /// This tenant has no such notification.
+    /// The tenant has no such notification.
     Unknown,
 }
 
 /// The answer to a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Paused {
-    /// It is durable: nothing of it is claimed any more, and no attempt of it begins in this process.
+    /// The pause is durable: nothing of its scope is claimed any more, and no attempt of it begins in this process.
     InForce {
-        /// Since when it is paused; an earlier instant than this call's if it was paused before.
+        /// Begin of the pause; an instant before this call if the scope was paused already.
         since: Timestamp,
-        /// Whether no attempt of it begins in any other process either. Of a process that was not heard of in time this is
-        /// not known.
+        /// True if no attempt of the scope begins in any other process either. Unknown, and so false, of a process that did not
+        /// answer in time.
         is_everywhere: bool,
     },
-    /// This tenant has no such broadcast: nothing has changed.
+    /// The tenant has no such broadcast: nothing has changed.
     Unknown,
-    /// There are [`limits::PAUSES`](notification::limits::PAUSES) already: nothing has changed.
+    /// The limit of [`limits::PAUSES`](notification::limits::PAUSES) pauses is reached: nothing has changed.
     TooMany,
 }
 

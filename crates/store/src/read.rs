@@ -13,10 +13,10 @@ use notification::{
 
 use crate::{ClusterStatus, EventPosition, FeedCursor, StoreError, Suppression, SuppressionPage};
 
-/// One attempt, or the end, of one notification as the log keeps it.
+/// An attempt, or the end, of a notification, as the log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempted {
-    /// When it was settled.
+    /// Time of its settlement.
     pub at: Timestamp,
     /// The attempt's number; 0 when it ended without one.
     pub attempt: u16,
@@ -28,22 +28,22 @@ pub struct Attempted {
     pub detail: String,
 }
 
-/// Everything known of one notification.
+/// All that the store holds of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// Its identifier.
     pub id: NotificationId,
     /// Its envelope, which it shares with the notifications of its batch.
     pub envelope: Envelope,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub accepted_at: Timestamp,
     /// Device token, endpoint, address.
     pub recipient: ByteString,
     /// Its content.
     pub content: Content,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
-    /// When its next attempt is due, while it is pending.
+    /// Due time of its next attempt, while it is pending.
     pub next_attempt_at: Option<Timestamp>,
     /// Its log, oldest first.
     pub attempts: Vec<Attempted>,
@@ -51,24 +51,24 @@ pub struct History {
     pub fallback_id: Option<NotificationId>,
 }
 
-/// Which notifications to list. What is not set matches all.
+/// A filter of notifications. A field that is not set matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Whose.
+    /// Tenant of the notifications.
     pub tenant: Option<Name>,
-    /// On which channel.
+    /// Channel of the notifications.
     pub channel: Option<Name>,
-    /// Where they stand: in one of these, or anywhere if there is none.
+    /// States, of which one must match; an empty set matches any state.
     pub states: BTreeSet<State>,
-    /// Of which broadcast.
+    /// Broadcast of the notifications.
     pub broadcast: Option<BroadcastId>,
 }
 
 /// Some of a list, and where it goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// In the order of storing: by batch, then by index. May be empty although more
-    /// follow: a call reads a bounded number of rows.
+    /// Items in the order of storing: by batch, then by index. May be empty although more follow: a call reads a bounded number
+    /// of rows.
     pub items: Vec<T>,
     /// Pass this to go on; `None` at the end.
     pub next: Option<NotificationId>,
@@ -78,10 +78,10 @@ pub struct Page<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LogPosition(pub u64);
 
-/// One line of the log.
+/// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Of which notification.
+    /// Notification of the entry.
     pub id: NotificationId,
     /// The attempt, or the end.
     pub attempted: Attempted,
@@ -90,8 +90,8 @@ pub struct LogEntry {
 /// Some of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
-    /// In the order of settling. Entries that were settled together are never split over pages, so a page
-    /// may exceed the number asked for.
+    /// Entries in the order of settling. Those that were settled together are never split over pages, so a page may exceed the
+    /// number requested.
     pub entries: Vec<LogEntry>,
     /// Pass this to read on. Equal to the position asked for at the end of the log.
     pub next: LogPosition,
@@ -102,23 +102,23 @@ pub struct LogPage {
 pub struct BroadcastStatus {
     /// Its number.
     pub id: BroadcastId,
-    /// Whose it is.
+    /// Tenant that owns the broadcast.
     pub tenant: Name,
     /// The channel.
     pub channel: Name,
-    /// When it was sealed.
+    /// Time at which it was sealed.
     pub accepted_at: Timestamp,
-    /// When it was to be sent.
+    /// Due time.
     pub due_at: Timestamp,
-    /// When what is left of it expires.
+    /// Expiry of its pending notifications.
     pub expires_at: Option<Timestamp>,
-    /// Where its notifications stand.
+    /// Counts of its notifications by state.
     pub account: Account,
-    /// What is left of it, by lane: of up to 32 lanes each by itself, and those of all further ones together.
+    /// The rest of the broadcast, by lane: up to 32 lanes by themselves, and all further ones together.
     pub parts: Vec<BroadcastPart>,
 }
 
-/// What is left of a broadcast in one lane, or in several, and how the rest of it went there. Times count from the Unix epoch.
+/// The rest of a broadcast in one lane, or in several, and the progress of it so far. Times count from the Unix epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BroadcastPart {
     /// Notifications that are pending, the retries among them.
@@ -127,7 +127,7 @@ pub struct BroadcastPart {
     pub retries: Series,
     /// The highest number of these attempts.
     pub retry_attempt: u16,
-    /// What was settled, and what was deferred. What ended because it was cancelled or expired is not counted.
+    /// Ends and deferrals of settled deliveries. Notifications that were cancelled or expired are not counted.
     pub series: Series,
 }
 
@@ -140,31 +140,31 @@ pub struct LaneStatus {
     pub claimed: u64,
     /// The earliest due time of what is not claimed.
     pub next_due_at: Option<Timestamp>,
-    /// What the process that is asked knows of its destination; nothing if it settles nothing.
+    /// Evidence of its destination that this process has; empty if it settles nothing.
     pub evidence: LaneEvidence,
 }
 
-/// How fast a lane went while there was more to send than its destination took at a time.
+/// Pace of a lane while it had more to send than its destination took at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanePace {
     /// The lane.
     pub lane: Lane,
     /// Deliveries that were answered in each of the last seconds of that kind, up to 16 of them.
     pub answered: Vec<u32>,
-    /// When the last of these was over.
+    /// End of the last of these seconds.
     pub at: Timestamp,
 }
 
-/// What is known of a lane's destination from attempts to it, since the start of a process (decision 0026).
+/// Evidence of a lane's destination, from attempts to it since the start of a process (decision 0026).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaneEvidence {
-    /// When it last answered, whatever its answer was.
+    /// Time of its last answer, whatever the answer was.
     pub answered_at: Option<Timestamp>,
-    /// While every attempt fails: the next one is not made before.
+    /// Time of the next attempt at the earliest, while every attempt fails.
     pub closed_until: Option<Timestamp>,
     /// Attempts at what this process claims that may be under way to it at a time, as of its last answer.
     pub limit: Option<NonZeroUsize>,
-    /// How long its answers took on the wire lately, on the mean, as of its last answer.
+    /// Mean latency of its answers on the wire lately, as of its last answer.
     pub latency: Option<Duration>,
 }
 
@@ -179,7 +179,7 @@ pub struct ParkedChannel {
     pub notifications: u64,
     /// The earliest due time of these.
     pub next_due_at: Timestamp,
-    /// Whether there may be more, because the channel has 10,000 lanes or chunks: counting ends there.
+    /// True if there may be more, because the channel has 10,000 lanes or chunks: counting ends there.
     pub is_at_least: bool,
 }
 
@@ -190,7 +190,7 @@ pub struct Audit {
     pub account: Account,
     /// The contradictions, in words; empty when there are none. At most 100, then counted only.
     pub problems: Vec<String>,
-    /// How many problems there are.
+    /// Number of problems.
     pub problem_count: u64,
 }
 
@@ -220,7 +220,7 @@ impl History {
 // === impl Filter ===
 
 impl Filter {
-    /// Whether `history` belongs on the list.
+    /// True if `history` matches the filter.
     pub fn matches(&self, history: &History) -> bool {
         let Self { tenant, channel, states, broadcast } = self;
         let envelope = &history.envelope;
@@ -240,7 +240,7 @@ impl Filter {
 /// ```
 #[async_trait]
 pub trait ReadStore: Send + Sync + std::fmt::Debug {
-    /// One notification, or `None` when this store never accepted it.
+    /// The notification `id`, or `None` if this store never accepted it.
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError>;
 
     /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits:
@@ -264,8 +264,8 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// at most: what waits costs an answer nothing.
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
 
-    /// How fast lanes go, as far as the process that is asked has seen since its start: of up to 256 that were busy last, with work now
-    /// or without, in no order.
+    /// Paces of lanes that this process has seen since its start: of up to 256 that were busy last, with work now or without, in
+    /// no order.
     async fn paces(&self) -> Result<Vec<LanePace>, StoreError>;
 
     /// The channels that are not among `offered` and for which something waits, in order of name. What is claimed, and the
@@ -299,10 +299,10 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
         events: usize,
     ) -> Result<SuppressionPage, StoreError>;
 
-    /// How far the feed called `feed` is; one that was never moved is at the start.
+    /// Cursor of the feed named `feed`; at the start if it was never moved.
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError>;
 
-    /// What is paused.
+    /// The pauses in force.
     async fn pauses(&self) -> Result<Pauses, StoreError>;
 
     /// The processes that share this store; `None` for one that belongs to a single process.

@@ -14,7 +14,7 @@ pub(crate) struct Statement {
     pub(crate) sql: String,
 }
 
-/// How a statement is tried: with which parameters, and how much it may read.
+/// The parameters with which a statement is tried, and its bound on reading.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     /// File of the statement.

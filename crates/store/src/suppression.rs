@@ -8,7 +8,7 @@ use notification::{ByteString, Name, OutcomeGroup, Timestamp};
 /// A recipient that must not be tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suppression {
-    /// On which channel.
+    /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
     pub recipient: ByteString,
@@ -16,22 +16,21 @@ pub struct Suppression {
     pub reason: String,
     /// The protocol's status code, 0 when it was an operator who said so.
     pub status: u16,
-    /// Since when, by the provider's clock if it said, else by ours: the latest of all reports.
+    /// Time of the suppression, by the provider's clock if it gave one, else by ours: the latest of all reports.
     pub since: Timestamp,
 }
 
 /// A recipient to be taken off the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lift {
-    /// On which channel.
+    /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
     pub recipient: ByteString,
-    /// When the application saw the recipient register anew. Then only what a provider said of the time before is lifted:
-    /// a suppression since a later instant stays, and so does an operator's, for to register is not to consent. `None`
-    /// lifts any.
+    /// Time at which the application saw the recipient register anew. Then only a provider's suppression since that time or
+    /// before is lifted: a later one stays, and so does an operator's, for to register is not to consent. `None` lifts any.
     ///
-    /// Either way the instant (without it, that of lifting) is kept, also of one that is not listed: a refusal whose
+    /// In both cases the instant (without it, that of lifting) is kept, also for a recipient that is not listed: a refusal whose
     /// provider says that the recipient was gone at or before it does not suppress.
     pub registered_at: Option<Timestamp>,
 }
@@ -39,27 +38,27 @@ pub struct Lift {
 /// A change of a recipient's suppression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is on the list from now on, or is for another reason. That `since` grew is no change.
+    /// The recipient is on the list from now on, or is for another reason. A later `since` alone is no change.
     Suppressed {
         /// The provider's words, or the operator's.
         reason: String,
         /// The protocol's status code, 0 when it was an operator who said so.
         status: u16,
-        /// Since when: by the provider's clock if it said, else by ours.
+        /// Time of the suppression, by the provider's clock if it gave one, else by ours.
         since: Timestamp,
     },
-    /// It is no longer on the list.
+    /// The recipient is no longer on the list.
     Lifted,
 }
 
-/// One change of the list.
+/// A change of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuppressionEvent {
     /// Its place among all changes.
     pub position: EventPosition,
-    /// When it was written, by our clock.
+    /// Time of the change, by our clock.
     pub at: Timestamp,
-    /// On which channel.
+    /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
     pub recipient: ByteString,
@@ -70,7 +69,7 @@ pub struct SuppressionEvent {
 /// Some of the changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuppressionPage {
-    /// In order of position; changes of one recipient in the order in which they happened.
+    /// Changes in order of position; those of one recipient in the order in which they happened.
     pub events: Vec<SuppressionEvent>,
     /// Pass this to read on. Equal to the position asked for at the end.
     pub next: EventPosition,
@@ -93,21 +92,22 @@ pub struct EventPosition {
 )]
 pub struct PositionError(String);
 
-/// How far a feed has handed the changes on.
+/// Progress of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FeedCursor {
-    /// All up to here is taken.
+    /// Position up to which the application has accepted all changes.
     pub position: EventPosition,
-    /// The end of the part that is being handed on. Fixed before it is begun, so that a process that goes on hands on the same.
+    /// End of the changes in the notification under way. Fixed before it is submitted, so that a process which continues submits
+    /// the same ones.
     pub until: Option<EventPosition>,
-    /// How often this was handed on in vain.
+    /// Times that this notification ended in vain.
     pub tries: u32,
 }
 
 // === impl Suppression ===
 
 impl Suppression {
-    /// Whether an operator suppressed the recipient: by hand, on its wish.
+    /// True if an operator suppressed the recipient by hand, at its request.
     pub fn is_by_operator(&self) -> bool {
         self.status == 0
     }

@@ -1,4 +1,4 @@
-//! Who is claimed, and when.
+//! The choice and order of claimed chunks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

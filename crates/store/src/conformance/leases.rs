@@ -1,4 +1,4 @@
-//! Who may act, and until when.
+//! The holder of a lease and its end.
 
 use notification::{ChunkId, Disposition, Epoch, Guarantee, State};
 

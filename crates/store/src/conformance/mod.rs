@@ -49,9 +49,9 @@ pub struct Subject {
 /// A store under test that also issues tickets, twice: as two processes see it.
 #[derive(Debug)]
 pub struct SharedSubject<S> {
-    /// One process.
+    /// Store of one process.
     pub one: Arc<S>,
-    /// Another one, on the same notifications.
+    /// Store of another process, on the same notifications.
     pub other: Arc<S>,
     /// A directory, a server; dropped after the stores.
     pub keep: Box<dyn Any + Send>,

@@ -1,4 +1,4 @@
-//! What lanes are given as their destinations answer and fail.
+//! The deliveries that lanes are given while their destinations answer and fail.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn request(millis: i64) -> ClaimRequest {
     ClaimRequest { total_window, probe_window, ..claim_request(millis) }
 }
 
-/// How many deliveries of each chunk are claimed.
+/// Number of deliveries in each chunk.
 fn sizes(chunks: &[Chunk]) -> Vec<usize> {
     chunks.iter().map(|chunk| chunk.deliveries.len()).collect()
 }
@@ -48,7 +48,7 @@ async fn fail(store: &dyn Store, millis: i64) -> (usize, Option<Timestamp>) {
     (sizes(&claim.chunks).iter().sum(), again.next_at)
 }
 
-/// What is shown of the one lane that there is.
+/// Evidence of the only lane.
 async fn evidence(store: &dyn Store) -> LaneEvidence {
     let lanes = store.lanes().await.unwrap();
     assert_eq!(lanes.len(), 1);

@@ -335,7 +335,7 @@ pub(super) async fn what_waits_is_withdrawn_with_its_channel_and_comes_back(
     }
     assert_eq!(cancel_scope(store, "tenant", "tenant").await, cancelled(0, 3));
     settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
-    // It is not written down yet who was withdrawn: nobody is both sent again and withdrawn.
+    // It is not written down yet which members were withdrawn: none is both sent again and withdrawn.
     let (early, late) = (vec![Requeued::Requeued; 3], vec![Requeued::NotYet; 6]);
     let expect = [vec![Requeued::OtherState; 3], early, late].concat();
     assert_eq!(requeue(store, &all).await, expect);

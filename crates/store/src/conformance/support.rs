@@ -17,9 +17,9 @@ use crate::{
 /// A notification to be written, plain but for what a case changes.
 #[derive(Debug, Clone)]
 pub struct Shape {
-    /// Where it goes.
+    /// Destination of the notification.
     pub destination: &'static str,
-    /// Who goes first.
+    /// Priority, which decides the order.
     pub priority: Priority,
     /// Its guarantee.
     pub guarantee: Guarantee,
@@ -31,7 +31,7 @@ pub struct Shape {
     pub payload: Bytes,
     /// The caller's key, and the number that stands for the content's fingerprint.
     pub key: Option<(&'static str, u8)>,
-    /// Whose it is.
+    /// Tenant that owns it.
     pub tenant: &'static str,
 }
 
@@ -42,7 +42,7 @@ pub struct BroadcastShape {
     pub key: Option<(&'static str, u8)>,
 }
 
-/// How long a claim lasts here.
+/// Lease of a claim in these tests.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 
 // === impl Shape ===
@@ -126,7 +126,7 @@ impl BroadcastShape {
     }
 }
 
-/// One group of recipients `0`, `1`, ...
+/// A group of the recipients `0`, `1`, ...
 pub fn groups(count: usize) -> Vec<RecipientGroup> {
     let recipients = (0..count).map(|number| number.to_string().into()).collect();
     vec![RecipientGroup { recipients, ..RecipientGroup::new("here".into()) }]
@@ -227,7 +227,7 @@ pub(super) async fn cancel_scope(store: &dyn Store, tenant: &str, scope: &str) -
     scope_pages(store, tenant, scope, false).await
 }
 
-/// What cancelling a scope would come to.
+/// Page of a cancellation of a scope that counts only.
 pub(super) async fn count_scope(store: &dyn Store, tenant: &str, scope: &str) -> CancelPage {
     scope_pages(store, tenant, scope, true).await
 }

@@ -74,7 +74,7 @@ async fn refuse(store: &dyn Store, recipient: &str, gone_since: Option<i64>) {
     end_as_gone(store, &chunk, gone_since).await;
 }
 
-/// One notification for `recipient`, on its way to the provider.
+/// Claimed chunk of one notification for `recipient`.
 async fn under_way(store: &dyn Store, recipient: &str) -> Chunk {
     store.ingest(vec![Shape::default().draft(recipient)], at(0)).await.unwrap();
     claim_one(store, 0).await

@@ -31,12 +31,12 @@ pub(super) struct Books {
     pub(super) lifts: BTreeMap<(Name, ByteString), Timestamp>,
     pub(super) events: Vec<SuppressionEvent>,
     pub(super) feeds: BTreeMap<Name, FeedCursor>,
-    /// One page per transaction that settled something.
+    /// Pages of the log, one for each transaction that settled a delivery.
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,
     /// Deliveries that tenants were given, by priority.
     pub(super) given: HashMap<(Priority, Name), usize>,
-    /// What the tenant that was served last had been given before.
+    /// Deliveries that the tenant served last had been given before, by priority.
     pub(super) served_last: HashMap<Priority, usize>,
     pub(super) evidence: HashMap<Lane, Evidence>,
     pub(super) paces: Paces<Lane>,
@@ -54,7 +54,7 @@ pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
 }
 
-/// One notification.
+/// A notification.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) recipient: ByteString,
@@ -265,7 +265,7 @@ impl Piece {
         Self { attempt, crashes, ..Self::first(batch, due_at, members) }
     }
 
-    /// What becomes due again with this settlement: one piece for each instant and kind of outcome.
+    /// Pieces that become due again with this settlement: one for each instant and kind of outcome.
     pub(super) fn due_again(&self, settlement: &Settlement) -> Vec<Self> {
         let (mut handed_back, mut retries) = (BTreeMap::new(), BTreeMap::new());
         for group in &settlement.groups {
@@ -284,12 +284,12 @@ impl Piece {
         handed_back.chain(retries.into_iter().map(retry)).collect()
     }
 
-    /// What a claim goes by, with so many `bytes` of it.
+    /// Load of the piece in a claim, with `bytes` bytes.
     pub(super) fn load(&self, bytes: usize) -> ChunkLoad {
         ChunkLoad { items: self.members.len(), bytes }
     }
 
-    /// Whether a crash now leaves the member at `index` in doubt.
+    /// True if a crash now leaves the member at `index` in doubt.
     pub(super) fn has_begun(&self, index: u16, guarantee: Guarantee) -> bool {
         guarantee == Guarantee::AtMostOnce
             && self.begun_through.is_some_and(|through| index <= through)

@@ -137,7 +137,7 @@ impl Books {
         given.max(served_last).unwrap_or(0)
     }
 
-    /// Whether a chunk is put away, as a whole, when it comes up.
+    /// True if the chunk is put away, as a whole, when it comes up.
     fn is_paused(&self, id: ChunkId) -> bool {
         let piece = self.chunks.get(&id);
         piece.is_some_and(|piece| self.pauses.covers(&self.batch(piece.batch).envelope))
@@ -154,7 +154,7 @@ impl Books {
         self.add_piece(rest);
     }
 
-    /// As what the lane is counted from now on, if it has nothing claimed.
+    /// Sets the window against which the lane counts from now on, if it has nothing claimed.
     fn count(&mut self, piece: &Piece, request: ClaimRequest) {
         let lane = self.lane_of(piece).clone();
         let standing = self.standing(&lane, request);
@@ -317,7 +317,7 @@ impl Books {
         self.chunks.insert(id, piece);
     }
 
-    /// It was claimed, and the process ended: quarantine takes the place of losing the lease.
+    /// Quarantines a piece: it was claimed when the process ended, and is dead instead of losing its lease.
     fn quarantine(&mut self, piece: &Piece, now: Timestamp) {
         let detail = blame::QUARANTINED;
         for &index in &piece.members {
@@ -342,7 +342,7 @@ impl Books {
         ready.filter_map(at).chain(leases).min()
     }
 
-    /// Until when the lane is closed because every attempt fails.
+    /// Time until which the lane is closed because every attempt fails.
     fn opens_at(&self, lane: &Lane, request: ClaimRequest) -> Option<Timestamp> {
         match self.standing(lane, request) {
             Standing::Failing { closed_until, .. } => Some(closed_until),
@@ -350,7 +350,7 @@ impl Books {
         }
     }
 
-    /// How many deliveries of a chunk that is ready may be claimed.
+    /// Number of deliveries of a ready chunk that may be claimed.
     fn room_of(&self, piece: &Piece, request: ClaimRequest) -> usize {
         let lane = self.lane_of(piece);
         let is_parked =
@@ -371,7 +371,7 @@ impl Books {
         request.standing(self.evidence.get(lane).copied().unwrap_or_default())
     }
 
-    /// What is claimed of a lane.
+    /// Load of a lane: its claimed deliveries and their weight.
     fn load_of(&self, lane: &Lane) -> LaneLoad {
         let weight = self.claimed().filter(|(of, _)| *of == lane).map(|(_, weight)| weight).sum();
         LaneLoad { deliveries: self.claimed_items(lane), weight }

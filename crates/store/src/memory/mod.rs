@@ -1,7 +1,7 @@
 //! The in-memory double: slow, obvious, and the oracle of every real backend.
 //!
-//! One entry per notification, moved only by [`State::after`]: what the lifecycle table does not allow is a
-//! bug of the caller or of this crate, and panics.
+//! Each notification has one entry, moved only by [`State::after`]: a step that the lifecycle table does not allow is a bug of
+//! the caller or of this crate, and panics.
 //!
 //! [`State::after`]: notification::State::after
 

@@ -158,7 +158,7 @@ impl Books {
         Requeued::Requeued
     }
 
-    /// Where an accepted notification stands in the books.
+    /// Batch and index of an accepted notification.
     pub(super) fn place(&self, id: NotificationId) -> Option<(BatchId, u16)> {
         let batch = self.batches.get(&id.batch()).filter(|batch| self.is_accepted(batch))?;
         batch.entries.get(usize::from(id.index()))?;

@@ -13,7 +13,7 @@ pub(crate) struct BatchAudit<'a> {
     batch: i64,
     count: usize,
     missing: Members,
-    /// Where those are that neither a chunk nor the log accounts for, if it waits for its chunk.
+    /// State of those members that neither a chunk nor the log accounts for, if the batch waits for its chunk.
     waiting: Option<State>,
     ends: Ends,
     audit: &'a mut Audit,

@@ -1,4 +1,5 @@
-//! Which of the deliveries in flight a crash is blamed on. Arithmetic only: the store writes it down. Decision 0018 says why.
+//! The blame for a crash among the deliveries in flight. Arithmetic only: the store writes the result. Decision 0018 gives the
+//! reasons.
 
 use std::cmp::Reverse;
 
@@ -12,9 +13,9 @@ pub(crate) struct InFlight {
     /// Held against them before: crashes, up to [`limits::CRASHES_BEFORE_SUSPICION`], which makes them suspects; above
     /// it, the weight of crashes with no other suspect in flight.
     pub(crate) crashes: u16,
-    /// When the process claimed them.
+    /// Time at which the process claimed them.
     pub(crate) claimed_at: Timestamp,
-    /// How many they are; at least one.
+    /// Number of deliveries; at least one.
     pub(crate) count: usize,
 }
 
@@ -22,27 +23,27 @@ pub(crate) struct InFlight {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessEnd {
     pub(crate) ending: Ending,
-    /// It ended at this instant or before.
+    /// Latest instant at which it may have ended.
     pub(crate) before: Timestamp,
-    /// The time it is.
+    /// Present time.
     pub(crate) now: Timestamp,
 }
 
-/// How the deliveries of one chunk go on after a crash.
+/// Fate of the deliveries of one chunk after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They are due again, with nothing more against them.
+    /// Due again, without a further crash counted against them.
     Returned,
-    /// They are due again, and so much is held against them now.
+    /// Due again, with this number of crashes counted against them.
     Counted(u16),
-    /// They are tried apart from other suspects.
+    /// Tried apart from other suspects.
     Suspected {
-        /// Held against them now.
+        /// Crashes counted against them.
         crashes: u16,
-        /// So many of them, in order of index, are due at each of these instants.
+        /// Number of deliveries, in order of index, and the instant at which they are due, for each part.
         parts: Vec<(usize, Timestamp)>,
     },
-    /// A single one that ends the process whenever it is sent.
+    /// Dead: a single delivery that ends the process whenever it is sent.
     Quarantined,
 }
 
@@ -78,13 +79,13 @@ pub(crate) fn judge(end: ProcessEnd, in_flight: &[InFlight]) -> Vec<Fate> {
     fates
 }
 
-/// Whether suspects that wait are cleared of the crashes in which they were alone: the process ends without any of them.
+/// True if suspects that wait are cleared of the crashes in which they were alone: the process ended without any of them.
 pub(crate) fn clears_others(ending: Ending, in_flight: &[InFlight]) -> bool {
-    // An end in order is no crash, and says nothing of what waits.
+    // An end in order is no crash, and proves nothing of the deliveries that wait.
     ending != Ending::Left && suspects(in_flight) == 0
 }
 
-/// How many deliveries in flight were suspected before.
+/// Number of deliveries in flight that were suspected before.
 fn suspects(in_flight: &[InFlight]) -> usize {
     in_flight.iter().filter(|chunk| chunk.is_suspect()).map(|chunk| chunk.count).sum()
 }

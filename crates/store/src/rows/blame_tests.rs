@@ -107,7 +107,7 @@ struct Piece {
     members: Vec<usize>,
 }
 
-/// How long the next process takes to start.
+/// Time that the next process takes to start.
 const START: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// A store whose process delivers what is due at once, and ends by a fault when it sends a poisonous one.

@@ -5,14 +5,14 @@ use notification::{Name, Scope};
 use super::codes::LaneId;
 use crate::cancel::LanePlace;
 
-/// Where a call begins, among lanes of one tenant.
+/// The part of one tenant's lanes that a call walks, and its beginning.
 #[derive(Debug)]
 pub(crate) struct LaneWalk<'a> {
     pub(crate) from: LanePlace,
     /// The lane, if there is only one.
     pub(crate) only: Option<LaneId>,
     tenant: &'a Name,
-    /// Whether other channels follow.
+    /// True if other channels follow.
     is_of_all_channels: bool,
 }
 
@@ -51,7 +51,7 @@ impl<'a> LaneWalk<'a> {
         format!("{}/{}", self.tenant, self.from.channel)
     }
 
-    /// Whether another channel of the tenant may follow.
+    /// True if another channel of the tenant may follow.
     pub(crate) const fn is_of_all_channels(&self) -> bool {
         self.is_of_all_channels
     }

@@ -4,7 +4,7 @@ use notification::limits;
 
 use crate::ClaimRequest;
 
-/// What a claim goes by in a chunk that is due.
+/// Load of a due chunk in a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChunkLoad {
     pub(crate) items: usize,
@@ -26,7 +26,7 @@ impl ClaimLoad {
         Self { items_max: request.items, taken: ChunkLoad { items: 0, bytes: 0 } }
     }
 
-    /// Whether the chunk is claimed as well. Else the claim stops: its lane keeps its turn, so the next claim begins with it.
+    /// True if the chunk is claimed as well. Else the claim stops: its lane keeps its turn, so the next claim begins with it.
     pub(crate) fn fits(&self, chunk: ChunkLoad) -> bool {
         let Self { items_max, taken } = self;
         // The first one goes whatever its size, or a chunk larger than what is wanted would never be claimed.

@@ -9,7 +9,7 @@
 //! { recipient [payload options | content fallback] } ...
 //! ```
 //!
-//! With fallbacks, contents stand in a table, once, however many items share them, and are told by their position. A
+//! With fallbacks, contents stand in a table, once, however many items share them, and are referred to by their position. A
 //! fallback is a blob, empty when there is none:
 //!
 //! ```text
@@ -43,7 +43,7 @@ const VERSION: u8 = 1;
 /// The part of a content that each item of a batch has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// No content: it is elsewhere.
+    /// No content: it is stored with the broadcast.
     Nothing = 0,
     /// A content.
     Content = 1,
@@ -56,7 +56,7 @@ pub(crate) enum Own {
 pub(crate) struct Items {
     pieces: Pieces,
     own: Own,
-    /// With fallbacks: what they and the items are sent.
+    /// Contents of items and fallbacks, if there are fallbacks.
     table: Vec<Content>,
 }
 
@@ -71,7 +71,7 @@ struct Pieces {
 #[derive(Debug, Default)]
 struct Table<'a> {
     contents: Vec<(&'a Bytes, &'a Bytes)>,
-    /// By address: to compare the bytes would cost more.
+    /// Position by address: to compare the bytes would cost more.
     positions: HashMap<ContentAddress, u64>,
 }
 

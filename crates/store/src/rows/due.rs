@@ -36,12 +36,12 @@ impl DueCursor {
         Self { span: span_of(at), lane }
     }
 
-    /// Before all lanes of a span: lanes are numbered from one.
+    /// The cursor before all lanes of a span: lanes are numbered from one.
     pub(crate) const fn before(span: i64) -> Self {
         Self { span, lane: 0 }
     }
 
-    /// When its span begins.
+    /// Begin of the cursor's span.
     pub(crate) const fn begins_at(self) -> Timestamp {
         // The spans of `START` and `END` lie beyond all instants.
         Timestamp::from_millis(self.span.saturating_mul(1 << SPAN_BITS))

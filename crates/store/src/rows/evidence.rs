@@ -1,4 +1,4 @@
-//! What is known of a lane's destination, from what was settled, and what a lane may hold by that (decision 0026).
+//! Evidence of a lane's destination, from its settlements, and the standing that it gives the lane (decision 0026).
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -11,16 +11,16 @@ use super::codes::LaneId;
 use super::pace::Paces;
 use crate::LaneEvidence;
 
-/// What settlements of a lane tell of its destination.
+/// Evidence from settlements of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempts {
-    /// When they were decided.
+    /// Time of the settlements.
     pub(crate) at: Timestamp,
     /// Deliveries that ended with an answer of the destination, whatever it was.
     pub(crate) answered: usize,
-    /// Whether an attempt at any other delivery had no answer.
+    /// True if an attempt at any other delivery had no answer.
     pub(crate) has_failed: bool,
-    /// When the first of those is due again that were handed back to be tried later.
+    /// Due time of the first of those deliveries that were handed back to be tried later.
     pub(crate) handed_back_until: Option<Timestamp>,
     /// [`Settlement::places`].
     pub(crate) places: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Attempts {
     pub(crate) latency: Option<Duration>,
 }
 
-/// What is known of a lane's destination. By default, nothing.
+/// Evidence of a lane's destination. The default is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Evidence {
     answered_at: Option<Timestamp>,
@@ -41,18 +41,18 @@ pub(crate) struct Evidence {
 
 #[derive(Debug, Clone, Copy)]
 struct Failing {
-    /// Nothing is tried before.
+    /// Time before which no attempt is made.
     closed_until: Timestamp,
     /// The wait between the last failure and `closed_until`.
     wait: Duration,
 }
 
-/// What the evidence of a lane allows it.
+/// Bounds of a lane by its evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Its destination answers: it may hold so many deliveries.
     Proven { window: usize },
-    /// No attempt was answered in the last [`PROVEN_FOR`].
+    /// The destination has answered no attempt in the last [`PROVEN_FOR`].
     Unproven,
     /// Every attempt fails, and the next one is not made before `closed_until`; it may have so many under way at a time.
     Failing { closed_until: Timestamp, at_a_time: usize },
@@ -75,18 +75,18 @@ pub(crate) struct EvidenceBook {
 #[derive(Debug, Default)]
 struct Book {
     lanes: HashMap<LaneId, Evidence>,
-    /// With so many, those that say nothing any more are forgotten.
+    /// Number of lanes at which those without evidence are dropped.
     lanes_max: usize,
     paces: Paces<LaneId>,
 }
 
-/// How long an answer proves that a destination answers.
+/// Time for which an answer proves that a destination answers.
 const PROVEN_FOR: Duration = Duration::from_mins(1);
 /// Deliveries of a lane that is not proven which are tried at a time, at most.
 pub(crate) const PROBE_ITEMS: usize = 16;
 /// Failures so soon after an answer are no sign: of a busy lane some always fail.
 const TROUBLE_AFTER: Duration = Duration::from_secs(1);
-/// From the first failure to the next attempt; it doubles with each that fails.
+/// Time from the first failure to the next attempt; it doubles with each that fails.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait of a lane whose destination answered within [`LATELY`]: so soon does it find the end of an outage. Its next
 /// probe does not wait for the end of the last one, which may take [`notification::limits::ATTEMPT_TIMEOUT`]: so many are under way at
@@ -102,7 +102,7 @@ const EVIDENCE_KEPT: usize = 65_536;
 // === impl Attempts ===
 
 impl Attempts {
-    /// Those that a settlement tells of.
+    /// Evidence from one settlement.
     pub(crate) fn of(settlement: &Settlement) -> Self {
         let mut attempts = Self {
             at: settlement.at,
@@ -131,7 +131,7 @@ impl Attempts {
         attempts
     }
 
-    /// Of two settlements of one transaction.
+    /// Adds the evidence of another settlement of the same transaction.
     pub(crate) fn merge(&mut self, other: Self) {
         self.at = self.at.max(other.at);
         self.answered += other.answered;
@@ -207,8 +207,8 @@ impl Evidence {
         self.failing = Some(Failing { closed_until: at.plus(wait), wait });
     }
 
-    /// Something of the lane was claimed at `now`. If it fails, that is a probe; the next one of a lane that answered lately comes soon,
-    /// whatever becomes of this one.
+    /// Notes a claim of the lane at `now`. It is a probe if the lane fails; the next one of a lane that answered lately comes
+    /// soon, whatever its result.
     pub(crate) fn note_probe(&mut self, now: Timestamp) {
         let was_lately = self.has_answered_within(LATELY, now);
         if let Some(failing) = self.failing.as_mut().filter(|_| was_lately) {
@@ -248,7 +248,7 @@ impl Evidence {
         of_places.saturating_add(self.rate.per_second() / 10).max(PROBE_ITEMS)
     }
 
-    /// Whether it is worth keeping for a lane without work.
+    /// True if it is worth keeping for a lane without work.
     fn tells_something(&self, now: Timestamp) -> bool {
         !matches!(self.standing(now), Standing::Unproven)
     }
@@ -302,18 +302,18 @@ impl EvidenceBook {
         self.lock().lanes.entry(lane).or_default().note(attempts);
     }
 
-    /// What a settlement tells of how fast the lane goes, which had more to send or not.
+    /// Notes the pace of a lane from a settlement; `is_busy` if it had more to send.
     pub(crate) fn note_pace(&self, lane: LaneId, attempts: Attempts, is_busy: bool) {
         self.lock().paces.note(&lane, attempts.at, attempts.answered, is_busy);
     }
 
-    /// What is known of how fast lanes go: see [`Paces::known`].
+    /// The paces of lanes: see [`Paces::known`].
     pub(crate) fn paces(&self) -> Vec<(LaneId, Vec<u32>, Timestamp)> {
         let book = self.lock();
         book.paces.known().map(|(lane, answered, at)| (*lane, answered.to_vec(), at)).collect()
     }
 
-    /// Forgets lanes when there are very many: those without work first that tell nothing, and then all of those.
+    /// Drops lanes when there are very many: those without work first that have no evidence, and then all of those.
     pub(crate) fn trim(&self, now: Timestamp, has_work: impl Fn(LaneId) -> bool) {
         let mut book = self.lock();
         if book.lanes.len() <= book.lanes_max.max(EVIDENCE_KEPT) {

@@ -1,4 +1,4 @@
-//! What lanes may hold as their destinations answer, fail and recover.
+//! The standing of lanes as their destinations answer, fail and recover.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn failed(seconds: i64) -> Attempts {
     }
 }
 
-/// Until when it is closed, as of `now`.
+/// Time until which the lane is closed, as of `now`.
 fn closed_until(evidence: &Evidence, now: i64) -> Timestamp {
     let Standing::Failing { closed_until, .. } = evidence.standing(at(now)) else {
         panic!("it fails");

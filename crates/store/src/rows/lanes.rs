@@ -28,7 +28,7 @@ pub(crate) struct Lanes {
     /// Lanes whose next chunk was not due when a claim last looked, or which were closed then, by priority and the time when
     /// to look again.
     waiting: BTreeMap<Priority, BTreeSet<(Timestamp, LaneId)>>,
-    /// How many these are.
+    /// Number of waiting lanes.
     waiting_count: usize,
     /// Lanes whose next chunk is due, and which may hold many.
     ready: ReadyLanes,
@@ -64,13 +64,13 @@ struct LaneWork {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LaneReadiness {
-    /// It has nothing to claim, its channel is not offered, or it is paused.
+    /// The lane has nothing to claim, its channel is not offered, or it is paused.
     Idle,
-    /// Until then.
+    /// The lane waits until this time.
     Waiting(Timestamp),
     Ready,
     Probe(Probe),
-    /// It waits until something of it is settled.
+    /// The lane waits for a settlement.
     Full,
 }
 
@@ -115,13 +115,13 @@ impl Lanes {
         Self { evidence, ..Self::default() }
     }
 
-    /// What is known of the destinations of lanes, now and later.
+    /// Evidence of the destinations of lanes, shared with later updates.
     pub(crate) fn evidence(&self) -> EvidenceBook {
         self.evidence.clone()
     }
 
-    /// Where the next page of lanes begins, if some may be due that are not known: to be read before a claim. Nothing needs to
-    /// be known while nothing may be claimed.
+    /// Cursor of the next page of lanes, if some may be due that were not read: to be read before a claim. No page is needed
+    /// while nothing may be claimed.
     pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DueCursor> {
         // Noted even when nothing is to be read: `keeps` goes by it until the next claim.
         self.span_now = span_of(request.now);
@@ -139,15 +139,15 @@ impl Lanes {
         self.note_due(id, at);
     }
 
-    /// Nothing is behind what was read.
+    /// Notes that no lanes are behind those that were read.
     pub(crate) fn read_all(&mut self) {
         self.read_to = DueCursor::END;
     }
 
-    /// Whether a due time of a lane is to be kept in memory. What is not is found in `chunk_due` when its span begins.
+    /// True if a due time of a lane is to be kept in memory. Others are found in `chunk_due` when their span begins.
     pub(crate) fn keeps(&mut self, id: LaneId, at: Timestamp) -> bool {
         let place = DueCursor::of(at, id);
-        // What is due now must not wait until the cursor has come through a backlog.
+        // A lane that is due now must not wait until the cursor has come through a backlog.
         if place.span <= self.span_now {
             return true;
         }

@@ -22,7 +22,7 @@ pub(crate) fn merged(listed: &Suppression, reported: &Suppression) -> Suppressio
     }
 }
 
-/// Whether a change of an entry is an event. That `since` grew is none.
+/// True if a change of an entry is an event. A later `since` alone is none.
 pub(crate) fn is_news(before: &Suppression, after: &Suppression) -> bool {
     (&before.reason, before.status) != (&after.reason, after.status)
 }
@@ -42,7 +42,7 @@ pub(crate) fn log_row(suppressed: &SuppressedMembers, at: Timestamp) -> LogRow {
     row
 }
 
-/// Whether the recipient came back, as of `lifted_at`, after the instant at which its provider saw it gone.
+/// True if the recipient came back, as of `lifted_at`, at or after the instant at which its provider saw it gone.
 pub(crate) fn is_out_of_date(gone_since: Option<Timestamp>, lifted_at: Option<Timestamp>) -> bool {
     gone_since.is_some_and(|gone_since| lifted_at >= Some(gone_since))
 }

@@ -1,6 +1,6 @@
 //! A set of indexes within a batch, as a bit per index.
 
-/// Which members of a batch.
+/// A set of members of a batch, by index.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Members {
     words: Vec<u64>,
@@ -55,7 +55,7 @@ impl Members {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// In ascending order.
+    /// The indexes in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> {
         let bits = self.words.iter().zip(0u16..).flat_map(|(&word, position)| {
             let base = position * 64;

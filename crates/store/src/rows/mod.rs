@@ -27,7 +27,7 @@ pub(crate) mod settlement;
 use flow::merge::Bounds;
 use notification::limits;
 
-/// What a writer takes into one transaction, and how much of each kind may wait for it.
+/// Bounds of one transaction of a writer, and of the requests of each kind that may wait for it.
 pub(crate) const TRANSACTION: Bounds = Bounds {
     items: limits::TRANSACTION_COMMANDS,
     weight: limits::TRANSACTION_ITEMS,

@@ -44,7 +44,7 @@ pub(crate) struct NewChunk {
     pub(crate) due_at: Timestamp,
     pub(crate) attempt: u16,
     pub(crate) crashes: u16,
-    /// Those of all of a batch are stored as their number alone.
+    /// Members of the chunk; if they are all of a batch, their number alone is stored.
     pub(crate) members: Members,
     pub(crate) is_whole: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) struct BatchHistory {
 
 /// Up to this many members of a batch are copied out of it.
 const SPARSE_MEMBERS: usize = 100;
-/// So are more, when they hold less than half of it, and it is worth it.
+/// Bytes of a batch from which more members than that are copied too, if they hold less than half of it.
 const WASTE_BYTES: usize = 64 * 1024;
 
 // === impl ChunkRow ===
@@ -94,7 +94,7 @@ impl ChunkRow {
         Some(rest)
     }
 
-    /// What a claim goes by, with so many `bytes` of it.
+    /// Load of the chunk in a claim, with `bytes` bytes.
     pub(crate) fn load(&self, bytes: usize) -> ChunkLoad {
         ChunkLoad { items: self.count, bytes }
     }
@@ -106,10 +106,10 @@ impl ChunkRow {
         InFlight { crashes: self.crashes, claimed_at, count: rest.len() }
     }
 
-    /// Where a member stands, and when it is due if it is ready.
+    /// State of a member, and its due time if it is ready.
     fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
         match (self.lease_until, self.begun_through) {
-            // Of what is put away it is not known.
+            // A chunk that is put away has no due time of its own.
             (None, _) => (State::Pending, Some(self.due_at).filter(|at| *at < PUT_AWAY)),
             (Some(_), Some(through)) if index <= through => (State::Begun, None),
             (Some(_), _) => (State::Claimed, None),

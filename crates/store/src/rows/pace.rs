@@ -1,26 +1,26 @@
-//! How fast lanes went while there was more to send than their destinations took at a time.
+//! The pace of lanes while they had more to send than their destinations took at a time.
 
 use notification::Timestamp;
 
-/// The paces of the lanes that were busy last. What a lane does that has less to send says nothing of what it could do.
+/// The paces of the lanes that were busy last. A lane with less to send gives no evidence of the pace it could have.
 #[derive(Debug)]
 pub(crate) struct Paces<Lane> {
     lanes: Vec<(Lane, Pace)>,
 }
 
-/// Of one lane.
+/// Pace of one lane.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pace {
     /// Deliveries that were answered in each of the last busy seconds.
     answered: Vec<u32>,
-    /// When the last of these was over, in seconds since the epoch.
+    /// End of the last of these seconds, in seconds since the epoch.
     busy_until: i64,
     /// The present second, since the epoch.
     second: i64,
     present: u32,
-    /// Whether it had more to send at every answer of the present second.
+    /// True if the lane had more to send at every answer of the present second.
     is_busy: bool,
-    /// Whether it had in the second before, so that the present one is whole.
+    /// True if the lane had more to send in the second before, so that the present one is whole.
     is_whole: bool,
 }
 
@@ -32,7 +32,7 @@ const SECONDS: usize = 16;
 // === impl Paces ===
 
 impl<Lane: PartialEq + Clone> Paces<Lane> {
-    /// At `at`, so many deliveries of the lane were answered, and there was more to send or not.
+    /// Notes that `answered` deliveries of the lane were answered at `at`; `is_busy` if there was more to send.
     pub(crate) fn note(&mut self, lane: &Lane, at: Timestamp, answered: usize, is_busy: bool) {
         let second = at.seconds();
         let known = self.lanes.iter().position(|(other, _)| other == lane);
@@ -47,7 +47,7 @@ impl<Lane: PartialEq + Clone> Paces<Lane> {
         pace.is_busy &= is_busy;
     }
 
-    /// Of the lanes of which something is known: how many were answered in each of some busy seconds, the last of which is over since then.
+    /// Paces of the lanes that have one: deliveries answered in each of some busy seconds, and the end of the last.
     pub(crate) fn known(&self) -> impl Iterator<Item = (&Lane, &[u32], Timestamp)> {
         let known = self.lanes.iter().filter(|(_, pace)| !pace.answered.is_empty());
         known.map(|(lane, pace)| {
@@ -55,7 +55,7 @@ impl<Lane: PartialEq + Clone> Paces<Lane> {
         })
     }
 
-    /// In place of the one that was not busy for the longest time, if there are many.
+    /// Position of a new lane, in place of the one that was not busy for the longest time if there are many.
     fn make_room(&mut self, lane: Lane) -> usize {
         let busy = |(_, (_, pace)): &(usize, &(Lane, Pace))| (pace.busy_until, pace.second);
         let oldest = self.lanes.iter().enumerate().min_by_key(busy);

@@ -29,9 +29,9 @@ pub(crate) struct BatchBuilder {
     pub(crate) accepted_at: Timestamp,
     pub(crate) items: Vec<(ByteString, Content)>,
     bytes: usize,
-    /// Whether contents are stored here, and not with the broadcast.
+    /// True if contents are stored with the batch, and not with the broadcast.
     has_contents: bool,
-    /// Whether all items have the same content so far.
+    /// True if all items have the same content so far.
     is_shared: bool,
     /// Contents of items and fallbacks, once an item has fallbacks: each is written once.
     listed: HashSet<ContentAddress>,
@@ -184,10 +184,10 @@ impl BatchBuilder {
         encode_items(items, own, self.bytes + 2)
     }
 
-    /// Whether one more stays within the bounds of a batch.
+    /// True if one more item stays within the bounds of a batch.
     pub(crate) fn fits(&self, recipient: &ByteString, content: &Content) -> bool {
         let (bytes, _) = self.with(recipient, content);
-        // A single one goes in whatever its size: the bounds of a request are below those of a batch (`limits`).
+        // A single item fits whatever its size: the bounds of a request are below those of a batch (`limits`).
         self.items.is_empty()
             || (self.items.len() < limits::BATCH_ITEMS && bytes <= limits::BATCH_BYTES)
     }
@@ -245,7 +245,7 @@ impl BatchBuilder {
     }
 }
 
-/// Where its own content and those of its fallbacks lie.
+/// Addresses of a content and those of its fallbacks.
 fn addresses_of(content: &Content) -> impl Iterator<Item = ContentAddress> {
     let next = content.fallback.iter().flat_map(|fallback| &fallback.next);
     let next = next.map(|next| content_address(&next.payload, &next.options));

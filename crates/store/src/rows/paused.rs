@@ -7,14 +7,14 @@ use notification::{Envelope, Pause, Pauses, Timestamp, limits};
 use super::codes;
 use crate::StoreError;
 
-/// When a chunk comes up again that is not put away for longer although it is paused: in a lane that is older than lanes of tenants,
-/// and of a pause that has ended and is known here for some milliseconds more.
+/// Time after which a chunk comes up again that is paused but not put away for longer: in a lane that is older than lanes of
+/// tenants, and under a pause that has ended and is in force here for some milliseconds more.
 const LOOK_AGAIN: Duration = limits::WORKER_BEAT;
 
-/// Until when a chunk of a broadcast is put away, unless it expires before: the year 9999. To resume the broadcast ends it.
+/// Due time of a chunk of a broadcast that is put away, unless it expires before: the year 9999. Resuming the broadcast ends it.
 pub(crate) const PUT_AWAY: Timestamp = Timestamp::from_millis(253_370_764_800_000);
 
-/// Until when a chunk of `envelope` that came up in a claim is put away; `None` when it is not paused. The pauses that are `held`
+/// Time until which a chunk of `envelope` that came up in a claim is put away; `None` when it is not paused. The `held` pauses
 /// cannot end before this transaction does.
 pub(crate) fn put_away_until(
     pauses: &Pauses,

@@ -1,4 +1,4 @@
-//! How a broadcast gets on, from its chunks and its log.
+//! The progress of a broadcast, from its chunks and its log.
 
 use notification::{State, Timestamp};
 
@@ -9,11 +9,11 @@ use crate::{Attempted, BroadcastPart};
 #[derive(Debug)]
 pub(crate) struct BroadcastParts<Lane> {
     of_lanes: Vec<(Lane, BroadcastPart)>,
-    /// What goes by other lanes; `None` while nothing does.
+    /// Part of the further lanes together; `None` while there are none.
     rest: Option<BroadcastPart>,
 }
 
-/// What is left of a chunk.
+/// Pending members of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingChunk {
     pub(crate) count: u64,
@@ -28,8 +28,8 @@ const LANES_APART: usize = 32;
 // === impl BroadcastParts ===
 
 impl<Lane: PartialEq> BroadcastParts<Lane> {
-    /// Of a broadcast of which `waiting` notifications have no chunk yet. Nobody knows by which lanes these will go, so all lanes are
-    /// looked at together while there are any.
+    /// The parts of a broadcast of which `waiting` notifications have no chunk yet. Their lanes are not known yet, so all lanes
+    /// are counted together while there are any.
     pub(crate) fn new(waiting: u64) -> Self {
         let rest = BroadcastPart { pending: waiting, ..BroadcastPart::default() };
         Self { of_lanes: Vec::new(), rest: (waiting > 0).then_some(rest) }

@@ -10,19 +10,19 @@ use super::members::Members;
 use crate::cancel::CancelCursor;
 use crate::{Attempted, Cancelled};
 
-/// How broadcasts are cut into slices.
+/// Division of broadcasts into slices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slicing {
     /// Batches in one slice.
     pub(crate) batches: usize,
-    /// Whether one slice follows the other unasked; tests look at what is between two of them.
+    /// True if each slice follows the one before at once; tests look at the state between two of them.
     pub(crate) goes_on: bool,
 }
 
-/// Where a batch stands that waits.
+/// State of a batch that waits for its chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// It will get its chunk.
+    /// The batch will get its chunk.
     Pending,
     /// Its broadcast was cancelled at this instant.
     Withdrawn(Timestamp),
@@ -35,7 +35,7 @@ pub(crate) struct CancelSlice {
     pub(crate) counted: Cancelled,
     /// All notifications of the broadcast, where that is known at once. Then not all of them are in slices.
     pub(crate) recipients: Option<u64>,
-    /// Where the next slice begins.
+    /// Cursor of the next slice.
     pub(crate) next: Option<CancelCursor>,
 }
 

@@ -15,7 +15,7 @@ pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>
 /// A batch of which something is to be requeued.
 #[derive(Debug)]
 pub(crate) struct Owned {
-    /// Of the store that has it: a part of its members' identifiers, like the instant of their acceptance.
+    /// Number of the store that has it: a part of its members' identifiers, like the instant of their acceptance.
     pub(crate) store_id: u16,
     pub(crate) id: BatchId,
     pub(crate) accepted_at: Timestamp,
@@ -23,7 +23,7 @@ pub(crate) struct Owned {
     pub(crate) count: u16,
     /// Set while it is part of a broadcast and has no chunk yet.
     pub(crate) waiting: Option<Waiting>,
-    /// All that the log says of it.
+    /// All entries of the log for it.
     pub(crate) log: Vec<LogGroup>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Returned {
     by_state: BTreeMap<State, Members>,
 }
 
-/// How often members ended in a way that a requeue takes back, less their requeues. They are counted, since a log that is
+/// Balance of each member's ends in states that a requeue takes back, less its requeues. They are counted, since a log that is
 /// read by several transactions has no order to rely on.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
@@ -51,7 +51,7 @@ struct Balance {
 const REQUEUED: [(State, &str); 2] =
     [(State::Dead, "requeued"), (State::Cancelled, "requeued, after it was cancelled")];
 
-/// By batch, in the order of the batches.
+/// The notifications by batch, in the order of the batches.
 pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {
     let mut asked = MembersByBatch::new();
     for (place, &id) in ids.iter().enumerate() {
@@ -128,7 +128,7 @@ impl Returned {
         self.by_state.entry(state).or_default().insert(index)
     }
 
-    /// Those that stood in each state.
+    /// Members by the state that they were in.
     pub(crate) fn by_state(&self) -> impl Iterator<Item = (State, &Members)> {
         self.by_state.iter().map(|(state, members)| (*state, members))
     }
@@ -162,13 +162,13 @@ impl Ends {
         group.indexes.iter().for_each(|index| balance.add(*index, change));
     }
 
-    /// How many times more than it was requeued from a state each member ended in it.
+    /// Number of times, by state and member, that a member ended in it more often than it was requeued from it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (State, u16, i32)> {
         let by_state = self.by_state.iter();
         by_state.flat_map(|(state, of)| of.iter().map(|(index, ends)| (*state, index, ends)))
     }
 
-    /// Those that ended so, and were not requeued since.
+    /// Members that ended in one of these states, and were not requeued since.
     pub(crate) fn members(&self) -> Members {
         self.iter().filter(|(.., ends)| *ends > 0).map(|(_, index, _)| index).collect()
     }

@@ -1,4 +1,4 @@
-//! How much a lane may be given now: by its window, by the windows of all lanes, and by its evidence.
+//! The room of a lane in a claim: by its window, by the windows of all lanes, and by its evidence.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use notification::{Priority, Timestamp};
 use super::evidence::{Evidence, PROBE_ITEMS, Standing};
 use crate::ClaimRequest;
 
-/// What is claimed and unsettled of a lane.
+/// Claimed and unsettled deliveries of a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LaneLoad {
     pub(crate) deliveries: usize,
@@ -40,7 +40,7 @@ pub(crate) struct DueLane {
     pub(crate) priority: Priority,
     pub(crate) due_at: Timestamp,
     pub(crate) load: LaneLoad,
-    /// As [`ClaimRequest::standing`] says.
+    /// Standing of the lane, by [`ClaimRequest::standing`].
     pub(crate) standing: Standing,
 }
 
@@ -101,7 +101,7 @@ impl TotalLoad {
 // === impl ClaimRequest ===
 
 impl ClaimRequest {
-    /// What `evidence` allows a lane now.
+    /// Standing of a lane with this `evidence` now.
     pub(crate) fn standing(&self, evidence: Evidence) -> Standing {
         match self.probe_window {
             Some(_) => evidence.standing(self.now),
@@ -109,7 +109,7 @@ impl ClaimRequest {
         }
     }
 
-    /// Whether nothing but a settlement makes room for more of the lane.
+    /// True if only a settlement makes room for more of the lane.
     pub(crate) fn is_full(&self, lane: DueLane) -> bool {
         let LaneLoad { deliveries, weight } = lane.load;
         match lane.standing {
@@ -160,22 +160,23 @@ impl ClaimRequest {
         probe_window / 8 * eighths
     }
 
-    /// Whether a proven lane of `priority` that has nothing may be given anything.
+    /// True if a proven lane of `priority` that has nothing claimed may be given a delivery.
     pub(crate) fn has_room(&self, priority: Priority, total: TotalLoad) -> bool {
         self.is_open(priority, 0, self.load_of_proven(total))
     }
 
-    /// Whether a lane of `priority` may be probed that may be answered.
+    /// True if a lane of `priority` may be probed whose destination may answer.
     pub(crate) fn has_probes(&self, priority: Priority, total: TotalLoad) -> bool {
         priority <= self.lowest && self.probe_window.is_some_and(|window| total.probes() < window)
     }
 
-    /// Whether anything may be claimed: the most urgent have the largest window.
+    /// True if anything may be claimed: the most urgent have the largest window.
     pub(crate) fn has_any_room(&self, total: TotalLoad) -> bool {
         self.has_room(Priority::Urgent, total) || self.has_probes(Priority::Urgent, total)
     }
 
-    /// What counts as claimed for a proven lane: as if the window for probes were always full, so that probes find room in it.
+    /// Weight that counts as claimed for a proven lane: as if the window for probes were always full, so that probes find room in
+    /// it.
     fn load_of_proven(&self, total: TotalLoad) -> usize {
         match self.probe_window {
             Some(probe_window) => total.weight - total.probes() + probe_window,

@@ -1,4 +1,4 @@
-//! How a settlement and the end of a lease change a chunk. Arithmetic only: the backend writes it down.
+//! The effect of a settlement, or of the end of a lease, on a chunk. Arithmetic only: the backend writes the result.
 
 use notification::{Disposition, OutcomeGroup, Settlement, State, Timestamp};
 
@@ -9,9 +9,9 @@ use super::model::{ChunkRow, NewChunk};
 /// The rows to write for a settlement that applies.
 #[derive(Debug)]
 pub(crate) struct Applied<'a> {
-    /// One row of the log; empty when nothing of it is logged.
+    /// Row of the log; empty when there is no entry.
     pub(crate) log: LogRow,
-    /// How many ended in which state.
+    /// Number of deliveries that ended, by state.
     pub(crate) ended: Vec<(State, usize)>,
     /// New chunks, of the same batch and lane.
     pub(crate) parts: Vec<NewChunk>,

@@ -1,4 +1,4 @@
-//! What is claimed of lanes, and what its settlements tell.
+//! The load of lanes, and the evidence of their settlements.
 
 use notification::{ChunkId, Priority, Timestamp, limits};
 
@@ -65,15 +65,15 @@ impl Lanes {
         self.forget_if_idle(id);
     }
 
-    /// So much of what was claimed is not any more, as another writer says; never more than is known here.
+    /// Subtracts `load`, which another writer reports as no longer claimed; never more than the lane has here.
     #[cfg(feature = "postgres")]
     pub(crate) fn free(&mut self, id: LaneId, load: LaneLoad) {
         self.unload(id, load);
         self.forget_if_idle(id);
     }
 
-    /// So much is claimed beside what [`add_claimed`](Self::add_claimed) counted: the weight of bytes, or what an earlier life of
-    /// this owner claimed, or another one.
+    /// Adds `load` that [`add_claimed`](Self::add_claimed) did not count: the weight of bytes, or the claims of an earlier life
+    /// of this owner, or of another one.
     pub(crate) fn add_load(&mut self, id: LaneId, load: LaneLoad) {
         let Some(work) = self.work.get_mut(&id) else { return };
         work.load.deliveries += load.deliveries;
@@ -81,7 +81,7 @@ impl Lanes {
         self.total.add(work.counted, load.weight);
     }
 
-    /// So much of the lane was claimed before the work was read anew, at `now`.
+    /// Adds the load that was claimed of the lane before the work was read anew, at `now`.
     #[cfg(feature = "postgres")]
     pub(crate) fn restore_load(&mut self, id: LaneId, load: LaneLoad, now: Timestamp) {
         let standing = self.evidence.of(id).standing(now);
@@ -104,7 +104,7 @@ impl Lanes {
         }
     }
 
-    /// What settlements tell of the lane's destination.
+    /// Notes the evidence of settlements for the lane's destination.
     pub(crate) fn note_attempts(&mut self, id: LaneId, attempts: Attempts) {
         if attempts.tell_nothing() {
             return;

@@ -22,11 +22,11 @@ pub(super) struct ReadyLanes {
 struct TenantTurns {
     /// Their lanes, by turn.
     lanes: HashMap<Name, BTreeMap<u64, LaneId>>,
-    /// Whose turn it is: by what they were given.
+    /// Tenants in order of turn: by the deliveries they were given.
     order: BTreeSet<(u64, Name)>,
     /// Deliveries that each was given, as those count that have lanes here, and those that had until lately.
     given: HashMap<Name, u64>,
-    /// What the one that was served last had been given before.
+    /// Deliveries that the tenant served last had been given before.
     served: u64,
 }
 
@@ -53,12 +53,12 @@ impl ReadyLanes {
         turns.count(&lane.tenant, u64::try_from(deliveries).unwrap_or(u64::MAX));
     }
 
-    /// Those of a priority, all of one tenant before those of the next.
+    /// Lanes of a priority, all of one tenant before those of the next.
     pub(super) fn in_turn(&self, priority: Priority) -> impl Iterator<Item = LaneId> {
         self.tenants(priority).flat_map(BTreeMap::values).copied()
     }
 
-    /// Those of a priority: the first of up to `tenants` tenants, then their second ones, and so on.
+    /// Lanes of a priority: the first of up to `tenants` tenants, then their second ones, and so on.
     #[cfg(feature = "postgres")]
     pub(super) fn interleaved(
         &self,
@@ -109,7 +109,7 @@ impl TenantTurns {
             self.order.remove(&(given, tenant.clone()));
             self.trim();
         }
-        // Everybody had what there was: from here on they are equal.
+        // No tenant has work left: from here on they are equal.
         if self.lanes.is_empty() {
             self.served = self.given.drain().map(|(_, given)| given).max().unwrap_or(self.served);
         }

@@ -1,4 +1,4 @@
-//! Whose turn it is: proven lanes in turn, and between them one by one those that are not.
+//! The order of turns: proven lanes in turn, and between them one by one those that are not.
 
 #[cfg(feature = "postgres")]
 use notification::limits;
@@ -178,8 +178,8 @@ impl Lanes {
         self.open_lanes(priority, self.ready.in_turn(priority), request).next()
     }
 
-    /// Those of `lanes`, ready ones of a priority, that are given something; with nothing, those that are to be sorted anew. Those
-    /// that are passed have something claimed, so they are not more than the common window has room for.
+    /// Turns for those of `lanes`, ready ones of a priority, that have room; a turn of 0 deliveries for those that are to be
+    /// sorted anew. Lanes that are passed have deliveries claimed, so they are not more than the common window has room for.
     fn open_lanes(
         &self,
         priority: Priority,
