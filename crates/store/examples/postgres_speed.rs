@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p store --features conformance --example postgres_speed [notifications] [url]`
 //!
-//! Without an address it starts a server of its own, with the defaults of its version: commits are synced.
+//! A server of its own is started without an address, with the defaults of its version: commits are synced.
 
 #![expect(
     clippy::disallowed_methods,

@@ -28,7 +28,7 @@ pub struct Attempted {
     pub detail: String,
 }
 
-/// All that the store holds of a notification.
+/// A notification with its content, its state and its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
     /// Its identifier.

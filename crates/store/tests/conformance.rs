@@ -1,4 +1,4 @@
-//! Both stores pass the conformance suite.
+//! The conformance suite, which both stores pass.
 
 use std::sync::Arc;
 

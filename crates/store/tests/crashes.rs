@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// Whether `chunk` is what the process is about to die of.
+/// True if `chunk` holds the notification of which the process is about to die.
 fn holds(chunk: &Chunk, id: NotificationId) -> bool {
     chunk.deliveries.iter().any(|delivery| chunk.notification_id(delivery.index) == id)
 }

@@ -7,10 +7,10 @@ use store::sqlite::Options;
 use store::{ClaimRequest, Claims, Ingest, ReadStore, Recovery, Sqlite, StoreError};
 use testbed::disk::{PartEnd, Place, SmallDisk};
 
-/// Of the file system: the reserve, the low-space mark, and what 100,000 notifications take.
+/// Size of the file system: the reserve, the low-space mark, and the room of 100,000 notifications.
 const DISK_MIB: u64 = 384;
 const NOTIFICATIONS: u64 = 100_000;
-/// Of these so many have a batch of their own, which is what takes most room to settle.
+/// Notifications with a batch of their own, which take most room to settle.
 const ALONE: usize = 2_000;
 
 #[test]

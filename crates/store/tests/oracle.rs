@@ -39,8 +39,8 @@ trait Fast {
     fn store(&self) -> &dyn Store;
     /// Ends without a word and is opened again; what recovery found, where that is told.
     fn crash(&mut self, ending: Ending, now: Timestamp) -> Option<Recovery>;
-    /// Whether its epochs rise with claims only, and it knows when it is to be asked again even if something was withdrawn
-    /// meanwhile, rather than be asked too early.
+    /// True if its epochs rise with claims only, and its next claim is not too early even if a notification was withdrawn
+    /// meanwhile.
     fn is_exact(&self) -> bool;
 }
 
@@ -50,7 +50,7 @@ struct OnDisk {
     directory: TempDir,
 }
 
-/// Both stores, and which identifiers mean the same notification.
+/// Both stores, and the identifiers of the same notifications in each.
 struct Pair<F> {
     memory: Memory,
     fast: F,
@@ -395,7 +395,7 @@ async fn members(store: &dyn Store, broadcast: BroadcastId) -> Vec<NotificationI
     page.items.into_iter().map(|history| history.id).collect()
 }
 
-/// Without the numbers that each store draws for itself.
+/// The history without the numbers that each store draws for itself.
 fn comparable(mut history: History) -> impl PartialEq + std::fmt::Debug {
     let broadcast = history.envelope.broadcast.take().is_some();
     let History { envelope, accepted_at, recipient, content, state, next_attempt_at, .. } = history;

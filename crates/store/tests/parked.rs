@@ -18,7 +18,7 @@ use tokio_postgres::NoTls;
 const ROWS: usize = 100_000;
 /// Drafts a call.
 const CALL: usize = 10_000;
-/// When all of them are due, ms.
+/// Due time of all of them, ms.
 const LATE: i64 = 200_000;
 /// Claims while they are parked, as changes of other lanes would bring about.
 const CLAIMS: usize = 10;

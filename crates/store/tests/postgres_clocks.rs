@@ -14,7 +14,7 @@ use store::{Claim, ClaimRequest, Claims, Postgres, Take};
 
 use support::fresh;
 
-/// How far the clocks are set, ms.
+/// Amounts by which the clocks are set, ms.
 const STEPS: [i64; 2] = [-60_000, 60_000];
 
 /// A process of the cluster at `url` on a machine whose clock is off by `off` milliseconds when it starts.
@@ -29,7 +29,7 @@ fn now(clock: Clock) -> Timestamp {
     Timestamp::from_millis(i64::try_from(clock.wall().as_millis()).unwrap())
 }
 
-/// One notification that is due, and one that will be in half a minute.
+/// Stores a notification that is due, and one that will be in half a minute.
 async fn ingest_now_and_later(store: &Postgres) {
     let now = now(Clock::system());
     for due_at in [now.minus(Duration::from_secs(1)), now.plus(Duration::from_secs(30))] {

@@ -264,7 +264,7 @@ async fn claim_until_some(store: &Postgres) -> Chunk {
     }
 }
 
-/// Another process, to look from outside.
+/// Reader of another process, to look from outside.
 async fn reader(database: &testbed::Database) -> store::postgres::PostgresReader {
     store::postgres::PostgresReader::open(database.url(), None).await.unwrap()
 }
@@ -282,7 +282,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// Until a session waits for what another transaction holds.
+/// Waits until a session waits for a lock that another transaction holds.
 async fn await_a_waiting_lock(url: &str) {
     let client = connect(url).await;
     let waiting = "SELECT count(*) > 0 FROM pg_stat_activity \

@@ -18,7 +18,7 @@ const HOLD_CLAIMS: &str = "CREATE FUNCTION belfry.hold() RETURNS trigger LANGUAG
      PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(77); RETURN NULL; END $$; \
      CREATE CONSTRAINT TRIGGER hold AFTER UPDATE ON belfry.chunk DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
        WHEN (OLD.lease_until IS NULL AND NEW.lease_until IS NOT NULL) EXECUTE FUNCTION belfry.hold()";
-/// Of the worker that owns partitions: until when it is alive, in microseconds, and the version of the pauses that it goes by.
+/// End of the lease of the worker that owns partitions, in microseconds, and the version of the pauses that it follows.
 const PRODUCER: &str = "SELECT (extract(epoch FROM alive_until) * 1000000)::int8, pauses FROM belfry.worker WHERE produces";
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn ingest(store: &Postgres, channel: &str, count: usize) {
     assert_eq!(store.ingest(drafts, at(0)).await.unwrap().len(), count);
 }
 
-/// Until `store` goes by a pause, and has beaten twice since: a beat would have said so.
+/// Waits until `store` follows a pause and has beaten twice since: a beat would have reported that.
 async fn view_and_beat(database: &Database, store: &Postgres) {
     let mut view = store.watch_pauses();
     view.wait_for(|pauses| !pauses.is_empty()).await.unwrap();
@@ -169,7 +169,7 @@ async fn connect(database: &Database) -> Client {
     client
 }
 
-/// Until a session waits for what another transaction holds.
+/// Waits until a session waits for a lock that another transaction holds.
 async fn await_a_waiting_lock(database: &Database) {
     let client = connect(database).await;
     let waiting = "SELECT count(*) > 0 FROM pg_stat_activity \

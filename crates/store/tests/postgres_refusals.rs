@@ -1,4 +1,4 @@
-//! What PostgreSQL refuses of one request fails that request alone.
+//! Requests that PostgreSQL refuses: each fails alone.
 #![cfg(feature = "postgres")]
 #![expect(
     clippy::indexing_slicing,
@@ -25,7 +25,7 @@ use testbed::Database;
 const CALLERS: usize = 9;
 /// Their keys, where they have some.
 const KEYS: [&str; CALLERS] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"];
-/// Which of them asks for what is refused.
+/// Index of the caller whose request is refused.
 const BAD: usize = 5;
 /// Refuses a row of the table by the state of the server that data has, at once or when the transaction is committed.
 const REFUSE: &str = "CREATE FUNCTION belfry.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -58,7 +58,7 @@ async fn a_row_that_a_rule_of_the_database_refuses_fails_its_request_alone() {
         let tenant = |caller| if caller == BAD { "bad" } else { "tenant" };
         let shape = |caller| Shape { tenant: tenant(caller), ..Shape::default() };
         let refusal = ingest_together(&store, shape).await;
-        // The detail shows rows: no log may have it.
+        // The detail shows rows, and is withheld from callers.
         assert_eq!(refusal, StoreError::Invalid("no such row, SQLSTATE 22000".to_owned()));
         the_books_balance(&store).await;
     }
@@ -82,7 +82,7 @@ async fn a_settlement_that_cannot_be_written_keeps_no_other_from_being_written_o
     let alone = chunks[..3].iter().chain(&chunks[7..]).map(|chunk| deliver(&store, chunk));
     let (shared, alone) = tokio::join!(shared, join_all(alone));
     assert!(alone.iter().all(|settled| *settled == Settled::Applied { remaining: 0 }));
-    // Its outcome is known here alone: the process is not to go on.
+    // No other process has its outcome: this one is not to go on.
     let StoreError::Broken(words) = shared.unwrap_err() else { panic!("not told to end") };
     assert!(words.contains("no such row"), "{words}");
     let totals = store.totals().await.unwrap();
@@ -284,7 +284,7 @@ async fn ingest_together(store: &Postgres, shape: impl Fn(usize) -> Shape) -> St
     refusal.unwrap()
 }
 
-/// No line of the log may be written for `batch`.
+/// Has the database refuse any line of the log for `batch`.
 fn refuse_log_of(database: &Database, batch: BatchId) {
     let rule = format!(
         "{REFUSE} CREATE TRIGGER refuse BEFORE INSERT ON belfry.log \

@@ -42,7 +42,7 @@ async fn changes(
     (page.events.into_iter().map(change).collect(), page.next)
 }
 
-/// One more notification for `recipient`, which the provider refuses as gone since `since`.
+/// Stores a notification for `recipient`, and settles it as refused by the provider, which says that it is gone since `since`.
 async fn refuse(store: &Postgres, recipient: &str, since: i64) {
     store::Ingest::ingest(store, vec![Shape::default().draft(recipient)], at(0)).await.unwrap();
     let chunk = claim_all(store, 0).await.remove(0);
@@ -92,7 +92,7 @@ impl Servers {
     }
 }
 
-/// Whose notifications the outbox has now.
+/// Recipients of the notifications that the outbox has now.
 async fn drain(store: &Postgres) -> Vec<String> {
     let validator: Arc<Validator> =
         Arc::new(|row, _now| Ok(Shape::default().draft(&row.recipient)));

@@ -1,11 +1,12 @@
 //! Ready chunks of lanes, read ahead of being chosen.
 //!
-//! In a lane, the chunks of our partitions lie between those of other workers, which are skipped. [`LOOK_AT_MAX`] bounds one look at
-//! a lane, and `left` a claim beyond its first looks. The lane's watermark says how far it was read, so nothing is skipped
-//! twice. A lane that was not looked through is due at once, behind the other lanes, and its tenant behind the others: the next claim goes on with it.
+//! In a lane, the chunks of our partitions lie between those of other workers, which are skipped. [`LOOK_AT_MAX`] bounds one look
+//! at a lane, and `left` a claim beyond its first looks. The lane's watermark marks how far it was read, so no chunk is skipped
+//! twice. A lane that was not read to its end is due at once, behind the other lanes, and its tenant behind the others: the next
+//! claim continues there.
 //!
-//! A chunk that was passed may become ours with its partition: then all watermarks are forgotten ([`Transaction::reload`]). What
-//! becomes ready again below the watermark is told by a notice, which lowers it, as for chunks that were claimed.
+//! A chunk that was passed may become ours with its partition: then all watermarks are dropped ([`Transaction::reload`]). A chunk
+//! that becomes ready again below the watermark is announced by a notice, which lowers it, as for chunks that were claimed.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -32,18 +33,18 @@ pub(super) struct LookAhead {
 struct Ahead {
     /// Ours.
     chunks: VecDeque<(ChunkRow, OfBatch)>,
-    /// How many are read at once.
+    /// Number of our chunks read at once.
     limit: i64,
-    /// How many are looked at for that, of all workers.
+    /// Number of chunks looked at for that, of all workers.
     looked_at: i64,
-    /// The last one that was looked at, if all were that a look may look at or that there are. Of what is ours, nothing
-    /// but `chunks` lies before it.
+    /// Place of the last chunk that was looked at, if the look ended at its bound or at the end of the lane. Of our chunks, only
+    /// `chunks` lie before it.
     end: Option<LanePosition>,
-    /// Whether nothing lies behind them.
+    /// True if no chunk lies behind them.
     is_all: bool,
 }
 
-/// What the batch of a chunk says of the chunk.
+/// The batch of a chunk, as far as a claim depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OfBatch {
     /// About how many bytes its members have each for itself.
@@ -58,12 +59,12 @@ pub(super) struct OfBatch {
 #[derive(Debug)]
 pub(super) enum Next {
     Chunk(ChunkRow, OfBatch),
-    /// Nothing that is due before this instant. More was not looked at.
+    /// No chunk that is due before this instant. Later ones were not looked at.
     NotBefore(Timestamp),
     Nothing,
 }
 
-/// Where a chunk stands in its lane: its due time, milliseconds, and its number.
+/// Place of a chunk in its lane: its due time, milliseconds, and its number.
 pub(super) type LanePosition = (i64, i64);
 
 /// Ready chunks of a lane read at first, and at most: lanes of small chunks are read in growing steps.
@@ -124,7 +125,7 @@ impl LookAhead {
         Some(end.unwrap_or((first.due_at.millis(), first.id.0.cast_signed())))
     }
 
-    /// How many chunks the next look at the lane is to give, and to look at.
+    /// Number of chunks that the next look at the lane is to give, and to look at.
     fn step(&mut self, lane: LaneId) -> (i64, i64) {
         let Some(known) = self.lanes.get(&lane) else { return (LOOK_AHEAD, LOOK_AT) };
         // Where chunks of other workers lay in between it looks further; where there were many of ours it takes more.
@@ -159,7 +160,7 @@ impl OfBatch {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 
-    /// Whether its broadcast is.
+    /// True if its broadcast is paused.
     pub(super) fn is_paused(self, pauses: &Pauses) -> bool {
         self.broadcast.is_some_and(|id| pauses.has_broadcast(id))
     }
@@ -168,7 +169,7 @@ impl OfBatch {
 // === impl Next ===
 
 impl Next {
-    /// Before when nothing is due; `None` when nothing is there.
+    /// Earliest due time of the chunk or the rest; `None` when there is nothing.
     pub(super) fn due_at(&self) -> Option<Timestamp> {
         match self {
             Self::Chunk(chunk, _) => Some(chunk.due_at),
@@ -252,8 +253,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Nothing ready of ours lies up to `place` of the lane. What may become ready and due is not left to its notice alone: the
-    /// watermark stays behind `now`.
+    /// Notes that none of our chunks is ready up to `place` of the lane. The watermark stays behind `now`, so that a chunk which
+    /// becomes ready and due is not found by its notice alone.
     pub(super) fn move_watermark(&mut self, lane: LaneId, place: LanePosition, now: Timestamp) {
         self.state.claiming.set_watermark(lane, place.min((now.millis(), i64::MAX)));
     }

@@ -42,7 +42,7 @@ pub(super) struct LockedBroadcast {
     pub(super) key: Option<(ByteString, [u8; 32])>,
 }
 
-/// From here on all of it waits for its chunks.
+/// Seals a broadcast: from here on all of it waits for its chunks.
 const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker = NULL WHERE id = $1) \
      UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = $1 RETURNING recipients";
 

@@ -30,7 +30,7 @@ pub(super) struct CancelNotification {
 struct CancelBroadcastSlice {
     broadcast: BroadcastId,
     request: CancelScope,
-    /// Where the slice before ended.
+    /// Place at which the slice before ended.
     place: Option<CancelCursor>,
 }
 
@@ -248,7 +248,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// So many of a broadcast do not wait for their chunk any more. The caller holds its row.
+    /// Subtracts `items` from the notifications of a broadcast that wait for their chunk. The caller holds its row.
     pub(super) async fn uncount_waiting(
         &mut self,
         broadcast: i64,
@@ -301,7 +301,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Those of `wanted` that each batch has.
+    /// Members of `wanted` that each batch has.
     async fn counts(
         &mut self,
         batches: &[i64],

@@ -98,7 +98,7 @@ impl CancelScope {
         Ok(Some(CancelPage { cancelled, under_way, next }))
     }
 
-    /// How many are claimed in lanes of the scope.
+    /// Number of deliveries claimed in lanes of the scope.
     async fn claimed(
         &self,
         only: Option<LaneId>,
@@ -232,7 +232,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Where to go on behind a row of [`READY`]; `None` at the end of a walk over one lane.
+/// Place behind a row of [`READY`]; `None` at the end of a walk over one lane.
 fn place_behind(row: &Row, walk: &LaneWalk<'_>) -> Result<Option<LanePlace>, RunError> {
     let (channel, lane) = (walk.from.channel.clone(), row.try_get::<_, i32>(0)?.into());
     Ok(match (row.try_get(1)?, row.try_get(2)?) {

@@ -1,8 +1,8 @@
-//! Which chunks are claimed next: lanes in turn, within their windows, from the partitions that are ours.
+//! The choice of the chunks to be claimed next: lanes in turn, within their windows, from the partitions that are ours.
 //!
-//! The lanes with something due are known in memory, from notices and from the index `chunk_due`, which is read a page at
-//! a time, and from its beginning again now and then. A lane keeps a watermark, below which nothing ready of ours is left,
-//! so no look at the index passes what was claimed before.
+//! The lanes with due chunks are held in memory, from notices and from the index `chunk_due`, which is read a page at a time, and
+//! from its beginning again now and then. A lane keeps a watermark, below which none of our chunks is ready, so no look at the
+//! index passes chunks that were claimed before.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const SELECT_CLAIMED: &str = "SELECT lane.id, channel, destination, priority, te
 #[derive(Debug, Default)]
 struct Chosen {
     chunks: Vec<ChunkRow>,
-    /// What was cut off some of them.
+    /// Rests that were cut off some of them.
     rests: HashMap<ChunkId, NewChunk>,
 }
 
@@ -166,7 +166,7 @@ impl Transaction<'_> {
         Ok(chosen)
     }
 
-    /// When to claim again if nothing changes before.
+    /// Time of the next claim if nothing changes before.
     pub(super) fn next_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
         let claiming = &self.state.claiming;
         let next_lease_end = claiming.leases.first().map(|(until, _)| *until);

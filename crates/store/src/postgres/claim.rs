@@ -40,8 +40,8 @@ pub(super) struct TakeChunks {
     pub(super) lease: Duration,
 }
 
-/// When a process claims again that lost a lease to another one. Not at once: its partitions, or its own row, may be
-/// gone, and it learns that with its next beat only.
+/// Time after which a process that lost a lease to another one claims again. Not at once: its partitions, or its own row, may be
+/// gone, which its next beat only finds.
 const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A statement whose rows [`batch_at`] reads. The content of a broadcast is in the first row of each only.
@@ -158,7 +158,7 @@ impl Transaction<'_> {
         self.state.membership.borrow().worker
     }
 
-    /// When to claim again if nothing changes before. Who lost a lease does not know what is left for it.
+    /// Time of the next claim if nothing changes before. Once a lease was lost, the claims left to this process are unknown.
     fn claim_again_at(&self, request: &ClaimRequest) -> Option<Timestamp> {
         let lost = self.state.claiming.read_for.is_none();
         let again = lost.then(|| request.now.plus(CLAIM_AGAIN_AFTER));

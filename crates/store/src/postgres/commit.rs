@@ -1,8 +1,8 @@
 //! Commits, and what became of one that was not answered.
 //!
 //! Each transaction of a writer that writes anything writes its *token*, too: a row of `commit_token` that no other transaction
-//! writes. A transaction was committed if and only if its token is there. The number that the server gave it does not say
-//! so: a server that crashed before the transaction was on its disk gives that number to another one (decision 0024).
+//! writes. A transaction was committed if and only if its token is there. The number that the server gave it is no proof: a
+//! server that crashed before the transaction was on its disk gives that number to another one (decision 0024).
 
 use tokio_postgres::Error;
 
@@ -20,7 +20,7 @@ pub(super) struct SentCommit {
     number: i64,
 }
 
-/// What became of a commit that was sent.
+/// Outcome of a commit that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitOutcome {
     Committed,
@@ -34,13 +34,14 @@ const WRITE: &str = "INSERT INTO commit_token (session, number) \
      SELECT $1::text::uuid, $2 WHERE pg_current_xact_id_if_assigned() IS NOT NULL \
      RETURNING pg_current_xact_id()::text";
 const FIND: &str = "SELECT FROM commit_token WHERE session = $1::text::uuid AND number = $2";
-/// Between two numbers: rows that were removed before stay in the index for as long as anyone may read them.
+/// Deletes the tokens between two numbers: rows that were removed before stay in the index as long as a transaction may read
+/// them.
 const FORGET: &str =
     "DELETE FROM commit_token WHERE session = $1::text::uuid AND number >= $2 AND number < $3";
-/// Whether a transaction is under way. After a crash another session may have its number.
+/// Selects true if a transaction is under way. After a crash another session may have its number.
 const IS_UNDER_WAY: &str = "SELECT pg_xact_status($1::text::xid8) = 'in progress' AND NOT EXISTS ( \
      SELECT FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid AND pid <> $2)";
-/// Ends the session that a transaction is lost in. One that waits for a synchronous standby is left: what it has is
+/// Ends the session that a transaction is lost in. One that waits for a synchronous standby is left: its transaction is
 /// committed here, and would be called so although no standby has it.
 const END_SESSION: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
      WHERE pid = $2 AND backend_xid = $1::text::xid8::xid AND wait_event IS DISTINCT FROM 'SyncRep'";

@@ -26,7 +26,7 @@ pub(super) struct Connector {
     pub(super) gate: Option<super::races::Gate>,
 }
 
-/// One connection, and the statements that are prepared on it. Closed at once when it is dropped.
+/// A connection, and the statements that are prepared on it. Closed at once when it is dropped.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) client: Client,
@@ -49,7 +49,7 @@ pub(super) struct Session {
 pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the other end may be silent before the system gives the connection up.
+/// Time of silence after which the system gives the connection up.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// The session's process, and a name for it: the process may be another one's later, and a random one is never given twice.
 const WHO: &str = "SELECT pg_backend_pid(), gen_random_uuid()::text";

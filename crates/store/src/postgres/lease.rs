@@ -17,12 +17,12 @@ use crate::rows::settlement;
 /// A lease to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lease {
-    /// For whom: this process as it was when the transaction began. One that was removed meanwhile and has joined anew goes by pauses
-    /// that this transaction has not seen.
+    /// Worker of the lease: this process as it was when the transaction began. A process that was removed meanwhile and has
+    /// joined anew follows pauses that this transaction has not seen.
     pub(super) worker: i64,
     pub(super) until: Timestamp,
     pub(super) is_ticket: bool,
-    /// Whether only partitions of this process may be touched.
+    /// True if only partitions of this process may be touched.
     pub(super) is_guarded: bool,
 }
 
@@ -44,8 +44,8 @@ const SELECT_OVERDUE: &str = select_chunk!(
      ORDER BY lease_until, id FOR UPDATE SKIP LOCKED"
 );
 
-/// When a chunk is looked at again whose lease has ended and that is locked. It is not waited for: the lock may be that of a
-/// process that was stopped.
+/// Time after which a chunk is looked at again whose lease has ended and that is locked. It is not waited for: the lock may be
+/// that of a process that was stopped.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 // === impl Transaction ===

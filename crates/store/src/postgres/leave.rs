@@ -1,4 +1,4 @@
-//! How a process leaves the cluster.
+//! The end of a process's membership of the cluster.
 
 use flow::Tasks;
 

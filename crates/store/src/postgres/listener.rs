@@ -17,7 +17,7 @@ use super::writer_state::Membership;
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) connector: Connector,
-    /// To the writer that claims.
+    /// Sender of notices to the writer that claims.
     pub(super) notices: NoticeSender,
     /// Wakes the stages that wait for work.
     pub(super) changes: watch::Sender<u64>,
@@ -29,11 +29,11 @@ pub(super) struct Listener {
     pub(super) random: fastrand::Rng,
 }
 
-/// How often everything is read anew although no notification says so: some may have been lost.
+/// Time after which everything is read anew although no notification asks for it: some may have been lost.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// The longest pause between attempts to connect. Everything is read anew before each.
 const LOOK_EVERY_DISCONNECTED: Duration = Duration::from_secs(5);
-/// How long the server may take to show that it is there.
+/// Time that the server may take to show that it is there.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 // === impl Listener ===

@@ -26,7 +26,7 @@ use super::transaction::NOTIFY_CLUSTER;
 use super::writer_state::Membership;
 use crate::{Ending, Recovery, StoreError};
 
-/// This process as a worker.
+/// This process as a worker of the cluster.
 #[derive(Debug)]
 pub(super) struct Worker {
     connector: Connector,
@@ -44,20 +44,20 @@ pub(super) struct Worker {
     pauses: KnownPauses,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
     linked_since: Option<Duration>,
-    /// When the last beat was sent that was answered, since boot.
+    /// Time since boot at which the last answered beat was sent.
     beaten_at: Duration,
-    /// Whether the clocks were found apart.
+    /// True if the clocks were found to be apart.
     is_apart: bool,
 }
 
 /// The share of work that this process takes, until it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Intent {
-    /// Its share.
+    /// The worker takes its share of the partitions.
     Work,
-    /// Only to finish what it has.
+    /// The worker only finishes the work it has.
     Finish,
-    /// Nothing any more: it ends so.
+    /// The worker leaves, with this ending.
     Leave(Ending),
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Stats {
 struct Beat {
     /// Workers whose leases are over.
     expired: i64,
-    /// When the next lease of another ends, unless it is renewed: that is looked at in time.
+    /// Time until the next lease of another worker ends, unless it is renewed: it is looked at in time.
     next_end: Option<Duration>,
 }
 
@@ -109,9 +109,9 @@ const FORGET_TOKENS: &str =
 const LOCK_SELF: &str = "SELECT FROM worker WHERE id = $1 FOR UPDATE";
 const END_SELF: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second', ended = $2 \
      WHERE id = $1 AND EXISTS (SELECT FROM chunk WHERE worker = $1 AND lease_until IS NOT NULL)";
-/// How long a process must have been connected before it reaps workers: after an outage all of them seem expired.
+/// Time that a process must have been connected before it reaps workers: after an outage all of them seem expired.
 const REAP_AFTER: Duration = limits::WORKER_BEAT.saturating_mul(2);
-/// Clocks that differ by more are told.
+/// Difference of two clocks beyond which it is logged.
 const DRIFT_MAX: Duration = Duration::from_secs(1);
 const PARTITIONS: usize = limits::PARTITIONS as usize;
 
@@ -419,8 +419,8 @@ impl Worker {
     }
 }
 
-/// How many partitions the producer has that joined after `rank` other ones: as many as each of them, or one less. The
-/// shares together are all partitions.
+/// Number of partitions of the producer that joined after `rank` other ones: as many as each of them, or one less. The shares
+/// together are all partitions.
 fn share(producers: usize, rank: usize) -> usize {
     let producers = producers.max(1);
     PARTITIONS / producers + usize::from(rank < PARTITIONS % producers)

@@ -92,10 +92,10 @@ use time::DatabaseTime;
 use writer::{Notices, Writer};
 use writer_state::{Membership, WriterState};
 
-/// How a store is opened.
+/// Options under which a store is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the database is: `postgres://role:password@host:port/database?sslmode=require`.
+    /// Address of the database: `postgres://role:password@host:port/database?sslmode=require`.
     pub url: String,
     /// Root certificates to trust besides the machine's own, PEM.
     pub ca_file: Option<PathBuf>,
@@ -103,13 +103,13 @@ pub struct Options {
     pub name: String,
     /// Its version, for the same.
     pub version: String,
-    /// Whether it owns partitions and claims from them.
+    /// True if the process owns partitions and claims from them.
     pub produces: bool,
-    /// Whether it delivers.
+    /// True if the process delivers.
     pub consumes: bool,
-    /// Where its API listens, for the status.
+    /// Address of its API, for the status.
     pub listen: Option<String>,
-    /// Seeds its generator.
+    /// Seed of its generator.
     pub seed: u64,
 }
 
@@ -275,12 +275,12 @@ impl Postgres {
         self.tasks.lock().await
     }
 
-    /// Whether the database can be reached.
+    /// True while the database can be reached.
     pub fn available(&self) -> watch::Receiver<bool> {
         self.available.clone()
     }
 
-    /// Until when this process, as a worker, may start attempts.
+    /// Time until which this process, as a worker, may start attempts.
     pub fn worker_deadline(&self) -> WorkerDeadline {
         self.worker_deadline.clone()
     }
@@ -290,13 +290,13 @@ impl Postgres {
         self.time.clock()
     }
 
-    /// How many partitions this process owns.
+    /// Number of partitions that this process owns.
     pub fn partitions(&self) -> usize {
         self.membership.borrow().partitions.len()
     }
 
-    /// Whether this process takes its share of the work. One that can do no more, because it is about to end or cannot hand
-    /// on what it claims, gives its partitions to the other workers at once, and finishes what it holds.
+    /// Sets whether this process takes its share of the work. A process that can do no more, because it is about to end or cannot
+    /// hand on its claims, gives its partitions to the other workers at once, and finishes the work it holds.
     pub fn set_working(&self, is_working: bool) {
         self.intent.send_replace(if is_working { Intent::Work } else { Intent::Finish });
     }

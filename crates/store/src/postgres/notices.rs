@@ -17,9 +17,9 @@ use crate::rows::room::LaneLoad;
 pub(super) enum Notice {
     /// A chunk of the lane is ready, due at this instant.
     Due(LaneId, Timestamp),
-    /// So much of what was claimed from the partition in this lane is settled or due again.
+    /// This part of the load claimed from the partition in this lane is settled or due again.
     Freed(i16, LaneId, LaneLoad),
-    /// What settlements tell of the lane's destination.
+    /// Evidence of settlements for the lane's destination.
     Tried(LaneId, Attempts),
     /// More changed than notices can say: read everything anew.
     Everything,

@@ -32,10 +32,10 @@ pub(super) struct EndPause {
 
 /// Changes of the pauses wait for each other here, so a version has all that were made before it.
 const NEXT_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE key = 'pauses' RETURNING value";
-/// How soon it is asked again whether every worker has followed: a beat that is woken takes some milliseconds.
+/// Time after which it is checked again whether every worker has followed: a beat that is woken takes some milliseconds.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(10);
-/// How long workers are waited for. One that has not followed by then is of a program that knows no pauses, or the database holds up
-/// its claim: the lease of any other one is over, and it is removed.
+/// Time for which workers are waited for. A worker that has not followed by then runs a program without pauses, or its claim is
+/// held up by the database: the lease of any other one is over, and it is removed.
 const FOLLOW_WITHIN: Duration = limits::WORKER_LEASE.saturating_add(limits::WORKER_BEAT);
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl WriterRequest for AddPause {
                 return Ok((Paused::Unknown, 0));
             }
         }
-        // Raised also by a pause that is there: whoever asked for that may be waiting still.
+        // Raised also by a pause that is there: the caller that made it may be waiting still.
         let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
         let insert = "INSERT INTO pause (tenant, scope, since) SELECT $1, $2, $3 \
              WHERE (SELECT count(*) FROM (SELECT FROM pause LIMIT $4) AS counted) < $4 \

@@ -16,13 +16,13 @@ use super::transaction::{RunError, Transaction};
 use crate::StoreError;
 use crate::rows::paused::pause_of;
 
-/// What this process knows of the pauses, and how far it goes by them.
+/// The pauses that this process has read, and the version that its claims follow.
 #[derive(Debug)]
 pub(super) struct KnownPauses {
     view: watch::Sender<Arc<Pauses>>,
     /// The version that the view has.
     read: Option<i64>,
-    /// No claim is under way that began under an older version.
+    /// Version under which all claims under way began, or a later one.
     settled: Option<i64>,
     /// The worker and the version that are in its row.
     said: Option<(i64, i64)>,
@@ -36,8 +36,8 @@ struct AwaitedVersion {
     ended: Shared<BoxFuture<'static, Result<(), StoreError>>>,
 }
 
-/// Is answered when every transaction of its writer has ended that began before it was asked for: a claim of them is committed, or
-/// came to nothing.
+/// A request that is answered when every transaction of its writer has ended that began before it: a claim among them is
+/// committed, or undone.
 #[derive(Debug)]
 pub(super) struct EndOfEarlier;
 

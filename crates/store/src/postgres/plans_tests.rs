@@ -1,5 +1,5 @@
-//! No statement reads more of a large table than it is asked for, however full the tables are and whenever its plan was
-//! made.
+//! The bound on reading: no statement reads more of a large table than its result needs, however full the tables are and whenever
+//! its plan was made.
 //!
 //! The statements are all of this folder, as [`statements::read`] finds them in the sources. Each is run as its
 //! sessions run it, on tables of 100,000 rows: a writer's plan, which is made once for all parameters, before and after
@@ -26,12 +26,12 @@ use crate::postgres::Options;
 use crate::statements::{self, Statement};
 use growth_tests::state;
 
-/// How a session makes its plans.
+/// Kinds of sessions, by the way in which their plans are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Session {
-    /// Once for all parameters, with a writer's settings.
+    /// Made once for all parameters, with a writer's settings.
     Writer,
-    /// Whenever it asks.
+    /// Made with each query.
     Other,
 }
 
@@ -133,7 +133,7 @@ impl Session {
         }
     }
 
-    /// Whose settings these are. A plan for all parameters stands for the plans of each.
+    /// A connection with the settings of this session. A plan for all parameters stands for the plans of each.
     async fn connect(self, url: &str, tasks: &mut Tasks) -> Client {
         let client = connect(url, tasks).await;
         client.batch_execute("SET plan_cache_mode = force_generic_plan").await.unwrap();
@@ -226,7 +226,7 @@ fn faults(plan: &Value) -> Vec<String> {
     faults
 }
 
-/// Whether an index gives one row for each look-up, so that there is none to be passed.
+/// True if an index gives one row for each look-up, so that there is none to be passed.
 fn is_unique(index: &str, condition: &str) -> bool {
     (index.ends_with("_pkey") || index.ends_with("_key")) && !condition.contains(['<', '>'])
 }
@@ -417,7 +417,7 @@ async fn a_question_that_joins_all_of_the_log_is_found() {
     assert!(read > f64::from(ROWS), "{fault}");
 }
 
-/// Of a table without a page, the planner takes it that every way through it costs the same.
+/// The planner assumes of a table without a page that all ways through it cost the same.
 #[tokio::test]
 async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
@@ -452,7 +452,7 @@ async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
     assert!(found.is_empty(), "{} findings:\n{}", found.len(), found.join("\n"));
 }
 
-/// Why writers have their switches: what is planned while the tables are new is kept.
+/// The reason for the switches of writers: a plan that is made while the tables are new is kept.
 #[tokio::test]
 async fn plans_of_a_new_database_stay_good_with_the_switches_and_not_without() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();

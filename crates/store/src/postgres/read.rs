@@ -48,7 +48,7 @@ const LOG_ROWS: i32 = 256;
 const SELECT_BATCH: &str =
     select_batch!("batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)");
 const SELECT_CHUNKS: &str = select_chunk!("FROM chunk WHERE batch = $1");
-/// Whether it waits for its chunk, and since when it was withdrawn.
+/// Row of a batch that waits for its chunk, with the time at which it was withdrawn.
 const SELECT_WAITING: &str = "SELECT withdrawn_at FROM unreleased \
      WHERE broadcast = (SELECT broadcast FROM batch WHERE id = $1) AND passed < $1";
 const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid, id";
@@ -87,7 +87,7 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// With what stands in for it.
+    /// Adds the fallback that stands in for the notification.
     async fn linked(&self, history: History) -> Result<History, StoreError> {
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
@@ -243,7 +243,7 @@ impl<'a> Snapshot<'a> {
         }))
     }
 
-    /// What is left of a broadcast of which so many have no chunk yet.
+    /// Pending parts of a broadcast of which `unreleased` notifications have no chunk yet.
     async fn pending_parts(
         &self,
         id: BroadcastId,

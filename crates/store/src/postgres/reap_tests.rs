@@ -1,4 +1,4 @@
-//! Who is blamed when a worker is declared dead.
+//! The blame when a worker is declared dead.
 
 use flow::{Clock, Tasks};
 use notification::{Chunk, State, Ticket, limits};
@@ -9,14 +9,14 @@ use super::{Options, Postgres};
 use crate::conformance::{Shape, claim_request, the_books_balance};
 use crate::{Claim, ClaimRequest, Claims, Ending, ReadStore as _};
 
-/// How a worker comes to be declared dead.
+/// Reason for which a worker is declared dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Its process is gone, and its connections with it.
     Killed,
     /// Its process, stopped or cut off, or its machine: its connections are still open.
     Silent,
-    /// It said so itself.
+    /// The process said so itself.
     Said(Ending),
 }
 
@@ -67,7 +67,7 @@ async fn claim(store: &Postgres) -> Vec<Chunk> {
     claim.chunks
 }
 
-/// One store, in which a worker that owns every partition is about to claim, and one that only watches.
+/// A store with two workers: one that owns every partition and is about to claim, and one that only watches.
 async fn worker_and_other(database: &Database) -> (Postgres, Postgres) {
     let other = Options { produces: false, ..Options::new(database.url()) };
     let other = Postgres::open(other, Clock::system()).await.unwrap();

@@ -33,7 +33,7 @@ async fn make_slice(store: &Postgres) -> bool {
     Releaser::new(&store.intake, &store.work, &Arc::default()).make_slice().await.unwrap()
 }
 
-/// One recipient each.
+/// Groups of one recipient each.
 fn rare(destinations: std::ops::Range<usize>) -> Vec<RecipientGroup> {
     let group = |number: usize| {
         let recipients = vec!["one".into()];

@@ -15,13 +15,13 @@ use crate::rows::TRANSACTION;
 /// A request as its writer sees it. It may run several times: only the last run counts.
 #[async_trait]
 pub(super) trait Command: Send + std::fmt::Debug {
-    /// Does its part of a transaction. A refusal comes before anything is written.
+    /// Runs the request's part of a transaction. A refusal comes before anything is written.
     async fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), RunError>;
 
     /// Answers with the result of the last run, or with the reason why nothing of it was done.
     fn finish(self: Box<Self>, impossible: Option<StoreError>);
 
-    /// What it is, for the log, which must not have what it holds.
+    /// Name of the request for the log, which must not have its contents.
     fn name(&self) -> &'static str;
 
     /// Idempotency keys that it names: those of a transaction are looked up at once.
@@ -30,7 +30,7 @@ pub(super) trait Command: Send + std::fmt::Debug {
     /// Notifications that it brings in.
     fn items(&self) -> usize;
 
-    /// When it is to be given up if nothing of it was done; `None`: never.
+    /// Time at which it is given up if none of it was done; `None`: never.
     fn deadline(&self) -> Option<Instant>;
 }
 
@@ -40,7 +40,7 @@ pub(super) trait WriterRequest: Send + Sync + std::fmt::Debug + 'static {
     /// The answer to the caller.
     type Answer: Send + std::fmt::Debug;
 
-    /// Does its part of a transaction.
+    /// Runs the request's part of a transaction.
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError>;
 
     /// Idempotency keys that it names.
@@ -71,13 +71,13 @@ pub(super) struct WriterHandle {
     clock: Clock,
 }
 
-/// How long a request that may be given up waits for a database that is away.
+/// Time for which a request that may be given up waits for a database that is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 // === impl WriterHandle ===
 
 impl WriterHandle {
-    /// Of the writer whose failure is `failed`, and the requests that it is to take.
+    /// A handle on the writer whose failure is `failed`, and the queue of its requests.
     pub(super) fn new(
         failed: watch::Receiver<Option<StoreError>>,
         clock: Clock,

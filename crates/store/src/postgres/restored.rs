@@ -48,7 +48,7 @@ pub(super) async fn renumber(client: &Client) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a reader sees all.
+/// Checks that a reader sees every transaction.
 pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
     match missing_shift(client).await? {
         None => Ok(()),
@@ -58,7 +58,7 @@ pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
     }
 }
 
-/// By how much the shift is too low.
+/// Amount by which the shift is too low; `None` if it is high enough.
 async fn missing_shift(client: &Client) -> Result<Option<i64>, StoreError> {
     let row = client.query_one(NUMBERS, &[]).await?;
     let (highest, next): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);

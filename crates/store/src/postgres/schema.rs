@@ -20,7 +20,7 @@ struct Login {
 
 /// The first version with everything that is used here: multi-row `LATERAL` locking, `xid8`, fast snapshots.
 const SERVER_VERSION_MIN: i32 = 140_000;
-/// Of the advisory lock that keeps two processes from migrating at once: "belfry" in ASCII.
+/// Number of the advisory lock that keeps two processes from migrating at once: "belfry" in ASCII.
 const LOCK: i64 = 0x6265_6c66_7279;
 
 /// Brings the database to the schema that this program knows. Other processes may try at the same time. `client` is used
@@ -36,7 +36,7 @@ pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether the database has a store whose schema this program knows. Changes nothing.
+/// Checks that the database has a store whose schema this program supports. Changes nothing.
 pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
     let login = check_server(client).await?;
     let (stored, known) = (stored_version(client, &login).await?, known_version());
@@ -145,7 +145,7 @@ async fn migrate(client: &mut Client, login: &Login, is_upgrade: bool) -> Result
     })
 }
 
-/// Whether all that runs later may be done: what is missing is told now, not in the middle of a night.
+/// Checks the rights for all statements that run later: a missing one is reported now, not in the middle of a night.
 async fn check_rights(client: &Client, login: &Login) -> Result<(), StoreError> {
     let select = "SELECT count(*) FROM pg_class \
                   WHERE relnamespace = to_regnamespace('belfry') AND CASE relkind \

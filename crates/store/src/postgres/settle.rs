@@ -184,8 +184,8 @@ impl WriterHandle {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// Those of the chunks that this process holds, if it is alive: a process that reaps an expired worker has locked the
-    /// same rows, and finds them begun, or ends their claims.
+    /// The rows, locked, of those chunks that this process holds, if it is alive: a process that reaps an expired worker has
+    /// locked the same rows, and finds them begun, or ends their claims.
     async fn lock_held(&mut self, ids: &[i64]) -> Result<HashMap<ChunkId, ChunkRow>, RunError> {
         let select = select_chunk!(
             "FROM chunk WHERE id = ANY($1) AND worker = $2 AND EXISTS ( \
@@ -198,9 +198,9 @@ impl Transaction<'_> {
         Ok(chunks.collect::<Result<_, _>>()?)
     }
 
-    /// The claims of `marks` that are this process's own and not among the chunks that it `held`: its lease on itself was over when
-    /// those were looked for. It is about to renew it, or another process to end its claims; to call them stale would leave
-    /// their chunks to nobody until the leases end.
+    /// The claims of `marks` that are this process's own and not among the chunks that it `held`: its lease on itself was over
+    /// when those were looked for. It is about to be renewed, or another process to end its claims; if they were called stale, no
+    /// process would send their chunks until the leases end.
     async fn overdue_among(
         &mut self,
         marks: &[Mark],
@@ -220,7 +220,7 @@ impl Transaction<'_> {
         Ok(rows.iter().map(claim).collect::<Result<_, _>>()?)
     }
 
-    /// Under which guarantee the batches of `chunks` were accepted.
+    /// Guarantees of the batches of `chunks`.
     async fn guarantees<'c>(
         &mut self,
         chunks: impl Iterator<Item = &'c ChunkRow>,

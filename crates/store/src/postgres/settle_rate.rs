@@ -1,9 +1,9 @@
-//! How fast a worker settles, for the status of the cluster.
+//! The rate at which a worker settles, for the status of the cluster.
 
 use notification::limits;
 use tokio::time::Instant;
 
-/// How fast this process settles, as of the last beats.
+/// Rate of settlements of this process, as of the last beats.
 #[derive(Debug)]
 pub(super) struct SettleRate {
     measured_at: Instant,

@@ -28,9 +28,9 @@ pub(super) struct AddSuppressions {
 #[derive(Debug)]
 pub(super) struct SuppressionReport {
     pub(super) reported: Suppression,
-    /// Since when the recipient has been unregistered, if its provider says so.
+    /// Time since which the recipient has been unregistered, if its provider gave one.
     pub(super) gone_since: Option<Timestamp>,
-    /// When it was reported, by the store's clock.
+    /// Time of the report, by the store's clock.
     pub(super) at: Timestamp,
 }
 
@@ -297,7 +297,7 @@ impl Transaction<'_> {
         Ok(gone > 0)
     }
 
-    /// Which of `recipients`, each on its channel, are on the list: their positions, and what the log says of them.
+    /// Positions of those `recipients`, each on its channel, that are on the list, with the detail for the log.
     pub(super) async fn suppressed_of(
         &mut self,
         recipients: &[(&str, &str)],
@@ -451,7 +451,7 @@ fn status_at(row: &Row, column: usize) -> Result<u16, StoreError> {
     u16::try_from(status).map_err(|_| StoreError::Damaged("a status of a suppression".to_owned()))
 }
 
-/// Whether PostgreSQL can keep it as a text. A recipient with a NUL in its name cannot be sent to, so none is missed.
+/// True if PostgreSQL can keep it as a text. A recipient with a NUL in its name cannot be sent to, so none is missed.
 fn is_text(recipient: &str) -> bool {
     !recipient.contains('\0')
 }

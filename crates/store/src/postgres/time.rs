@@ -1,6 +1,6 @@
 //! The database's time, by which all processes that share the store go.
 //!
-//! It is asked for with every beat and with every transaction, at no round trip of its own.
+//! The time is queried with every beat and with every transaction, at no round trip of its own.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) use now_micros;
 // === impl DatabaseTime ===
 
 impl DatabaseTime {
-    /// Not known yet, measured by `own`.
+    /// A time that is not known yet, measured by `own`.
     pub(super) fn new(own: Clock) -> Self {
         Self { reference: Reference::forever(), own }
     }
@@ -39,7 +39,7 @@ impl DatabaseTime {
         self.own.following(self.reference)
     }
 
-    /// When a question is being asked, or its answer comes: a time since boot.
+    /// Time since boot: that of a question, or of its answer.
     pub(super) fn boot(&self) -> Duration {
         self.own.boot()
     }
@@ -75,7 +75,7 @@ impl DatabaseTime {
         self.reference.learn(TimeAnswer { asked, told, answered: self.own.boot() })
     }
 
-    /// How far it is ahead of this machine's wall clock, milliseconds.
+    /// Difference to this machine's wall clock, milliseconds; above zero if the database's is ahead.
     pub(super) fn ahead(&self) -> i64 {
         self.now().millis().saturating_sub(Timestamp::from_unix(self.own.wall()).millis())
     }

@@ -1,8 +1,8 @@
 //! TLS to the database: rustls with aws-lc-rs, the machine's own roots, and those of one more file.
 //!
-//! Whether TLS is used is the address's `sslmode`: `disable`, `prefer` (the default) or `require`. Where it is used, the
-//! certificate and the host name in it are verified, always. A login by SCRAM is bound to the server's certificate
-//! (`tls-server-end-point`, RFC 5929), so that a server in between cannot pass it on.
+//! The address's `sslmode` decides on TLS: `disable`, `prefer` (the default) or `require`. Where it is used, the certificate and
+//! the host name in it are verified, always. A login by SCRAM is bound to the server's certificate (`tls-server-end-point`, RFC
+//! 5929), so that a server in between cannot pass it on.
 
 use std::fmt;
 use std::future::Future;
@@ -28,7 +28,7 @@ pub(super) struct Tls {
     config: Arc<ClientConfig>,
 }
 
-/// One handshake, to be made with a server of that name.
+/// A handshake, to be made with a server of that name.
 pub(super) struct Handshake {
     connector: TlsConnector,
     /// A socket in a directory has no name that a certificate could tell: that matters where TLS is made, which is not there.
@@ -40,7 +40,7 @@ pub(super) struct Stream<S> {
     inner: TlsStream<S>,
 }
 
-/// As registered for PostgreSQL; servers want it where TLS comes first (`sslnegotiation=direct`).
+/// Protocol name as registered for PostgreSQL; servers require it where TLS comes first (`sslnegotiation=direct`).
 const PROTOCOL: &[u8] = b"postgresql";
 const SEQUENCE: u8 = 0x30;
 

@@ -1,4 +1,4 @@
-//! One transaction, and the statements that its parts share.
+//! A transaction, and the statements that its parts share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -69,10 +69,10 @@ struct Kept {
     members: Vec<u8>,
 }
 
-/// Why a request came to nothing.
+/// Reason for which a request was not done.
 #[derive(Debug)]
 pub(super) enum RunError {
-    /// It was refused; the transaction goes on without it.
+    /// The request was refused; the transaction goes on without it.
     Refused(StoreError),
     /// The transaction failed.
     Database(Error),
@@ -384,7 +384,7 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// Of those that are there, no number is spent.
+/// Inserts the lanes that are missing: no number is spent on those that are there.
 const INSERT_LANES: &str = "INSERT INTO tenant_lane (channel, destination, priority, tenant) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
      WHERE NOT EXISTS (SELECT FROM tenant_lane AS lane WHERE lane.channel = wanted.channel \

@@ -17,7 +17,7 @@ use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
 use crate::rows::room::LaneLoad;
 
-/// Which part of the cluster this process is.
+/// The place of this process in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Membership {
     /// Its number among the workers.
@@ -43,15 +43,15 @@ pub(super) struct WriterState {
     pub(super) claiming: Claiming,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
-    /// What is not claimed.
+    /// The pauses, under which chunks are not claimed.
     pub(super) pauses: watch::Receiver<Arc<Pauses>>,
-    /// Whether this writer's transactions write to the log.
+    /// True if this writer's transactions write to the log.
     pub(super) logs: bool,
     /// Transactions since totals were folded.
     pub(super) transactions: u32,
     pub(super) slicing: Slicing,
     pub(super) notify: Arc<NotifyPolicy>,
-    /// Whether the transaction under way notifies other processes.
+    /// True if the transaction under way notifies other processes.
     pub(super) is_notifying: bool,
     /// The commit that was sent, unless its transaction has written nothing, and what it means once it is durable.
     committing: Option<(Option<SentCommit>, Effects)>,
@@ -61,17 +61,17 @@ pub(super) struct WriterState {
 #[derive(Debug, Default)]
 pub(super) struct Claiming {
     pub(super) lanes: Lanes,
-    /// Nothing ready of ours lies up to and including this place of a lane.
+    /// Places in lanes up to and including which none of our chunks is ready.
     pub(super) watermarks: HashMap<LaneId, (i64, i64)>,
-    /// With so many of them, those of lanes that have no work are forgotten.
+    /// Number of watermarks at which those of lanes without work are dropped.
     watermarks_max: usize,
     /// Lanes with due work that are known by number only.
     pub(super) unknown_lanes: HashMap<LaneId, Timestamp>,
-    /// When leases that this process gave end; a chunk number of zero stands for those of other ones.
+    /// Ends of the leases that this process gave; a chunk number of zero stands for those of other ones.
     pub(super) leases: BTreeSet<(Timestamp, ChunkId)>,
     /// Leases that ended before are dealt with.
     pub(super) checked: Option<Timestamp>,
-    /// For which worker and partitions all this was read.
+    /// Worker and partitions for which all this was read.
     pub(super) read_for: Option<(i64, Vec<i16>)>,
 }
 
@@ -80,16 +80,16 @@ pub(super) struct Claiming {
 pub(super) struct Effects {
     /// Lanes with a chunk that became ready, and the earliest instant at which one is due.
     pub(super) dues: BTreeMap<LaneId, Timestamp>,
-    /// So much of what was claimed from a partition in a lane is settled or due again.
+    /// Load that is settled or due again, by partition and lane.
     pub(super) freed: BTreeMap<(i16, LaneId), LaneLoad>,
-    /// What settlements tell of the destinations of lanes.
+    /// Evidence of settlements, by lane.
     pub(super) attempts: BTreeMap<LaneId, Attempts>,
     pub(super) lanes: Vec<(Lane, LaneId)>,
     /// Deliveries that this process settled.
     pub(super) settled: u64,
-    /// Whether more may be claimable.
+    /// True if more may be claimable.
     pub(super) woke: bool,
-    /// Whether a broadcast waits for its next slice.
+    /// True if a broadcast waits for its next slice.
     pub(super) waits: bool,
 }
 
@@ -129,18 +129,18 @@ impl WriterState {
         }
     }
 
-    /// This state with other slices.
+    /// The state with other slices.
     pub(super) fn slicing(self, slicing: Slicing) -> Self {
         Self { slicing, ..self }
     }
 
-    /// This state with what is known of the destinations of lanes, which it notes there, too.
+    /// The state with `evidence` of the destinations of lanes, to which it adds.
     pub(super) fn knowing(mut self, evidence: EvidenceBook) -> Self {
         self.claiming.lanes = Lanes::knowing(evidence);
         self
     }
 
-    /// This state with the pauses that it goes by.
+    /// The state with the `pauses` that it follows.
     pub(super) fn pausing(self, pauses: watch::Receiver<Arc<Pauses>>) -> Self {
         Self { pauses, ..self }
     }
@@ -160,7 +160,7 @@ impl WriterState {
         self.committing.as_ref().and_then(|(commit, _)| commit.clone())
     }
 
-    /// It was not committed.
+    /// Drops the effects of a transaction that was not committed.
     pub(super) fn undone(&mut self) {
         self.committing = None;
         // Its notices are undone with it, and one of them may have stood for all that was kept back before.
@@ -169,7 +169,7 @@ impl WriterState {
         }
     }
 
-    /// It was committed: gives what follows from it.
+    /// Returns the effects of a transaction that was committed.
     pub(super) fn committed(&mut self) -> Effects {
         let effects = self.committing.take().map(|(_, effects)| effects).unwrap_or_default();
         if self.lane_numbers.len() + effects.lanes.len() > LANE_NUMBERS_MAX {
@@ -213,7 +213,7 @@ impl Effects {
 // === impl Claiming ===
 
 impl Claiming {
-    /// Nothing is known of the work; what is known of destinations stays.
+    /// The memory without the work; the evidence of destinations stays.
     pub(super) fn anew(self) -> Self {
         Self { lanes: Lanes::knowing(self.lanes.evidence()), ..Self::default() }
     }

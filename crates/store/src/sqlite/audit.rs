@@ -32,12 +32,12 @@ pub(super) struct Auditing {
     rows_max: usize,
 }
 
-/// Whether an audit goes on.
+/// State of an audit after a slice.
 #[derive(Debug)]
 pub(super) enum AuditSlice {
-    /// With the next slice.
+    /// The audit goes on with the next slice.
     More(Auditing),
-    /// It has its result.
+    /// The audit has its result.
     Done(Audit),
 }
 
@@ -257,7 +257,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Whether a row of the log says that members were cancelled.
+/// True if a row of the log holds cancellations only.
 fn is_withdrawal(entries: &[u8]) -> Result<bool, StoreError> {
     Ok(decode_log(entries)?.iter().all(|group| group.attempted.state == State::Cancelled))
 }

@@ -116,7 +116,7 @@ impl Transaction<'_> {
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
     }
 
-    /// So many of a broadcast do not wait for their chunk any more.
+    /// Subtracts `items` from the notifications of a broadcast that wait for their chunk.
     pub(super) fn uncount_waiting(&self, broadcast: i64, items: usize) -> Result<(), StoreError> {
         self.sql("UPDATE unreleased SET waiting = waiting - ?2 WHERE broadcast = ?1")?
             .execute([broadcast, signed(items)])?;

@@ -22,7 +22,7 @@ const NEXT_WAITING: &str = "SELECT waiting.broadcast, waiting.waiting, passed FR
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// One call of a cancellation; `None` when there is no such broadcast.
+    /// Runs one call of a cancellation; `None` when there is no such broadcast.
     pub(super) fn cancel_scope(
         &mut self,
         request: &CancelScope,
@@ -73,7 +73,7 @@ impl Transaction<'_> {
         Ok(Some(CancelPage { cancelled, under_way, next }))
     }
 
-    /// How many are claimed in lanes of the scope.
+    /// Number of deliveries claimed in lanes of the scope.
     fn claimed_of(&self, request: &CancelScope, only: Option<LaneId>) -> Result<u64, StoreError> {
         // In this order: there are few that are claimed, and any number of lanes.
         let mut select = self.sql(
@@ -199,7 +199,7 @@ impl Transaction<'_> {
         rows::chunks(select, [place.lane, place.due_at, place.chunk, signed(chunks)])
     }
 
-    /// Whether a chunk is the tenant's: in a lane that is older than lanes of tenants others have some, too.
+    /// True if a chunk is the tenant's: in a lane that is older than lanes of tenants others have some, too.
     fn is_of(&self, chunk: &ChunkRow, tenant: &Name) -> Result<bool, StoreError> {
         let mut select = self.sql("SELECT tenant = ?2 FROM batch WHERE id = ?1")?;
         let parameters = params![chunk.batch.0.cast_signed(), tenant.as_str()];

@@ -20,25 +20,25 @@ use crate::rows::paused::put_away_until;
 use crate::rows::settlement;
 use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
 
-/// What is wanted of a due chunk.
+/// Bounds under which a due chunk is taken.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     request: ClaimRequest,
     /// The chunks that were taken before it.
     load: &'a ClaimLoad,
-    /// Of a chunk with more, so many.
+    /// Deliveries taken of a chunk, at most.
     deliveries: usize,
 }
 
 /// The outcome of taking a due chunk.
-enum TakenChunk {
-    /// Nothing of it was left to send.
+enum Taken {
+    /// The chunk has ended: no member was left to send.
     Ended(usize),
-    /// It is paused, and due later.
+    /// The chunk is paused, and due later.
     PutAway(usize),
-    /// It is claimed.
+    /// The chunk is claimed.
     Leased(Box<Chunk>, ChunkLoad),
-    /// It is more than is wanted now.
+    /// The chunk is left: it exceeds the claim.
     Left,
 }
 

@@ -1,8 +1,8 @@
-//! Room on the disk: a full disk stops what comes in, and nothing that is under way (decision 0019).
+//! Room on the disk: a full disk stops new notifications, and nothing that is under way (decision 0019).
 //!
-//! Below [`limits::DISK_LOW`] nothing more is accepted, until [`limits::DISK_RESUME`] are free again. What was accepted is
-//! delivered and settled meanwhile, at last from a reserve: a file beside the database whose blocks are given back to the
-//! disk a step at a time, whenever less is free than a transaction may take. It is filled again when there is room.
+//! Below [`limits::DISK_LOW`] nothing more is accepted, until [`limits::DISK_RESUME`] are free again. Accepted notifications are
+//! delivered and settled meanwhile, at last from a reserve: a file beside the database whose blocks are given back to the disk a
+//! step at a time, whenever less is free than a transaction may take. It is filled again when there is room.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,12 +15,12 @@ use tokio::sync::watch;
 
 use crate::StoreError;
 
-/// Says how much room a disk has.
+/// Measures the free space of a disk.
 pub trait FreeSpace: Send + Sync + std::fmt::Debug {
     /// Bytes that this process may still write to the disk that holds `directory`.
     ///
     /// # Errors
-    /// When the disk does not say.
+    /// When the file system does not report it.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 }
 
@@ -31,9 +31,9 @@ pub struct Statvfs;
 /// The work that the disk has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Everything.
+    /// All work.
     Plenty,
-    /// Only work that was accepted.
+    /// Only work on accepted notifications.
     Low,
     /// Only work that is under way: most of the reserve is used up.
     Spent,
@@ -46,7 +46,7 @@ pub(super) struct Disk {
     free_space: Arc<dyn FreeSpace>,
     reserve: Reserve,
     room: Room,
-    /// Whether anything is accepted, for the readiness of the process.
+    /// True while notifications are accepted, for the readiness of the process.
     accepts: watch::Sender<bool>,
 }
 
@@ -57,7 +57,7 @@ struct Reserve {
 }
 
 const RESERVE: &str = "belfry.reserve";
-/// Written at once where a file system cannot allocate.
+/// Bytes written at once where a file system cannot allocate.
 const BLOCK: usize = 1024 * 1024;
 
 // === impl Statvfs ===
@@ -96,12 +96,12 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Follows whether anything is accepted.
+    /// Follows whether notifications are accepted.
     pub(super) fn accepts(&self) -> watch::Receiver<bool> {
         self.accepts.subscribe()
     }
 
-    /// Why nothing is accepted now.
+    /// Refusal of new notifications; `None` while they are accepted.
     pub(super) fn refusal(&self) -> Option<StoreError> {
         (self.room != Room::Plenty).then(|| StoreError::NoSpace(refusal_words()))
     }

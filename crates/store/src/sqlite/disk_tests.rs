@@ -28,7 +28,7 @@ const LOG: u64 = 1024 * 1024;
 struct Steered(AtomicU64);
 
 impl Steered {
-    /// As much is left to the store, beside a reserve that is full.
+    /// Leaves `bytes` to the store, beside a reserve that is full.
     fn set(&self, bytes: u64) {
         self.0.store(bytes + DISK_RESERVE, Ordering::Relaxed);
     }

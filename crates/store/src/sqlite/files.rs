@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// When the log is copied to the database, and when readers make way.
+/// Sizes of the log at which it is copied to the database, and at which readers make way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WalBounds {
     /// Pages written since the last checkpoint at which the next one is made.
@@ -15,7 +15,7 @@ pub(super) struct WalBounds {
 pub(super) const DATABASE: &str = "belfry.db";
 pub(super) const WAL: &str = "belfry.db-wal";
 pub(super) const PAGE_BYTES: i64 = 8192;
-/// How long a transaction waits for a process that opens the database and reads its index. Checkpoints never wait.
+/// Longest wait of a transaction for a process that opens the database and reads its index. Checkpoints never wait.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl WalBounds ===

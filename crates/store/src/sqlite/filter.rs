@@ -49,7 +49,7 @@ impl RecipientFilter {
         }
     }
 
-    /// Whether any of the recipients listed is this one, perhaps.
+    /// True if the recipient may be one of those listed; false if it is not.
     pub(super) fn may_contain(&self, channel: &str, recipient: &str) -> bool {
         places(channel, recipient)
             .all(|(word, bit)| self.bits.get(word).is_some_and(|word| word & bit != 0))

@@ -4,16 +4,16 @@
 //! them are due together; claiming, settling and logging touch one row each. A million notifications are
 //! a thousand rows a table, so the cost of a row hardly counts.
 //!
-//! One thread owns the write connection and the checkpoints. It takes whatever commands are waiting, in turn of what comes in
-//! and what carries on, runs them in one transaction, commits, and answers: what arrives meanwhile is the next transaction.
-//! There is no timer, and an idle store does nothing. Reads have connections of their own and never wait for the writer.
+//! A single thread owns the write connection and the checkpoints. It takes all waiting commands, in turn of intake and work, runs
+//! them in one transaction, commits, and answers: commands that arrive meanwhile are the next transaction. There is no timer, and
+//! an idle store does nothing. Reads have connections of their own and never wait for the writer.
 //!
 //! A commit is synced before it is answered, except where opening the store would undo the change anyway: a
 //! lease, an open broadcast. Those become durable with the next synced commit; a claim costs no sync.
 //!
-//! A full disk stops what comes in, and nothing that is under way ([`disk`]). Any other failure of a write or a sync ends
-//! the writer: nothing of that transaction is answered as done, every
-//! later call is refused at once, and [`Sqlite::failed`] tells the process to exit. Opening anew recovers.
+//! A full disk stops new notifications, and nothing that is under way ([`disk`]). Any other failure of a write or a sync ends the
+//! writer: nothing of that transaction is answered as done, every later call is refused at once, and [`Sqlite::failed`] tells the
+//! process to exit. Opening anew recovers.
 //!
 //! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
 
@@ -78,9 +78,9 @@ use writer::{Command, Durability, Purpose, Writer};
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
 pub struct Sqlite {
-    /// For what comes in.
+    /// Callers that bring in new notifications.
     intake: Caller<Command>,
-    /// For what carries on.
+    /// Callers that carry on with accepted ones.
     work: Caller<Command>,
     control: Control,
     changes: watch::Receiver<u64>,
@@ -97,7 +97,7 @@ pub struct Sqlite {
 #[derive(Debug)]
 struct WriterEnd(Mutex<std_mpsc::Receiver<()>>);
 
-/// How long dropping a store waits for its writer. What was answered is durable anyway.
+/// Time that dropping a store waits for its writer. Changes that were answered are durable anyway.
 const DROP_WAIT: Duration = Duration::from_secs(10);
 
 // === impl Sqlite ===
@@ -116,10 +116,10 @@ impl Sqlite {
         Self::open_on(path, options, Arc::new(Statvfs), now)
     }
 
-    /// As [`Sqlite::open`], on a disk that has as much room as `free_space` says.
+    /// Opens a store ([`Sqlite::open`]) on a disk whose room is measured by `free_space`.
     ///
     /// # Errors
-    /// As for [`Sqlite::open`].
+    /// The errors of [`Sqlite::open`].
     pub fn open_on(
         path: &Path,
         options: Options,
@@ -186,7 +186,7 @@ impl Sqlite {
         self.failed.clone()
     }
 
-    /// Whether the disk has room for more notifications; those that were accepted go on without.
+    /// True while the disk has room for more notifications; accepted ones go on without.
     pub fn accepts(&self) -> watch::Receiver<bool> {
         self.accepts.clone()
     }
@@ -206,7 +206,7 @@ impl Sqlite {
         let _closed_or_failed = self.refusal().await;
     }
 
-    /// How many commands its transactions have had together, for measurements.
+    /// Counts of the commands in its transactions, for measurements.
     pub fn merged(&self) -> Counts {
         self.control.counts()
     }
@@ -249,7 +249,7 @@ impl Sqlite {
         }
     }
 
-    /// Why the writer does not answer. It ends at once when it failed, and then says why.
+    /// Reason for which the writer does not answer. A writer that failed ends at once, and leaves the reason.
     async fn refusal(&self) -> StoreError {
         let mut failed = self.failed.clone();
         let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());

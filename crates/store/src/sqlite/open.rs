@@ -26,32 +26,32 @@ mod migrations {
     refinery::embed_migrations!("migrations/sqlite");
 }
 
-/// How a store is opened.
+/// Options under which a store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// When a commit counts as durable.
+    /// Condition under which a commit counts as durable.
     pub synchronous: Synchronous,
     /// The database may not grow beyond this, bytes; a commit that would is refused as if the disk were full.
     pub size_max: Option<u64>,
     /// A random number: a new store draws its id from it.
     pub seed: u64,
-    /// Whether what comes in and what carries on meet in one loop. Anything but [`Merging::Shared`] is for measurements.
+    /// Number of loops for intake and work. Anything but [`Merging::Shared`] is for measurements.
     pub merging: Merging,
 }
 
-/// When a commit counts as durable.
+/// Condition under which a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
-    /// Once it is on the disk: it survives a power cut.
+    /// The commit is on the disk: it survives a power cut.
     #[default]
     Full,
-    /// Once the kernel has it: it survives the end of the process, and a power cut may cost the last commits.
+    /// The kernel has the commit: it survives the end of the process, and a power cut may cost the last commits.
     Normal,
 }
 
 /// The first release without the WAL-reset bug (<https://sqlite.org/wal.html#walresetbug>).
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// Of the writer, KiB: what it touches between two checkpoints.
+/// Cache of the writer, KiB: the pages that it uses between two checkpoints.
 const WRITER_CACHE_KIB: i64 = 32 * 1024;
 const READER_CACHE_KIB: i64 = 4 * 1024;
 const _: () = assert!(
@@ -62,7 +62,7 @@ const _: () = assert!(
 /// More than there are statements.
 const STATEMENTS: usize = 64;
 
-/// Everything that a writer starts with.
+/// Parts of a writer when it starts.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) connection: Connection,

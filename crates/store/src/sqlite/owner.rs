@@ -1,8 +1,8 @@
-//! One owner a directory, and what it leaves behind about its end.
+//! The owner of a directory, one at a time, and the record of its end.
 //!
-//! The lock file holds one record: who the owner is while it lives, and that it ended in order once it has. Whatever
-//! follows the record says that the owner failed. So the next one can tell the ends apart. The record has one
-//! length and is overwritten in place, which needs no space on a full disk.
+//! The lock file holds one record: the owner while it lives, and a note that it ended in order once it has. Any text behind the
+//! record is a note that the owner failed. The next owner can thus tell the ends apart. The record has one length and is
+//! overwritten in place, which needs no space on a full disk.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -104,7 +104,7 @@ pub(super) fn fault_mark(directory: &Path) -> std::io::Result<File> {
     OpenOptions::new().append(true).open(directory.join(LOCK))
 }
 
-/// How the owner ended that left `record`, as it looks on `machine`.
+/// Ending of the owner that left `record`, as it looks on `machine`.
 fn ending_of(record: &str, machine: &str) -> Ending {
     let (owner, fault) = record.split_at_checked(RECORD).unwrap_or((record, ""));
     let is_of_this_run = owner.split_whitespace().nth(1) == Some(machine);

@@ -78,7 +78,7 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// With the commit, they are in force.
+    /// Reads the changed pauses, which are in force with the commit.
     fn change_pauses(&mut self) -> Result<(), StoreError> {
         self.pauses = Some(Arc::new(pauses(self.connection)?));
         Ok(())

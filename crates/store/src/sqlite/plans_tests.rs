@@ -1,4 +1,4 @@
-//! No statement reads more of a large table than it is asked for, however full the tables are.
+//! The bound on reading: no statement reads more of a large table than its result needs, however full the tables are.
 //!
 //! The statements are all of this folder, as [`statements::read`] finds them in the sources. Each is run on tables of
 //! 100,000 rows, and the steps that SQLite takes for it are counted: they are bounded by the rows that it gives or changes.

@@ -66,7 +66,7 @@ impl Snapshot {
         history.filter(|history| history.id == id).map(|history| self.linked(history)).transpose()
     }
 
-    /// With what stands in for it.
+    /// Adds the fallback that stands in for the notification.
     fn linked(&self, history: History) -> Result<History, StoreError> {
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let mut select = self.connection.prepare_cached(
@@ -237,7 +237,7 @@ impl Snapshot {
         }))
     }
 
-    /// What is left of a broadcast of which so many have no chunk yet.
+    /// Pending parts of a broadcast of which `unreleased` notifications have no chunk yet.
     fn pending_parts(
         &self,
         id: BroadcastId,

@@ -42,12 +42,12 @@ pub(super) struct Pool {
     made_way_at: AtomicU64,
 }
 
-/// Whose writer the reader may be in the way of.
+/// The writer for which a reader makes way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// That of the same process, which has readers make way.
+    /// The writer of the same process, which has readers make way.
     Writer,
-    /// One that cannot ask.
+    /// A writer of another process, which cannot request it.
     AnotherProcess,
 }
 
@@ -60,7 +60,7 @@ struct Active {
 
 /// Questions answered at a time; more wait. Each may hold 4 MiB of pages.
 const READERS: u32 = 4;
-/// How often a process that is not the writer's looks whether the write-ahead log has begun anew, and how many times: a
+/// Time between two looks of a process that is not the writer's whether the write-ahead log has begun anew, and their number: a
 /// second in all, in which a busy writer tries several times.
 const MAKE_WAY: Duration = Duration::from_millis(10);
 const MAKE_WAY_LOOKS: usize = 100;
@@ -68,7 +68,7 @@ const MAKE_WAY_LOOKS: usize = 100;
 // === impl SqliteReader ===
 
 impl SqliteReader {
-    /// It shows what is known in `evidence`.
+    /// Opens a reader that shows the lanes' `evidence`.
     pub(super) fn open(
         directory: &Path,
         beside: Beside,

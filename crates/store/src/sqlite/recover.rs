@@ -82,7 +82,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Only what was held against suspects one by one is void: they are still tried apart.
+    /// Clears the crashes that were counted against suspects one by one: they are still tried apart.
     fn clear_suspects(&self) -> Result<(), StoreError> {
         // The bound is the index's own, as a literal.
         debug_assert_eq!(limits::CRASHES_BEFORE_SUSPICION, 3, "the statement and its index say 3");

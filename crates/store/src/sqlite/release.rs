@@ -18,7 +18,7 @@ use crate::rows::release::{self, Waiting};
 pub(super) struct Slice {
     broadcast: i64,
     pub(super) batches: Vec<WaitingBatch>,
-    /// Whether none waits behind them.
+    /// True if no batch waits behind them.
     pub(super) is_last: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct WaitingBatch {
 /// The result of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Made {
-    /// There was none.
+    /// There was no slice.
     Nothing,
     /// Chunks: if they are lost, they are made again.
     Chunks,

@@ -28,7 +28,7 @@ async fn make_slice(store: &Sqlite) -> bool {
     store.write(Synced, |transaction| Ok(transaction.make_slice()? != Made::Nothing)).await.unwrap()
 }
 
-/// One recipient each.
+/// Groups of one recipient each.
 fn rare(destinations: std::ops::Range<usize>) -> Vec<RecipientGroup> {
     let group = |number: usize| {
         let recipients = vec!["one".into()];

@@ -174,7 +174,7 @@ pub(super) fn chunks(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// When the next ready chunk of `lane` is due: one seek in the index.
+/// Due time of the next ready chunk of `lane`: one seek in the index.
 pub(super) fn next_due(
     connection: &Connection,
     lane: LaneId,

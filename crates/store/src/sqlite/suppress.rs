@@ -122,7 +122,7 @@ impl Transaction<'_> {
         Ok(to)
     }
 
-    /// Which of `deliveries` must not be sent.
+    /// Members, of `deliveries`, whose recipient must not be tried, each with the detail for the log.
     pub(super) fn suppressed_of(
         &self,
         channel: &Name,
@@ -225,7 +225,7 @@ impl Snapshot {
     }
 }
 
-/// How far the feed called `feed` is.
+/// Cursor of the feed named `feed`.
 fn feed_at(connection: &Connection, feed: &Name) -> Result<FeedCursor, StoreError> {
     let select = "SELECT event, until, tries FROM feed WHERE name = ?1";
     let mut select = connection.prepare_cached(select)?;

@@ -1,4 +1,4 @@
-//! One transaction of the writer, and what the writer keeps in memory between transactions.
+//! A transaction of the writer, and the writer's memory between transactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ pub(super) struct WriterState {
     pub(super) suppressed: RecipientFilter,
     /// The number of the next batch.
     pub(super) next_batch: u64,
-    /// Of the broadcast that was claimed from last: its next chunk will want it.
+    /// Content of the broadcast that was claimed from last, which its next chunk needs too.
     pub(super) last_content: Option<(BroadcastId, Content)>,
     /// The work that the disk has room for.
     pub(super) room: Room,
     pub(super) slicing: Slicing,
-    /// Whether a broadcast may wait for its next slice.
+    /// True if a broadcast may wait for its next slice.
     pub(super) waits: bool,
     /// Lanes that this transaction stored: if it is undone, they do not exist.
     pub(super) new_lanes: Vec<LaneId>,
-    /// What is paused, for claims and for deliver.
+    /// Pauses, for claims and for deliver.
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
 }
 
@@ -45,9 +45,9 @@ pub(super) struct WriterState {
 pub(super) struct Transaction<'a> {
     pub(super) connection: &'a Connection,
     pub(super) state: &'a mut WriterState,
-    /// Whether more may be claimable afterwards.
+    /// True if more may be claimable after the commit.
     pub(super) woke: bool,
-    /// What is paused once it is committed, if it changed that.
+    /// Pauses after the commit, if the transaction changed them.
     pub(super) pauses: Option<Arc<Pauses>>,
     totals: BTreeMap<u8, i64>,
 }
@@ -55,9 +55,9 @@ pub(super) struct Transaction<'a> {
 /// The result of a transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Committed {
-    /// Whether more may be claimable now.
+    /// True if more may be claimable now.
     pub(super) woke: bool,
-    /// Whether any notification was accepted or ended.
+    /// True if any notification was accepted or ended.
     pub(super) counted: bool,
 }
 

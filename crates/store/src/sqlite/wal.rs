@@ -91,7 +91,7 @@ impl WriteAheadLog {
         Ok(measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?)
     }
 
-    /// Why nothing more is accepted.
+    /// Refusal of new notifications while the log is too large; `None` otherwise.
     pub(super) fn refusal(&self) -> Option<StoreError> {
         let bytes = (self.pages.0 * PAGE_BYTES).cast_unsigned();
         (bytes >= limits::WAL_BYTES).then(|| {

@@ -46,7 +46,7 @@ async fn write(store: &Sqlite) {
     store.ingest(Shape::default().drafts(limits::BATCH_ITEMS), at(0)).await.unwrap();
 }
 
-/// Another process that reads in one long transaction.
+/// Connection of another process that reads in one long transaction.
 fn foreign_reader(directory: &Path) -> Connection {
     let reader = Connection::open(directory.join(DATABASE)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM batch").unwrap();

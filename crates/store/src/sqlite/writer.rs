@@ -21,7 +21,7 @@ use crate::{Admission, ErrorKind, StoreError};
 pub(super) enum Command {
     /// Drafts: those of one transaction share batches, so they are not jobs of their own.
     Ingest(Box<Accept>),
-    /// Anything else.
+    /// Any other request.
     Job { job: Box<dyn WriterJob>, durability: Durability, purpose: Purpose },
 }
 
@@ -36,18 +36,18 @@ pub(super) struct Accept {
 /// The purpose of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It brings in so many recipients, and is refused when the disk is nearly full.
+    /// The job brings in this number of recipients, and is refused when the disk is nearly full.
     Accept(usize),
-    /// It carries on with what was accepted, or ends it.
+    /// The job carries on with accepted notifications, or ends them.
     CarryOn,
 }
 
-/// How a change outlives a power cut. The end of the process alone harms neither kind.
+/// The effect of a power cut on a change. The end of the process alone harms neither kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// Nothing: it is on the disk before it is answered.
+    /// The change is on the disk before it is answered.
     Synced,
-    /// Undo it, because opening the store would undo it as well: leases, open broadcasts. The next
+    /// A power cut may undo the change, as opening the store would: leases, open broadcasts. The next
     /// commit that is synced covers it.
     WithTheNext,
 }
@@ -70,7 +70,7 @@ struct Answering<F, T> {
 
 /// The commands of one transaction, and its result.
 struct TransactionOutcome {
-    /// To be answered.
+    /// Commands to be answered.
     commands: Vec<Command>,
     committed: Result<Committed, StoreError>,
 }
@@ -83,13 +83,13 @@ pub(super) struct Writer {
     pub(super) wal: WriteAheadLog,
     pub(super) disk: Disk,
     pub(super) synchronous: Synchronous,
-    /// Whether commits are synced now; as it is with [`Synchronous::Normal`], which never are.
+    /// True if commits are synced now; also with [`Synchronous::Normal`], under which they never are.
     pub(super) is_synced: bool,
     pub(super) changes: watch::Sender<u64>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
     /// Held as long as this lives.
     pub(super) lock: Owner,
-    /// Whether the disk had no room for the next slice of a broadcast.
+    /// True if the disk had no room for the next slice of a broadcast.
     pub(super) is_held_up: bool,
 }
 
@@ -221,7 +221,7 @@ impl Writer {
         }
     }
 
-    /// One transaction. When the disk is too full for it, nothing of it was done, and the store goes on.
+    /// Runs `commands` in one transaction. When the disk is too full for it, nothing of it was done, and the store goes on.
     fn transaction(
         &mut self,
         mut commands: Vec<Command>,
@@ -272,7 +272,7 @@ impl Writer {
         transaction.commit()
     }
 
-    /// Whether the next commits reach the disk before they return.
+    /// Sets whether the next commits reach the disk before they return.
     fn set_synced(&mut self, synced: bool) -> Result<(), StoreError> {
         if self.synchronous == Synchronous::Full && synced != self.is_synced {
             let level = if synced { Synchronous::Full } else { Synchronous::Normal };

@@ -1,9 +1,9 @@
-//! What the oracle and a store are asked to do.
+//! The steps that a test takes on the oracle and on a store.
 
 use proptest::prelude::*;
 use store::Ending;
 
-/// What is done to both stores.
+/// A step that is done to both stores.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Ingest { count: usize, lane: usize, once: bool, due_in: i64, expires_in: Option<i64> },

@@ -6,7 +6,7 @@ use notification::Timestamp;
 use store::conformance::{at, name};
 use store::{EventPosition, Store, Suppression};
 
-/// Of every third one the provider says since when it is gone: `wait` ago.
+/// Times at which the provider saw recipients gone: `wait` before `now`, for every third index.
 pub(crate) fn gone_since(indexes: &[u16], wait: i64, now: i64) -> BTreeMap<u16, Timestamp> {
     indexes.iter().filter(|index| *index % 3 == 0).map(|&index| (index, at(now - wait))).collect()
 }

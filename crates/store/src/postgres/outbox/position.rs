@@ -1,8 +1,8 @@
-//! How far the outbox is taken: arithmetic on snapshots.
+//! The position up to which the outbox is drained: arithmetic on snapshots.
 //!
-//! A row becomes visible when its transaction commits, which may be long after transactions with higher numbers did. So no
-//! number says how far the outbox is taken; a snapshot does: it names the transactions that had ended. The next drain
-//! takes what has ended since; what it leaves for lack of room counts as running in the snapshot that it leaves behind.
+//! A row becomes visible when its transaction commits, which may be long after transactions with higher numbers did. The position
+//! is therefore no number but a snapshot: it names the transactions that had ended. The next drain takes the rows of those that
+//! have ended since; a transaction whose rows are left for lack of room counts as running in the snapshot that is left behind.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::StoreError;
 
-/// Which transactions had ended, as `pg_snapshot` tells it: all below `xmax` but those that were running.
+/// The transactions that had ended, as `pg_snapshot` gives them: all below `xmax` except those that were running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndedTransactions {
     pub(super) xmax: u64,
@@ -21,7 +21,7 @@ pub(super) struct EndedTransactions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) ended: EndedTransactions,
-    /// Of this transaction, the rows up to this id.
+    /// Last row taken of the transaction that was taken in part.
     pub(super) part: Option<RowPosition>,
 }
 
@@ -126,7 +126,7 @@ mod tests {
     /// A database as far as it matters here.
     #[derive(Debug, Default)]
     struct Model {
-        /// By number: how many rows each wrote, and whether it runs, was committed or rolled back.
+        /// Number of rows of each transaction, by number, and its end: `None` while it runs, else whether it was committed.
         transactions: Vec<(i64, Option<bool>)>,
         taken: Vec<RowPosition>,
     }

@@ -18,7 +18,7 @@ use crate::postgres::connection::Connector;
 struct Bench {
     database: Database,
     store: Postgres,
-    /// Of the applications' connections.
+    /// Tasks of the applications' connections.
     tasks: Mutex<Tasks>,
 }
 
@@ -58,7 +58,7 @@ async fn open(database: &Database) -> Postgres {
     Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap()
 }
 
-/// Accepts all rows but those that are addressed to `nobody`.
+/// Accepts all rows but those with the refused recipient.
 fn validator() -> Arc<Validator> {
     Arc::new(|row: OutboxRow, _now| {
         if row.recipient == "nobody" {

@@ -10,7 +10,7 @@ use crate::postgres::writer_state::Membership;
 const OTHERS: i64 = 100_000;
 /// Rows that a claim may read: each one that it passes, the batches of those that it takes, and what it knows of lanes.
 const READ: i64 = 30_000;
-/// When they are due, milliseconds.
+/// Due time of all chunks, milliseconds.
 const DUE: i64 = 1_000;
 
 /// Claims until nothing is due; gives what was claimed, in how many claims, and the most that one read.

@@ -28,7 +28,7 @@ pub(in crate::postgres) struct Seat {
     pub(in crate::postgres) session: Session,
     pub(in crate::postgres) state: WriterState,
     pub(in crate::postgres) membership: watch::Sender<Membership>,
-    /// Whose worker it claims for.
+    /// Store whose worker it claims for.
     _store: Postgres,
 }
 
@@ -68,7 +68,7 @@ pub(in crate::postgres) fn request(now: i64) -> ClaimRequest {
 // === impl Seat ===
 
 impl Seat {
-    /// In a store that is empty, and has been vacuumed.
+    /// A seat in a store that is empty, and has been vacuumed.
     pub(in crate::postgres) async fn take(database: &Database) -> Self {
         let store = Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap();
         let mut membership = store.membership.clone();

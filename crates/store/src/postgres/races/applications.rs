@@ -20,7 +20,7 @@ pub(super) struct Application {
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     written: u64,
-    /// By recipient: whether the transaction was committed, and whether the row has a key.
+    /// End of each row, by recipient: whether the transaction was committed, and whether the row has a key.
     pub(super) ended: BTreeMap<String, (bool, bool)>,
     /// The rows that drains said to have accepted and put aside.
     pub(super) said: DrainedRows,
@@ -34,7 +34,7 @@ pub(super) enum Step {
     RollBack,
 }
 
-/// How the recipients of rows begin, and of those that cannot be taken in.
+/// Prefix of the recipients of rows, and of those that are refused.
 pub(super) const TAKEN: &str = "app-";
 pub(super) const REFUSED: &str = "nobody-";
 const INSERT: &str = "INSERT INTO outbox (channel, recipient, content, idempotency_key) VALUES ('channel', $1, '1', $2)";
@@ -42,7 +42,7 @@ const INSERT: &str = "INSERT INTO outbox (channel, recipient, content, idempoten
 // === impl Application ===
 
 impl Application {
-    /// It is no part of Belfry: it may leave a transaction open for as long as it likes.
+    /// An application, which is no part of Belfry: it may leave a transaction open for any time.
     pub(super) async fn new(session: Session) -> Self {
         let patience = "SET idle_in_transaction_session_timeout = 0";
         session.client.batch_execute(patience).await.unwrap();
@@ -98,8 +98,8 @@ impl Rows {
         self.said.rejected += drained.rejected;
     }
 
-    /// Whether each row that was committed is there once, no other one is, and as many as were said; `count` says how many
-    /// notifications a recipient has, and `put_aside` how many rows were.
+    /// Findings on rows: each one that was committed must be there once, no other one, and as many as the drains reported.
+    /// `count` is the number of notifications of a recipient, and `put_aside` that of rejected rows.
     pub(super) fn compare(&self, count: impl Fn(&str) -> usize, put_aside: i64) -> Vec<String> {
         let mut findings = Vec::new();
         let mut all = 0;

@@ -35,22 +35,22 @@ pub(super) struct Book {
     pub(super) tickets: Vec<Ticket>,
     /// Every claim, and when it was answered.
     claims: HashMap<(ChunkId, Epoch), u64>,
-    /// Under which attempt and claim an at-most-once delivery may be on the wire.
+    /// Attempt and claim under which an at-most-once delivery may be on the wire.
     begun: HashMap<NotificationId, (u16, ChunkId, Epoch)>,
-    /// Who must not be claimed, and since which answer.
+    /// Recipients that must not be claimed, and the answer since which.
     pub(super) listed: BTreeMap<ByteString, u64>,
     /// Calls under way that take a recipient off the list, and when the last one was made or answered.
     lifting: BTreeMap<ByteString, (usize, u64)>,
     /// Notifications that were said to be cancelled, one by one or as part of something.
     pub(super) cancelled: u64,
-    /// Whether a scope was cancelled: which notifications that met is not said.
+    /// True if a scope was cancelled: its answer does not name the notifications.
     pub(super) met_a_scope: bool,
-    /// How often a recipient was taken off the list.
+    /// Number of times that a recipient was taken off the list.
     pub(super) lifted: BTreeMap<ByteString, usize>,
     pub(super) requeues: BTreeMap<NotificationId, Requeues>,
     pub(super) feed: Feed,
     pub(super) rows: Rows,
-    /// When each engine was last declared dead.
+    /// Moment at which each engine was last declared dead.
     silenced: BTreeMap<usize, u64>,
     pub(super) findings: Vec<String>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Book {
 /// A broadcast.
 #[derive(Debug, Default)]
 pub(super) struct Broadcast {
-    /// Which engine opened it.
+    /// Engine that opened it.
     pub(super) engine: usize,
     /// The recipients added, as far as that was answered.
     pub(super) added: u64,
@@ -75,11 +75,11 @@ pub(super) struct Held {
     pub(super) chunk: Chunk,
     /// The indexes that its holder has not settled.
     pub(super) rest: BTreeSet<u16>,
-    /// Whether the holder was declared dead since it asked for it: another engine may have ended the claim.
+    /// True if the holder was declared dead since it claimed the chunk: another engine may have ended the claim.
     is_void: bool,
     /// Settlements under way.
     settling: usize,
-    /// How far its holder has asked to begin it.
+    /// Last index up to which its holder has requested to begin.
     marked: Option<u16>,
 }
 
@@ -87,9 +87,9 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Requeues {
     under_way: usize,
-    /// When the last one was made or answered.
+    /// Moment of the last such call, or of its answer.
     pub(super) last: u64,
-    /// How often it was said to be sent again.
+    /// Number of answers that it is sent again.
     pub(super) done: usize,
     /// Its ends after which it was said to have ended again, while the call that sent it again was under way.
     ahead: usize,
@@ -184,7 +184,8 @@ impl Book {
         }
     }
 
-    /// What was asked at `called` under a claim was done: a later claim of the chunk must not have been answered before.
+    /// Checks a request that was made at `called` under a claim and done: a later claim of the chunk must not have been answered
+    /// before.
     fn check_current(&mut self, what: &str, (chunk, epoch): (ChunkId, Epoch), called: u64) {
         let is_later = |(claim, answered): (&(ChunkId, Epoch), &u64)| {
             claim.0 == chunk && claim.1 > epoch && *answered < called
@@ -194,7 +195,7 @@ impl Book {
         }
     }
 
-    /// Whether `id` was neither said to have ended nor is claimed.
+    /// True if `id` has not ended by any answer, and is not claimed.
     pub(super) fn may_be_ready(&self, id: NotificationId) -> bool {
         let holds = |held: &Held| {
             id.batch() == held.chunk.batch && held.rest.contains(&id.index()) && !held.is_void
@@ -202,7 +203,7 @@ impl Book {
         !self.ended.contains_key(&id) && !self.held.iter().any(holds)
     }
 
-    /// All that callers know of: accepted one by one, or claimed.
+    /// All notifications that callers can name: accepted one by one, or claimed.
     pub(super) fn seen(&self) -> Vec<NotificationId> {
         let claimed = self.held.iter().flat_map(|held| {
             held.chunk.deliveries.iter().map(|it| held.chunk.notification_id(it.index))
@@ -217,7 +218,7 @@ impl Book {
         self.held.iter().filter(is_valid).map(|held| (held.chunk.id, held.chunk.epoch)).collect()
     }
 
-    /// Whether a later claim of the chunk was answered.
+    /// True if a later claim of the chunk was answered.
     pub(super) fn is_over(&self, chunk: ChunkId, epoch: Epoch) -> bool {
         self.claims.keys().any(|claim| claim.0 == chunk && claim.1 > epoch)
     }
@@ -391,7 +392,7 @@ impl Book {
         }
     }
 
-    /// Whether a call may have sent `id` again that is not answered.
+    /// True if a call without an answer may have sent `id` again.
     pub(super) fn may_be_requeued(&self, id: NotificationId) -> bool {
         self.requeues.get(&id).is_some_and(|requeues| requeues.under_way > 0)
     }
@@ -460,7 +461,7 @@ impl Book {
 // === impl Held ===
 
 impl Held {
-    /// Whether nothing can have ended the claim but what its holder has done.
+    /// True if only its holder can have ended the claim.
     fn is_valid(&self, now: i64) -> bool {
         !self.is_void && self.settling == 0 && self.chunk.lease_until.millis() > now
     }

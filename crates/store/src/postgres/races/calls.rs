@@ -34,18 +34,18 @@ pub(super) struct Call {
     pub(super) answer: BoxFuture<'static, Heard>,
 }
 
-/// Who draws a call: from what, of which engine.
+/// The source of a call: the book it draws from, the random numbers, and the engines.
 pub(super) struct Caller<'a> {
     pub(super) book: &'a mut Book,
     pub(super) random: &'a mut fastrand::Rng,
     pub(super) engines: &'a [Engine],
 }
 
-/// Who may be listed while they are claimed.
+/// Number of recipients that may be listed while they are claimed.
 const RECIPIENTS: usize = 6;
-/// So small that only the first lane is given more than one delivery at a time.
+/// Window for probes, so small that only the first lane is given more than one delivery at a time.
 const PROBE_WINDOW: usize = 256;
-/// How long a claim lasts; waits come to more now and then.
+/// Lease of a claim; waits come to more now and then.
 const LEASE: Duration = Duration::from_mins(1);
 
 // === impl Caller ===
@@ -207,7 +207,7 @@ impl Caller<'_> {
         }))
     }
 
-    /// With any outcome, or with this one.
+    /// Settles with a random outcome, or with `outcome`.
     fn settle(
         &mut self,
         (engine, chunk, rest): (usize, Chunk, Vec<u16>),
@@ -288,7 +288,7 @@ impl Caller<'_> {
         self.pick(&sealed).copied()
     }
 
-    /// One of those that are in a sealed broadcast, whether its batch has its chunk or waits for it.
+    /// Cancels a member of a sealed broadcast, whether its batch has its chunk or waits for it.
     fn cancel_member(&mut self, engine: usize) -> Option<Call> {
         let (broadcast, place) = (self.sealed()?, self.random.usize(..RECIPIENTS));
         let (reader, handle) =
@@ -355,7 +355,8 @@ impl Caller<'_> {
         })
     }
 
-    /// One that is said to be dead or cancelled, or anything else now and then; often one that another call sends again.
+    /// Sends a notification again that is dead or cancelled by an answer, or any other now and then; often one that another call
+    /// sends again.
     fn requeue(&mut self, engine: usize) -> Option<Call> {
         let ended = self.book.ended.iter().filter(|(_, (state, _))| state.may_be_requeued());
         let mut known: Vec<_> = ended.map(|(id, _)| *id).collect();
@@ -394,7 +395,7 @@ impl Caller<'_> {
         Call { actor: engine * WRITERS, words: "drain the outbox".to_owned(), answer }
     }
 
-    /// From where the feed is known to stand, or stood, to a place of its own.
+    /// Moves the feed from its present cursor, or an earlier one, to a new place.
     fn move_feed(&mut self, engine: usize) -> Call {
         let (from, to) = (self.book.feed.draw(self.random), self.book.feed.next());
         let request = suppress::MoveFeed { feed: feed::name(), from, to };
@@ -407,7 +408,7 @@ impl Caller<'_> {
         })
     }
 
-    /// Of all that is due, or of what the evidence allows, which cuts chunks.
+    /// A claim of all due chunks, or within the evidence, which cuts chunks.
     fn request(&mut self) -> ClaimRequest {
         let probe_window = self.random.bool().then_some(PROBE_WINDOW);
         ClaimRequest { lease: LEASE, probe_window, ..claim_request(self.book.now) }

@@ -23,10 +23,10 @@ use super::gate::{Arrival, Gate};
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 
-/// One database for many schedules, one after the other.
+/// A database for many schedules, one after the other.
 pub(super) struct Cluster {
     connector: Connector,
-    /// Does what the writers do not, and looks at them; never held up.
+    /// Session that does the rest of the work, and looks at the writers; never held up.
     pub(super) control: Session,
     pub(super) reader: PostgresReader,
     pub(super) applications: [Application; APPLICATIONS],
@@ -48,7 +48,7 @@ pub(super) struct Engine {
     pub(super) reader: PostgresReader,
     pub(super) membership: watch::Sender<Membership>,
     pub(super) notices: NoticeSender,
-    /// What each process goes by, one and the same for all.
+    /// The pauses that each process follows, the same for all.
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
     sessions: Vec<(usize, oneshot::Receiver<Option<Session>>)>,
     tasks: Tasks,
@@ -60,7 +60,7 @@ pub(super) const WRITERS: usize = 2;
 pub(super) const APPLICATIONS: usize = 2;
 /// The store's id.
 pub(super) const STORE_ID: u16 = 7;
-/// As small as they can be, and made by whom a schedule asks.
+/// Slices of one batch, made when a schedule calls for them.
 const SLICING: Slicing = Slicing { batches: 1, goes_on: false };
 /// Batches of notices under way to a writer.
 const NOTICES: usize = 64;
@@ -98,7 +98,7 @@ impl Cluster {
         Self::start_with(&[]).await
     }
 
-    /// With further settings of the server.
+    /// A cluster on a server with further settings.
     pub(super) async fn start_with(settings: &'static [(&str, &str)]) -> Self {
         // On a server of its own: what ends in another database while events are read holds back what came after it.
         let make = move || {
@@ -283,7 +283,7 @@ impl Engine {
     }
 }
 
-/// Whether all of the `running` sessions wait for locks that only `paused` ones can give up.
+/// True if all of the `running` sessions wait for locks that only `paused` ones can give up.
 pub(super) async fn are_blocked(
     control: &Session,
     running: &[i32],
@@ -309,7 +309,7 @@ pub(super) async fn are_blocked(
     }
 }
 
-/// One of a few recipients, so that some are listed when they are claimed.
+/// A recipient, of a few only, so that some are listed when they are claimed.
 pub(super) fn recipient(number: usize) -> ByteString {
     format!("r{number}").into()
 }

@@ -11,7 +11,7 @@ use super::cluster::{APPLICATIONS, Cluster, Engine};
 /// An event that is over at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
-    /// So many milliseconds pass.
+    /// A wait of this many milliseconds.
     Wait(i64),
     /// An engine has not renewed its lease on itself for too long.
     Silence(usize),

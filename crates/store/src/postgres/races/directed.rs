@@ -16,7 +16,7 @@ use crate::{
     Requeued, StoreError,
 };
 
-/// How often the two processes meet, each time in another order of statements.
+/// Number of times that the two processes meet, each time in another order of statements.
 const MEETINGS: u64 = 100;
 /// Batches, one more than are removed in a transaction.
 const BATCHES: usize = 2_001;
@@ -126,7 +126,7 @@ async fn a_chunk_that_is_locked_when_its_lease_ends_is_looked_at_again_soon() {
     drop(work);
 }
 
-/// As after an outage of the server, when work goes on before the worker has said that it is alive.
+/// The state after an outage of the server, when work goes on before the worker has renewed its lease.
 #[tokio::test]
 async fn what_an_overdue_worker_holds_is_begun_when_it_has_renewed_its_lease() {
     let mut cluster = Cluster::start().await;
@@ -162,7 +162,7 @@ async fn a_commit_that_the_server_lost_in_a_crash_is_done_again_whoever_has_its_
     for ends_first in [true, false] {
         let mut cluster = Cluster::start_with(LOG_IN_MEMORY).await;
         let mut schedule = Schedule::begin(&mut cluster, 1).await;
-        // On a page of the log that nobody has a reason to write.
+        // On a page of the log that no other transaction has a reason to write.
         schedule.cluster.ask("SELECT pg_switch_wal()::text").await;
         let ingest = schedule.caller().ingest_like(0, &Shape::default());
         schedule.go_until(ingest, "COMMIT").await;

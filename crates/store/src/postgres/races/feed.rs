@@ -26,7 +26,7 @@ impl Default for Feed {
 }
 
 impl Feed {
-    /// Where the feed is known to stand, or stood before that.
+    /// The known cursor of the feed, or the one before it.
     pub(super) fn draw(&self, random: &mut fastrand::Rng) -> FeedCursor {
         let back = usize::from(random.u8(..4) == 0).min(self.known.len() - 1);
         self.known[self.known.len() - 1 - back]

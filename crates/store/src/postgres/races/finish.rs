@@ -31,7 +31,7 @@ const LATER: i64 = 1_000_000;
 
 pub(super) const STRANDED: &str = "SELECT count(*) FROM chunk WHERE lease_until IS NOT NULL \
      AND NOT EXISTS (SELECT FROM worker WHERE worker.id = chunk.worker)";
-/// What the running totals say is pending, and whether one is below zero, which is no count: the readers take it for a
+/// Pending notifications by the running totals, and true if a total is below zero, which is no count: the readers take it for a
 /// very large one.
 const TOTALS: &str = "SELECT coalesce(sum(total) FILTER (WHERE state = 0), 0)::int8, coalesce(bool_or(total < 0), false) \
      FROM (SELECT state, sum(change) AS total FROM totals_delta GROUP BY state) AS totals";
@@ -75,7 +75,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether what was too late to be cancelled had ended, before the rest is brought to its end.
+    /// Compares the notifications that were too late to be cancelled: they must have ended, before the rest is brought to its
+    /// end.
     async fn compare_what_was_too_late(&mut self) {
         for id in self.book.too_late.clone() {
             let found = self.cluster.reader.find(id).await.unwrap();
@@ -85,7 +86,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether each claim that nothing has ended is the store's, too: else its holder sends what it could never settle.
+    /// Compares the claims that nothing has ended: the store must have each, else its holder sends deliveries that it could never
+    /// settle.
     async fn compare_claims(&mut self) {
         let claims = self.book.valid_claims();
         let numbers = |claim: &(ChunkId, Epoch)| (claim.0.0.cast_signed(), i64::from(claim.1.0));
@@ -97,7 +99,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether a mark was refused for good to the worker that holds the claim still: it would not send, and nobody else would.
+    /// Compares the marks that were refused for good: none may be of the worker that holds the claim still, for no process would
+    /// send the chunk.
     async fn compare_refused_marks(&mut self) {
         let refused = std::mem::take(&mut self.book.refused);
         let of = |number: fn(&(Mark, u64)) -> i64| refused.iter().map(number).collect::<Vec<_>>();
@@ -126,7 +129,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether each claim belongs to a worker that will be reaped when it ends.
+    /// Looks for claims without a worker: each must belong to one that will be reaped when it ends.
     async fn look_for_strays(&mut self) {
         let stranded: i64 = self.cluster.ask(STRANDED).await.get(0);
         if stranded > 0 {
@@ -145,7 +148,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether everything that was accepted is there, is where it was said to be, and nothing else is.
+    /// Compares the histories: every accepted notification is there, in the state that was answered, and no other one is.
     fn compare_histories(&mut self, histories: &[History]) {
         let book = &mut self.book;
         let by_id: BTreeMap<NotificationId, &History> =
@@ -194,7 +197,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether broadcasts have as many members, and as many were withdrawn of each and of all, as was said.
+    /// Compares the broadcasts: each has as many members, and as many of each and of all were withdrawn, as was answered.
     fn compare_broadcasts(&mut self, histories: &[History]) {
         let withdrawals = |history: &History| {
             history.attempts.iter().filter(|it| it.state == State::Cancelled).count() as u64
@@ -226,7 +229,7 @@ impl Schedule<'_> {
         self.book.findings.extend(findings);
     }
 
-    /// Whether the list is what its changes made of it, and as often lifted as was said.
+    /// Compares the list with its changes, and the number of lifts with the answers.
     async fn compare_suppressions(&mut self) {
         let reader = &self.cluster.reader;
         let page = reader.suppression_events(EventPosition::default(), HISTORIES).await.unwrap();
@@ -261,7 +264,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Whether each row that an application committed was taken once, and drains said so.
+    /// Compares the outbox: each row that an application committed was taken once, and the drains counted it.
     async fn compare_outbox(&mut self, histories: &[History]) {
         let put_aside = self.cluster.ask(PUT_ASIDE).await.get(0);
         let of =
@@ -324,7 +327,7 @@ impl Schedule<'_> {
         self.book.find("what is left does not come to an end".to_owned());
     }
 
-    /// How many are pending, by the running totals; `None` when one of these is below zero.
+    /// Pending notifications by the running totals; `None` when one of these is below zero.
     async fn pending(&self) -> Option<i64> {
         let row = self.cluster.ask(TOTALS).await;
         let (pending, is_negative): (i64, bool) = (row.get(0), row.get(1));

@@ -1,4 +1,4 @@
-//! Where a writer is held up.
+//! The gate at which a writer is held up.
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Error;
@@ -22,12 +22,12 @@ pub(crate) struct Arrival {
     pub(super) go: oneshot::Sender<Verdict>,
 }
 
-/// How it goes on.
+/// Continuation of a writer that is held up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// With the statement.
+    /// The writer runs the statement.
     Go,
-    /// Without its connection.
+    /// The writer loses its connection.
     Cut,
 }
 

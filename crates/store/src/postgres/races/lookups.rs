@@ -1,4 +1,4 @@
-//! How many statements a transaction takes: counted where they pass the pause points.
+//! The number of statements of a transaction: counted where they pass the pause points.
 
 use futures_util::StreamExt as _;
 use futures_util::poll;
@@ -11,7 +11,7 @@ use super::gate::Verdict;
 use crate::conformance::{Shape, at};
 use crate::{Admission, StoreError};
 
-/// One caller's notification under `key`.
+/// A request of one caller for a notification under `key`.
 fn keyed(key: usize) -> IngestDrafts {
     let mut draft = Shape::default().draft("r");
     let key = format!("k{key}").into();

@@ -36,7 +36,7 @@ const SCHEDULES: u64 = 2_000;
 const STEPS: usize = 22;
 /// Databases side by side.
 const DATABASES: u64 = 3;
-/// How often a long run says how far it is, schedules.
+/// Schedules between two lines about the progress of a long run.
 const TELL_EVERY: u64 = 5_000;
 
 /// Plays one seed; what was found, with the schedule.
@@ -68,7 +68,7 @@ fn play_share(seeds: impl Iterator<Item = u64>, done: &AtomicU64, is_over: &Atom
     });
 }
 
-/// The same seed with fewer steps, if it fails with fewer.
+/// Finding of the same seed with fewer steps, if it fails with fewer.
 async fn shorten(cluster: &mut Cluster, seed: u64) -> Option<String> {
     for steps in 2..STEPS {
         if let Err(finding) = play(cluster, seed, steps).await {

@@ -1,4 +1,4 @@
-//! One schedule: who goes on, drawn from a seed.
+//! One schedule: the order in which writers go on, drawn from a seed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ pub(super) struct Schedule<'a> {
 #[derive(Debug, Default)]
 struct Actor {
     activity: Activity,
-    /// Of the session that it was last seen with.
+    /// Process of the session with which it was last seen.
     backend: i32,
     /// The statement that it was let go on with.
     statement: &'static str,
@@ -55,13 +55,13 @@ enum Activity {
 const CALLS_MAX: usize = 2;
 /// Connections that are lost in one schedule, at most: each takes as long as the rest of it.
 const CUTS_MAX: usize = 1;
-/// One in so many commits, and one in so many statements, loses its connection.
+/// Commits, and statements, of which one loses its connection.
 const COMMITS_PER_CUT: u32 = 40;
 const STATEMENTS_PER_CUT: u32 = 800;
 /// Asking the server who waits takes as long as most statements do, so they are given this time to end. What is played
 /// does not depend on it.
 const ASK_AFTER: Duration = Duration::from_millis(1);
-/// One in so many seeds has three engines instead of two.
+/// Seeds of which one has three engines instead of two.
 const SEEDS_PER_TRIO: u64 = 3;
 
 // === impl Schedule ===
@@ -283,7 +283,7 @@ impl<'a> Schedule<'a> {
         self.actors.iter().enumerate().filter(is_paused).map(|(number, _)| number).collect()
     }
 
-    /// How a writer that is held up goes on.
+    /// Verdict on a writer that is held up.
     fn verdict(&mut self, actor: usize) -> Verdict {
         let Activity::Paused(arrival) = &self.actors[actor].activity else { return Verdict::Go };
         let is_commit = ["COMMIT", COMMITTED].contains(&arrival.statement);
@@ -314,7 +314,7 @@ fn name_of(actor: usize) -> String {
     format!("{} {}", actor / WRITERS, ["intake", "work"][actor % WRITERS])
 }
 
-/// Whether a statement may have to wait for another transaction. Asking the server takes as long as most statements do.
+/// True if a statement may have to wait for another transaction. Asking the server takes as long as most statements do.
 fn may_wait(statement: &str) -> bool {
     let locks = statement.contains(" FOR ") || statement.contains("_lock");
     let only_reads = statement.starts_with("SELECT") && !locks;

@@ -39,8 +39,8 @@ pub(super) enum Kind {
     MoveFeed,
 }
 
-/// How often each kind is asked, by its number of places; a schedule keeps to one of these. Where the first is a claim,
-/// every other schedule begins with what there is claimed; where it is a slice, all begin with a sealed broadcast.
+/// Frequency of each kind, by its number of places; a schedule keeps to one of these themes. Where the first kind is a claim,
+/// every other schedule begins with all chunks claimed; where it is a slice, all begin with a sealed broadcast.
 pub(super) const THEMES: [&[Kind]; 11] = [
     &[
         Ingest,
