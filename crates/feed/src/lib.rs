@@ -190,7 +190,7 @@ impl Feed {
             position = page.next;
             events.extend(page.events);
         }
-        // The last page may reach beyond what was fixed: those changes belong to the next notification.
+        // The last page may reach beyond the fixed range: those changes belong to the next notification.
         events.retain(|event| event.position <= until);
         Ok(Some(events))
     }
@@ -221,7 +221,7 @@ impl FeedRun {
     async fn step(&mut self) -> Result<Pause, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
         let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
-        // Another process may have moved the feed since: what was under way here is then settled.
+        // Another process may have moved the feed since: the notification under way here is then settled.
         let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
         let under_way = match known {
             Some(under_way) => under_way,

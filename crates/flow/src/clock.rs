@@ -1,4 +1,4 @@
-//! Time is injected: everything that asks what time it is asks a [`Clock`].
+//! Clocks: the time is injected, and read from a [`Clock`] alone.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use crate::reference::{Reference, moved};
 
-/// Tells the wall time and measures spans. Cheap to copy.
+/// The wall time and the measure of spans. Cheap to copy.
 ///
-/// Three times, for three questions:
-/// - [`Clock::wall`]: when a notification is due, how old a token is. It may step: an operator or a time server sets the
-///   system's. One that follows a [`Reference`] shows the reference's wall time, whatever the machine's own clock shows.
-/// - [`Clock::boot`]: how long this process may act on a lease that it was given. It never steps, and goes on while the
+/// Three times, for three purposes:
+/// - [`Clock::wall`]: due times, the age of a token. It may step: an operator or a time server sets the
+///   system's. A clock that follows a [`Reference`] shows the reference's wall time, whatever the machine's own clock shows.
+/// - [`Clock::boot`]: the time for which this process may act on a lease that it was given. It never steps, and goes on while the
 ///   machine is suspended, as the time of the other workers does.
-/// - [`Clock::monotonic`]: how long something that runs here took, and tokio's timers. It never steps, and stands still while
-///   the machine is suspended, as what runs here does.
+/// - [`Clock::monotonic`]: the duration of work in this process, and tokio's timers. It never steps, and stands still while
+///   the machine is suspended, as the process does.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     source: TimeSource,
@@ -98,9 +98,7 @@ impl Clock {
         moved(wall, self.steering.map_or(0, |steering| steering.wall_moved(self.monotonic())))
     }
 
-    /// The wall time at the kernel's last tick: at most 10 ms ago (`CONFIG_HZ` of 100 and more), or longer where the machine gave the
-    /// kernel no time. For questions that are asked for each delivery: it costs a third of the exact one. Where a few milliseconds
-    /// decide, ask [`Self::wall`].
+    /// The wall time at the kernel's last tick, at most 10 ms ago. For reads at each delivery: it costs a third of the exact one.
     pub fn recent_wall(&self) -> Duration {
         if self.reference.is_some() || self.steering.is_some() {
             return self.wall();

@@ -57,9 +57,9 @@ struct GateState {
     /// Places got and freed, and groups made.
     events: Cell<u64>,
     breaker: Cell<Breaker>,
-    /// The groups that wait, by rank. One that waits alone may be listed with an older rank. A vector, so that a group which is
-    /// listed again and again costs no allocation.
-    waiting: RefCell<Vec<Rc<GateGroup>>>,
+    /// The groups that wait, by rank. A group that waits alone may be listed with an older rank. A vector, so that a group which
+    /// is listed again and again costs no allocation.
+    waiting: RefCell<Vec<Rc<Group>>>,
 }
 
 /// Share of the places that is for groups with few: one in 64. A smaller limit has none to spare.
@@ -222,8 +222,8 @@ impl GateState {
         }
     }
 
-    /// The rank of a group that waits has changed. One that waits alone needs none.
-    fn list_anew(&self, group: &GateGroup) {
+    /// Lists a waiting group under its changed rank. A group that waits alone needs no new place.
+    fn list_anew(&self, group: &Group) {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() > 1
             && let Some(group) = unlist(&mut waiting, group)
@@ -278,7 +278,7 @@ impl Drop for Wait<'_> {
 // === impl Pass ===
 
 impl Pass {
-    /// Says what the attempt came to, at the wall time `at`: see [`Breaker::note`].
+    /// Reports the end of the attempt, at the wall time `at`: see [`Breaker::note`].
     pub fn note(&self, is_answer: bool, at: Duration) {
         let mut breaker = self.group.gate.breaker.get();
         breaker.note(is_answer, at);

@@ -1,16 +1,16 @@
-//! Mechanisms that know nothing of notifications; each module is one, and small.
+//! Mechanisms that are independent of notifications; each module is one, and small.
 //!
 //! - [`clock`]: the only place that reads a clock.
 //! - [`reference`]: the wall time of another machine.
-//! - [`backoff`]: when to try again.
-//! - [`breaker`]: whether a destination answers at all.
-//! - [`forecast`](mod@forecast): when work that is under way will be complete.
-//! - [`gate`]: how many may be under way, decided by a [`limit`] that can learn.
-//! - [`quota`]: how many in a minute.
-//! - [`merge`]: what is written over one connection, together.
-//! - [`worker_deadline`]: until when a worker may start attempts.
-//! - [`throttle`]: how often the same trouble is logged.
-//! - [`tasks`]: no anonymous tasks; a drain waits for them by name.
+//! - [`backoff`]: the delays before retries.
+//! - [`breaker`]: a circuit breaker for a destination that does not answer.
+//! - [`forecast`](mod@forecast): the end of work that is under way.
+//! - [`gate`]: the number of attempts under way, bounded by a [`limit`] that can learn.
+//! - [`quota`]: the number of attempts in a minute.
+//! - [`merge`]: requests over one connection, performed together.
+//! - [`worker_deadline`]: the time until which a worker may start attempts.
+//! - [`throttle`]: a limit on log lines about the same trouble.
+//! - [`tasks`]: named background tasks, for which a drain waits.
 
 pub mod backoff;
 pub mod breaker;

@@ -1,8 +1,8 @@
 //! Merging of requests over one connection: one loop performs all waiting requests together.
 //!
-//! Callers of several kinds hand in items, and each waits for the outcome of its own. A loop that owns the connection takes
-//! what waits as one group, performs it, and answers item by item; what is handed in meanwhile is the next group. So an item
-//! alone is performed at once, and under load groups are as large as the connection makes callers wait.
+//! Callers of several kinds hand in items, and each waits for the outcome of its own. A loop that owns the connection takes the
+//! waiting items as one group, performs it, and answers item by item; items that are handed in meanwhile are the next group. An
+//! item alone is therefore performed at once, and under load groups are as large as the connection makes callers wait.
 //!
 //! - No timer and no polling: a loop without work is parked until an item or a [`Control`] wakes it.
 //! - Callers that were answered together come back together, some microseconds apart. A loop that took the first of them at once
@@ -11,9 +11,9 @@
 //! - Each kind has a queue of [`Bounds::waiting`] items; beyond it callers of this kind wait, and only they.
 //! - A group takes from the kinds in turn, one item each, and from one kind in the order in which callers came. A kind with
 //!   ten thousand items waiting delays one of another kind by a single group.
-//! - An item is answered by what it carries, mostly a [`oneshot::Sender`]; one that is dropped tells its caller [`Closed`]. No
+//! - An item carries its own answer, mostly a [`oneshot::Sender`]; one that is dropped gives its caller [`Closed`]. No
 //!   outcome is of a whole group: [`Unmerge`] finds the items that fail when the others can be done.
-//! - A loop that is closed takes what was handed in before, and then ends.
+//! - A loop that is closed takes the items that were handed in before, and then ends.
 //!
 //! [`Merging::Separate`] runs a loop for each kind, to compare with (decision 0030).
 
@@ -112,7 +112,7 @@ pub enum Undone<E> {
     ByAll(E),
 }
 
-/// Finds the items of a group that fail, while the others are done: what is to be performed next, as one.
+/// Search for the items of a group that fail, while the others are done; it gives the part to be performed next, as one.
 ///
 /// A part that an item undoes is split, and its halves are performed one after the other, so one failing item among a thousand
 /// costs twenty groups. An error of all is given to all items that are not done, without another try.
@@ -201,8 +201,8 @@ impl<T> Caller<T> {
 // === impl Control ===
 
 impl Control {
-    /// Has the loops perform what was handed in, refuse what comes after, and end. Returns when they were told, not when they
-    /// have ended.
+    /// Has the loops perform the items handed in, refuse later ones, and end. Returns when they are notified, not when they have
+    /// ended.
     pub async fn close(&self) {
         for signals in &self.signals {
             // A loop that is gone is closed.
@@ -230,8 +230,8 @@ impl Wake for Control {
     /// Has each loop take a group, which may be empty.
     fn wake(self: Arc<Self>) {
         for signals in &self.signals {
-            // One that is full brings the loop here anyway.
-            let _told_or_busy = signals.try_send(LoopSignal::LookAgain);
+            // A full channel brings the loop here anyway.
+            let _told_or_busy = signals.try_send(Signal::LookAgain);
         }
     }
 }
@@ -239,8 +239,8 @@ impl Wake for Control {
 // === impl Groups ===
 
 impl<T: Item> Groups<T> {
-    /// Parks until something waits, or until it is told to look again; whether it goes on. Once closed, or without callers, it
-    /// goes on for as long as something waits. Cancel safe.
+    /// Parks until an item waits, or until the control wakes it; true if the loop goes on. Once closed, or without callers, it
+    /// goes on for as long as an item waits. Cancel safe.
     pub async fn ready(&mut self) -> bool {
         poll_fn(|context| self.poll_ready(context)).await
     }
@@ -277,8 +277,8 @@ impl<T: Item> Groups<T> {
         self.take_now()
     }
 
-    /// Parks until something waits, and takes it; `None` when it is closed, or without callers, and nothing waits. An empty
-    /// group when it is told to look again.
+    /// Parks until items wait, and takes them; `None` when the queue is closed, or without callers, and nothing waits. An empty
+    /// group when the control wakes it.
     pub async fn next(&mut self) -> Option<Vec<T>> {
         if self.ready().await { Some(self.take().await) } else { None }
     }

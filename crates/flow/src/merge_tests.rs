@@ -1,4 +1,4 @@
-//! Merging: who is in which group, when, and what each is told.
+//! Merging: the members of groups, their order, and their outcomes.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ async fn call(caller: Caller<Work>, number: usize, weight: usize) -> Result<usiz
     caller.call(|outcome| Work { number, weight, outcome }).await
 }
 
-/// Calls that have handed in what they have, as far as the bounds let them.
+/// Calls that have handed in their items, as far as the bounds let them.
 fn handed_in(caller: &Caller<Work>, numbers: Range<usize>, weight: usize) -> Calls {
     let mut calls: Calls = Vec::new();
     for number in numbers {
@@ -138,7 +138,7 @@ fn a_heavy_kind_leaves_room_for_a_light_one() {
     assert_eq!(both.concat().into_iter().collect::<BTreeSet<_>>(), [2, 40].into());
 }
 
-/// A kind that has as many waiting as it may has its callers wait, and only those; its callers go on in their order.
+/// A kind whose queue is full has its callers wait, and only those; its callers go on in their order.
 #[test]
 fn a_full_queue_holds_up_its_own_kind_only() {
     let ([full, other], mut groups, _control) = one_loop(Bounds { waiting: 4, ..BOUNDS });

@@ -164,7 +164,7 @@ impl Quota {
 
     /// Lets nothing through for `span` from `now`, at the provider's request. Reserved places stay reserved.
     pub fn pause(&self, now: Instant, span: Duration) {
-        // A quarter of the range, so that the sums of such spans do not overflow.
+        // A quarter of the range, so that sums of two spans do not overflow.
         let until = self.nanos(now) + nanos_of(span).min(u64::MAX / 4);
         let mut schedule = self.schedule();
         schedule.paused_until_nanos = schedule.paused_until_nanos.max(until);
@@ -195,8 +195,8 @@ impl Schedule {
     fn booked(&self, now: u64) -> u64 {
         let mut booked = self.booked_until_nanos.max(now);
         if self.paused_until_nanos > 0 {
-            let QuotaRate { interval_nanos, burst_nanos } = self.pace;
-            // The burst counts as used up at the end of a pause: what waited goes evenly, not in a rush.
+            let Pace { interval_nanos, burst_nanos } = self.pace;
+            // The burst counts as used up at the end of a pause: waiting attempts go evenly, not in a rush.
             booked = booked.max(self.paused_until_nanos + burst_nanos - interval_nanos);
         }
         booked

@@ -61,7 +61,7 @@ proptest! {
         through.sort_unstable();
         for (index, begin) in through.iter().enumerate() {
             let end = *begin + Duration::from_mins(1);
-            // What was reserved before a change is used up to the longest wait after it.
+            // Places reserved before a change are used up to the longest wait after it.
             let holds = |position: usize| {
                 let until = numbers.get(position + 1).map(|(until, _)| *until + WAIT_MAX);
                 numbers[position].0 < end && until.is_none_or(|until| until > *begin)

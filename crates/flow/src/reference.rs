@@ -1,4 +1,4 @@
-//! The wall time of another machine, as this process knows it.
+//! The wall time of another machine, estimated by this process.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -49,7 +49,7 @@ impl Reference {
     pub fn learn(&self, answer: TimeAnswer) -> i64 {
         let (asked, told) = (micros(answer.asked), micros(answer.told));
         let answered = micros(answer.answered);
-        // What it said was true at some instant between the two.
+        // The time given was true at some instant between the two.
         let (least, most) = (told.saturating_sub(answered), told.saturating_sub(asked));
         // Held to the end: answers of different connections are learned one after the other.
         let mut learned_at = self.learned_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +61,7 @@ impl Reference {
             self.ahead.store(least, Ordering::Release);
             return 0;
         }
-        // The clocks may have drifted apart since the last answer: what is known goes back by the most that they can have.
+        // The clocks may have drifted apart since the last answer: the estimate goes back by the most that they can have.
         let aged = before.saturating_sub(passed.saturating_mul(DRIFT_PPM) / 1_000_000);
         // Of two that are not too much, the greater one is nearer the truth.
         let ahead = if aged > most { least } else { least.max(aged) };
@@ -94,7 +94,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// The answer of a reference that is `ahead` of the time since boot, asked at `asked`, with ways of `there` and `back`.
+    /// The answer of a reference that is `ahead` of the time since boot, to a question at `asked`, with ways of `there` and
+    /// `back`.
     fn answer(ahead: Duration, asked: u32, there: u32, back: u32) -> TimeAnswer {
         let (asked, told) = (asked * MS, ahead + (asked + there) * MS);
         TimeAnswer { asked, told, answered: asked + (there + back) * MS }
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(shown(reference, 600), ahead + 200 * MS);
         assert_eq!(reference.learn(answer(ahead, 1_000, 3, 2)), 398);
         assert_eq!(shown(reference, 1_100), ahead + 1_098 * MS);
-        // A slow answer says less than what is known; what the clocks may have drifted apart since is allowed for.
+        // A slow answer is less exact than the estimate; the drift of the clocks since is allowed for.
         reference.learn(answer(ahead, 2_005, 900, 100));
         let behind = (ahead + 4_000 * MS).abs_diff(shown(reference, 4_000));
         assert!(2 * MS < behind && behind < 4 * MS, "{behind:?}");

@@ -41,13 +41,13 @@ impl WorkerDeadline {
         Self { shared: Some(Arc::default()) }
     }
 
-    /// Moves the deadline of the worker `worker` to `from + span`, unless it is later already; `from` is a time since boot.
-    /// Another number than before ends what was started under the former one.
+    /// Moves the deadline of the worker `worker` to `from + span`, unless it is later already; `from` is a time since boot. A new
+    /// number ends all that was started under the former one.
     pub fn extend(&self, worker: u64, from: Duration, span: Duration) {
         if let Some(shared) = &self.shared {
             shared.worker.store(worker, Ordering::Relaxed);
-            // The greater one counts, so that a late answer to an early heartbeat takes nothing back. Released after the
-            // number: who sees this deadline sees that number.
+            // The greater one counts, so that a late answer to an early heartbeat takes nothing back. Released after the number:
+            // a reader of this deadline reads that number.
             let until = u64::try_from((from + span).as_millis()).unwrap_or(u64::MAX);
             shared.until.fetch_max(until, Ordering::Release);
         }
@@ -72,7 +72,7 @@ impl WorkerDeadline {
             // between the reads would lend the new deadline to the former number.
             let until = shared.until.load(Ordering::Acquire);
             between();
-            // What was claimed under a former number may have been given to another worker since.
+            // Chunks claimed under a former number may have been given to another worker since.
             worker == shared.worker.load(Ordering::Relaxed)
                 && clock.boot().as_millis() < u128::from(until)
         })

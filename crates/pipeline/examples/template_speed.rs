@@ -40,7 +40,7 @@ async fn main() {
     worst();
 }
 
-/// Templates of a caller that wants to keep a thread busy.
+/// Templates of a caller that keeps a thread busy.
 fn worst() {
     let (intake, tenant) = (intake(), "default".parse().expect("a name"));
     let numbers = (0..7_000).map(|number| (number * 7_919 % 7_000).to_string());

@@ -68,7 +68,7 @@ struct SenderThread {
     homes: Arc<Homes>,
 }
 
-/// Chunks taken from the queue at once: one, so that the threads share what is there.
+/// Chunks taken from the queue at once: one, so that the threads share them.
 const RECEIVE_CHUNKS: usize = 1;
 
 // === impl Deliver ===
@@ -90,7 +90,7 @@ impl Deliver {
                     thread.take(&seat, arrived, &mut chunks);
                     continue;
                 }
-                // Chunks of every priority are taken: the gates bound what is sent, and urgent ones are received first.
+                // Chunks of every priority are taken: the gates bound the attempts, and urgent ones are received first.
                 messages = queue.receive(Priority::Bulk, RECEIVE_CHUNKS) => messages,
                 Some(ended) = chunks.join_next() => { log_panic(ended); continue }
                 Ok(()) = channels.changed() => {

@@ -45,7 +45,7 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
                 there_is_room = capacity.wait_for(Option::is_some) => there_is_room,
             };
             let Ok(Some(lowest)) = there_is_room.map(|lowest| *lowest) else { return Ok(()) };
-            // What changes from here on wakes the wait below, also if it changes during the claim.
+            // A change from here on wakes the wait below, also if it happens during the claim.
             changes.mark_unchanged();
             let next_at = self.claim_and_publish(lowest).await?;
             tokio::select! {

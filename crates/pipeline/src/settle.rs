@@ -47,8 +47,8 @@ struct WriteBatch {
 // === impl Settle ===
 
 impl Settle {
-    /// Runs until every sender of reports is gone and everything reported is written. What arrives while
-    /// one batch is being written is the next one: no timer, no batch size to tune.
+    /// Runs until every sender of reports is gone and everything reported is written. Reports that arrive while one batch is
+    /// being written are the next one: no timer, no batch size to tune.
     ///
     /// # Errors
     /// When the store failed. Deliveries whose reports it did not take are still in flight at the restart.

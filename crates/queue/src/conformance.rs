@@ -26,7 +26,7 @@ pub trait SampleItem: Item {
     /// An item, told apart by `number`.
     fn sample(number: u64, priority: Priority) -> Self;
 
-    /// The number that tells samples apart.
+    /// Number that distinguishes samples.
     fn number(&self) -> u64;
 }
 

@@ -1,8 +1,7 @@
 //! The queue seam: a channel of pointers between dispatch and deliver.
 //!
-//! The store is the truth. A queue may lose or repeat an item at any time, and no promise breaks: what was lost
-//! is due again when its lease ends, and what was repeated is refused by its epoch. What a queue adds is
-//! speed and distribution.
+//! The store is the truth. A queue may lose or repeat an item at any time, and no promise breaks: a lost item is due again when
+//! its lease ends, and a repeated one is refused by its epoch. A queue adds speed and distribution.
 //!
 //! Within one process the items are chunks ([`Memory`]); through a broker they are tickets, which are exchanged
 //! for their chunks in the store. A backend implements its broker's protocol and is small; the common part of both is in the

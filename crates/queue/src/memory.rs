@@ -45,9 +45,9 @@ struct ItemReceipt<T: Item + Clone> {
 // === impl Memory ===
 
 impl<T: Item + Clone> Memory<T> {
-    /// A queue for items that weigh `weight_max` together, unacknowledged ones included, or one more. Items that are
-    /// not urgent leave an eighth of it to those that are. When they hold [`limits::CLAIMED_BYTES`], it has no room for
-    /// more, and still takes what comes: its publisher would hold the bytes otherwise.
+    /// A queue for items that weigh `weight_max` together, unacknowledged ones included, or one more. Items that are not urgent
+    /// leave an eighth of it to those that are. When they hold [`limits::CLAIMED_BYTES`], it has no room for more, and still
+    /// takes items: its publisher would hold the bytes otherwise.
     pub fn new(weight_max: usize) -> Self {
         let state = QueueState {
             by_priority: Default::default(),
@@ -65,7 +65,7 @@ impl<T: Item + Clone> Memory<T> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Takes no more items. Consumers get what is queued or comes back, and then the end.
+    /// Takes no more items. Consumers receive the items that are queued or come back, and then the end.
     pub fn close(&self) {
         self.state().closed = true;
         // Publishers wait for a change of the capacity: this wakes them although it is the same.
@@ -76,7 +76,7 @@ impl<T: Item + Clone> Memory<T> {
     /// Takes the item; gives it back when there is no room for it now.
     fn try_put(&self, item: T) -> Result<Option<T>, QueueError> {
         let mut state = self.state();
-        // Under the lock of the insertion: consumers that were told the end would not see what comes after it.
+        // Under the lock of the insertion: consumers that have received the end would not see later items.
         if state.closed {
             return Err(QueueError::Closed);
         }
@@ -104,7 +104,7 @@ impl<T: Item + Clone> Memory<T> {
             messages.push(Message { item, receipt: Receipt::new(receipt) });
         }
         state.unacknowledged += messages.len();
-        // What is not acknowledged may come back, so until then there is no end.
+        // An unacknowledged item may come back, so until then there is no end.
         let ended = state.closed && state.unacknowledged == 0;
         (ended || !messages.is_empty()).then_some(messages)
     }
@@ -193,7 +193,7 @@ impl<T: Item> QueueState<T> {
     }
 }
 
-/// The lowest priority that may have more while `used` of `max` is: an eighth is left to what is urgent.
+/// The lowest priority that may have more while `used` of `max` is in use: an eighth is left to urgent items.
 fn lowest(used: usize, max: usize) -> Option<Priority> {
     if used < max - max / 8 {
         Some(Priority::Bulk)
@@ -291,7 +291,7 @@ mod tests {
         let payload = Bytes::from(vec![b'1'; limits::BATCH_BYTES]);
         let (mut held, mut most, mut left) = (VecDeque::new(), 0, 3_000);
         while left > 0 {
-            // What dispatch does: it claims while there is room, and all of a claim is taken without waiting.
+            // As dispatch does: it claims while there is room, and all of a claim is taken without waiting.
             while left > 0 && queue.capacity().borrow().is_some() {
                 for _ in 0..limits::CLAIM_BYTES.div_ceil(limits::BATCH_BYTES).min(left) {
                     let mut chunk =

@@ -1,4 +1,4 @@
-//! An application is told of every change, in order, whatever it answers.
+//! Delivery of every change to an application, in order, whatever it answers.
 #![expect(
     clippy::indexing_slicing,
     reason = "all of it is test code: a failure here fails the test"

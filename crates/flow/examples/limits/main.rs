@@ -1,4 +1,4 @@
-//! Writes `docs/reference/limits.md`: what limits do before simulated destinations. `make docs` runs it.
+//! Writes `docs/reference/limits.md`: the effect of limits before simulated destinations. `make docs` runs it.
 #![expect(
     clippy::indexing_slicing,
     clippy::print_stdout,

@@ -5,11 +5,11 @@
 //! reported as unknown.
 //!
 //! - The *rate* is that of several stretches that end now, the whole time and its last half, quarter and eighth; the slowest and
-//!   the fastest of them, and whether it rose or fell over the last half, bound what is to be expected.
+//!   the fastest of them, and whether it rose or fell over the last half, bound the rates to be expected.
 //! - A pause, and an outage that is over, are left out of the fastest of them.
-//! - The *tail* is what has to be tried again, as often as attempts were deferred so far, each time after a longer wait.
-//! - Of work that has not begun, [`duration_of`] tells from the pace of other work.
-//! - Nothing is told of what does not get on: see [`Outlook::Stalled`].
+//! - The *tail* is the pieces that have to be tried again, as often as attempts were deferred so far, each time after a longer wait.
+//! - The duration of work that has not begun is estimated by [`duration_of`] from the pace of other work.
+//! - Work without progress has no forecast: see [`Outlook::Stalled`].
 
 mod pace;
 mod series;
@@ -52,7 +52,7 @@ pub enum Outlook {
     Complete,
     /// Interval that holds the end four times out of five.
     Within(Interval),
-    /// Too little has ended so far to tell.
+    /// Too few pieces have ended so far for a forecast.
     TooEarly,
     /// No piece has ended since then, though some were tried or should have been: no end is in sight.
     Stalled {
@@ -79,9 +79,9 @@ struct Rates {
     trend: f64,
 }
 
-/// Ends before a rate is told.
+/// Ends before a rate is given.
 const ENDS_MIN: u64 = 8;
-/// Time that must have passed before a rate is told, seconds.
+/// Time that must have passed before a rate is given, seconds.
 const SECONDS_MIN: f64 = 1.0;
 /// Time without an end after which work is stalled: longer than an attempt may wait for its answer.
 const QUIET_MAX: Duration = Duration::from_secs(40);
@@ -92,10 +92,10 @@ const GAP_MIN: f64 = 2.0;
 /// Deferrals without an end between them that are a stall as well, once they go on for [`FAILING_MAX`].
 const DEFERRED_MAX: u64 = 16;
 const FAILING_MAX: Duration = Duration::from_secs(5);
-/// A trend is taken to go on until the rate is this part of what it is, or so many times as much.
+/// Bounds of a trend: it is taken to go on until the rate is this part of its present value, or this multiple of it.
 const TREND_DOWN: f64 = 0.15;
 const TREND_UP: f64 = 2.0;
-/// A change of the rate counts as a trend from so many standard errors on.
+/// Standard errors from which a change of the rate counts as a trend.
 const TREND_ERRORS: f64 = 2.5;
 /// Factor on a falling trend, for the latest end.
 const TREND_PESSIMISM: f64 = 1.5;
@@ -143,7 +143,7 @@ pub fn forecast(backlog: &Backlog<'_>, backoff: &Backoff, now: Duration) -> Outl
     Outlook::Within(Interval { earliest, latest })
 }
 
-/// The longest waits of `count` pieces that are tried for the `attempt`th time, of which such a share is deferred each time.
+/// Longest waits of `count` pieces that are tried for the `attempt`th time, of which `deferred_share` is deferred each time.
 fn tail(count: u64, deferred_share: f64, attempt: u16, backoff: &Backoff) -> Duration {
     let mut left = real(count) * deferred_share;
     let mut waits = Duration::ZERO;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Ends and deferrals of pieces of work over time, in [`SPANS`] spans of equal width at most: however long the work takes, it takes
-/// no more memory. What is added may come in any order.
+/// Ends and deferrals of pieces of work over time, in [`SPANS`] spans of equal width at most: however long the work takes, it
+/// needs no more memory. They may be added in any order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
     width: Duration,

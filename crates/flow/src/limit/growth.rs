@@ -20,8 +20,8 @@ pub(super) struct Growth {
 pub(super) const LEAST: usize = 16;
 /// Below it one more is a large part.
 pub(super) const SMALL: usize = 5;
-/// Growth of a small limit that was followed by a queue waits for so many answers, and for twice as many each time that it
-/// happens again: a destination that does one thing at a time is rarely asked for two.
+/// Answers for which a small limit waits after growth that was followed by a queue, and twice as many each time that it happens
+/// again: a destination that does one thing at a time is rarely sent two.
 const HELD_SMALL: usize = 512;
 const FAILURES_MAX: u32 = 6;
 

@@ -1,7 +1,7 @@
 //! A limit that is learned from latency and push-back.
 //!
-//! A destination answers a number of requests at a time as fast as it can; what is sent beyond that waits in a queue, and only
-//! latency grows. The limit looks for that number, the *knee*, and stays a little above it:
+//! A destination answers a number of requests at a time as fast as it can; requests beyond that wait in a queue, and only latency
+//! grows. The limit looks for that number, the *knee*, and stays a little above it:
 //!
 //! - *Slow start* grows with every answer until latency rises.
 //! - *Steady*, each window of answers is compared with the latency of the unloaded destination. Above it by more than a twentieth,
@@ -12,8 +12,8 @@
 //!   unloaded destination. It happens at the same instants of the wall clock everywhere, so that senders who share a destination
 //!   do not measure each other's queues.
 //!
-//! Explicit push-back lowers the limit by the share that was pushed back, unless that does not help. Attempts without an answer are no
-//! latency: they halve the limit, and what it was before is returned to within some round trips.
+//! Explicit push-back lowers the limit by the share that was pushed back, unless that does not help. Attempts without an answer
+//! are no latency: they halve the limit, which returns to its former value within some round trips.
 //!
 //! Latencies are compared as logarithms: 0.05 is five percent.
 
@@ -70,7 +70,7 @@ enum Phase {
 struct Drain {
     /// The limit to return to.
     before: f64,
-    /// The limit of the last step before this one, and its latency.
+    /// The limit of the step before, and its latency.
     from: f64,
     from_level: f64,
     /// True if that latency still grew when the limit was lowered, by its last answers.
@@ -84,25 +84,25 @@ struct Unloaded {
     weight: f64,
 }
 
-/// Answers that first say what the unloaded latency is.
+/// Answers that give the first value of the unloaded latency.
 const FIRST: usize = 4;
-/// A limit that grows by so much with each answer grows by as large a part of itself in a round trip.
+/// Growth of the limit with each answer in slow start: in a round trip, by as large a part of itself.
 const SLOW_START: f64 = 0.6;
-/// Servers should grant at least so many streams (RFC 9113, section 6.5.2): fewer attempts wait for connections alone, which are
-/// made as they are needed, and over HTTP/1.1 perhaps for each.
+/// Least limit of streams that servers should grant (RFC 9113, section 6.5.2): fewer attempts wait for connections alone, which
+/// are made as they are needed, and over HTTP/1.1 perhaps for each.
 const STREAMS: f64 = 100.0;
 /// Latency above the unloaded one that is no sign of load.
 const TOLERANCE: f64 = 0.05;
-/// Latency above what is tolerated that ends slow start, and that has the unloaded latency measured anew.
+/// Latency above the tolerated one that ends slow start, and that has the unloaded latency measured anew.
 const QUEUE: f64 = 0.15;
 const FAR: f64 = 0.3;
 /// Answers a second from which on a part of the latency is the sender's own, and at which it is that in full.
 const OWN_FROM: f64 = 2_000.0;
 const OWN_FULL: f64 = 10_000.0;
-/// The sender's own part of the latency: so many seconds are never a sign of load, and beyond them so much more is tolerated.
+/// The sender's own part of the latency: seconds that are never a sign of load, and the latency tolerated beyond them.
 const OWN_LATENCY: f64 = 0.03;
 const OWN_TOLERANCE: f64 = 0.25;
-/// Latency above the unloaded one that counts as slow, and so many slow answers more than others that are an alarm.
+/// Latency above the unloaded one that counts as slow, and the excess of slow answers over others that is an alarm.
 const SLOW: f64 = std::f64::consts::LN_2;
 const ALARM: u32 = 32;
 /// Latencies that are enough to decide by.
@@ -264,7 +264,7 @@ impl Learned {
         self.set(limit, in_flight);
     }
 
-    /// Begins to measure the unloaded latency. `level` is that of the limit as it is.
+    /// Begins to measure the unloaded latency. `level` is that of the present limit.
     fn drain(&mut self, in_flight: usize, level: f64, is_growing: bool) {
         (self.slow, self.is_suspect, self.draining_since) = (0, false, self.now);
         let before = self.limit;
@@ -273,7 +273,7 @@ impl Learned {
     }
 
     fn step_down(&mut self, drain: Drain, in_flight: usize) {
-        // What the latency says, if it is a queue.
+        // The factor by which the latency exceeds the expected one, if it is a queue.
         let to = (self.expected() - drain.from_level).exp().clamp(0.1, DRAIN_TO);
         self.phase = Phase::Draining(drain);
         let limit = self.limit.floor() * to;
@@ -308,7 +308,7 @@ impl Learned {
             self.unloaded.weight = self.unloaded.weight.min(3.0 * float(level.count));
             self.unloaded.pool(level);
         }
-        // Steps that were followed by a further one had a queue: the last of them tells how long it was.
+        // Steps that were followed by a further one had a queue, whose length is that of the last of them.
         let queue = drain.from_level - self.expected();
         if queue > self.tolerance() + TOLERANCE + error {
             let limit = drain.from * (self.tolerance() - queue).exp();
@@ -387,7 +387,7 @@ impl Learned {
         TOLERANCE + self.own * OWN_TOLERANCE
     }
 
-    /// The standard error of the mean of so many latencies; some are left out of it.
+    /// Standard error of the mean of `count` latencies; some are left out of it.
     fn error(&self, count: usize) -> f64 {
         1.25 * self.spread / float(count.max(1)).sqrt()
     }

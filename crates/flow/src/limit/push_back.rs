@@ -19,7 +19,7 @@ pub(super) struct PushBack {
 
 /// Two limits that are lower and are pushed back as much say that push-back has another reason.
 const TRIES: usize = 3;
-/// A lower limit helps if it takes away so much of what it would, were just what is above a bound pushed back.
+/// Part of the push-back that a lower limit must take away to help, if only the excess over a bound were pushed back.
 const HELPS: f64 = 0.3;
 const STEP_MAX: f64 = 50.0;
 
@@ -63,7 +63,7 @@ impl PushBack {
         }
         self.step = 1.0;
         let lower = limit * (1.0 - share).clamp(0.5, 0.96);
-        // What went well a moment ago is tried first.
+        // The limit that went well a moment ago is tried first.
         let is_first = self.tried.len() == 1 && self.clean < limit;
         let lower = if is_first { lower.max(self.clean) } else { lower }.floor();
         self.ceiling = lower;

@@ -5,7 +5,7 @@ use super::Sample;
 /// Counts and latencies of attempts that were sent under the present limit and have ended.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Attempts that were sent before the change and have not ended: they tell of the former limit.
+    /// Attempts that were sent before the change and have not ended: evidence of the former limit.
     stale: usize,
     /// True if the last change lowered the limit.
     is_lower: bool,
@@ -28,7 +28,7 @@ pub(super) struct WindowCounts {
     pub(super) peak: usize,
 }
 
-/// The latency of a window, as logarithms: what changes latencies multiplies them.
+/// The latency of a window, as logarithms: causes of latency multiply it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Level {
     /// The mean without the slowest and the fastest: a few slow answers are no load.

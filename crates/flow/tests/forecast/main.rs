@@ -41,7 +41,7 @@ fn slowing_and_rising() {
 #[test]
 fn an_outage_and_a_pause() {
     let outage = |time: f64| if (200.0..800.0).contains(&time) { 0.0 } else { 2_000.0 };
-    // What was told before it could not know of it.
+    // Intervals given before the outage could not include it.
     let long =
         Lane { fails: |time| (200.0..800.0).contains(&time), ..Lane::new(4_000_000, outage) };
     check("an outage of ten minutes", &[long], 0.7, 1.0);

@@ -1,4 +1,4 @@
-//! Work that is done lane by lane in simulated time, and what is told of its end meanwhile.
+//! Work that is done lane by lane in simulated time, and the forecasts of its end meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Lane {
 /// Measures of the forecasts of one run, or of several.
 #[derive(Debug)]
 pub(crate) struct Told {
-    /// The part of the points at which an interval was told.
+    /// Share of the points at which an interval was given.
     pub(crate) points: f64,
     /// Share of these points whose interval held the true end.
     pub(crate) held: f64,
@@ -140,7 +140,7 @@ impl Run {
     }
 }
 
-/// Runs the lanes to their end. What is told is looked at once a second.
+/// Runs the lanes to their end. The forecast is read once a second.
 pub(crate) fn run(seed: u64, lanes: &[Lane]) -> Told {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut runs: Vec<Run> = lanes.iter().copied().map(Run::new).collect();

@@ -94,7 +94,7 @@ fn a_connection_for_each_attempt_does_not_hold_the_limit_down() {
     assert!((18..=40).contains(&learned.current()), "{}", learned.current());
 }
 
-/// A destination that does ten things at a time, and either queues what is beyond that or pushes it back, behind a limit of at least 100.
+/// A destination that does ten things at a time, and either queues the excess or pushes it back, behind a limit of at least 100.
 #[test]
 fn latency_alone_does_not_lower_a_limit_below_its_least_and_push_back_does() {
     for pushes_back in [false, true] {

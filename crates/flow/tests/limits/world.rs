@@ -1,4 +1,4 @@
-//! A destination and those who send to it, event by event.
+//! A destination and its senders, event by event.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

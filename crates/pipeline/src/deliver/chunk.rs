@@ -155,8 +155,8 @@ impl ChunkRun<'_> {
         }
     }
 
-    /// Reports, after a panic outside of an attempt, the deliveries that are not reported yet. One that `is_begun` may have been
-    /// sent, and is not sent again; the rest is due again after [`DEFECT_WAIT`].
+    /// Reports, after a panic outside of an attempt, the deliveries that are not reported yet. A delivery that `is_begun` may
+    /// have been sent, and is not sent again; the rest is due again after [`DEFECT_WAIT`].
     async fn give_back(self, chunk: &Chunk, is_begun: impl Fn(u16) -> bool) {
         tracing::error!(chunk = chunk.id.0, channel = %chunk.envelope.lane.channel, "sending a chunk panicked; it is given back");
         let unreported = chunk.deliveries.iter().map(|delivery| delivery.index);

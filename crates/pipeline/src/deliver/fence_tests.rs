@@ -137,7 +137,7 @@ async fn of_two_runs_of_a_chunk_one_sends_and_reports() {
     let [one, other] = [(); 2].map(|()| ChunkFence::new(&store, &chunk));
     let [of_one, of_other] = [&one, &other].map(|fence| FencedReports { fence, job });
     assert_eq!(beside(&one, one.begin(0)).await, Ok(()));
-    // The other run asks for more than the first has begun, and is refused all the same.
+    // The other run requests more than the first has begun, and is refused all the same.
     let refused = beside(&other, other.begin(999)).await;
     assert_eq!(refused, Err(Report::HandedBack { after: REFUSED_DELAY }));
     let report = |index| vec![(index, Report::HandedBack { after: Duration::ZERO })];

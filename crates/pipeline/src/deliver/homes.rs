@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(here + there.len(), 100);
         assert!((30..=70).contains(&here), "{here}");
         assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 64).is_some()));
-        // Home sends what came to it from elsewhere while its limit is small, and gives it back when that is large.
+        // Home sends chunks from elsewhere while its limit is small, and gives them back when that is large.
         let mut first = first;
         let sizes = [(63, true), (64, false)].into_iter().cycle();
         for (arrived, (limit, is_kept)) in there.into_iter().zip(sizes) {

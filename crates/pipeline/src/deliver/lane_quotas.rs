@@ -129,7 +129,7 @@ impl Book {
     fn quota(&mut self, of: &Of, channel: Option<&Name>, now: Instant) -> Arc<Quota> {
         let Self { numbers, quotas, quotas_max, .. } = self;
         if quotas.len() >= QUOTAS_KEPT.max(*quotas_max) && !quotas.contains_key(of) {
-            // What was reserved must not be forgotten: the next one would let as much through again.
+            // A quota with reserved places must be kept: a new one would let as much through again.
             quotas.retain(|_, KnownQuota { quota, .. }| {
                 Arc::strong_count(quota) > 1 || quota.is_booked(now)
             });

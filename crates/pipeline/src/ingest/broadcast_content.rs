@@ -59,7 +59,7 @@ impl BroadcastContent {
         &*self.channel
     }
 
-    /// The content as it was written: that of each recipient that has none of its own.
+    /// The content as the caller wrote it, for each recipient that has none of its own.
     pub(super) fn written(&self) -> Content {
         self.source.written()
     }
@@ -69,8 +69,8 @@ impl BroadcastContent {
         !self.source.is_constant() || self.fallbacks.iter().any(|fallback| !fallback.is_constant())
     }
 
-    /// The content of the recipient with these `variables`, whose fallbacks go to `addresses`. What cannot be accepted is
-    /// a field of the recipient, not of the broadcast.
+    /// The content of the recipient with these `variables`, whose fallbacks go to `addresses`. An error names a field of the
+    /// recipient, not of the broadcast.
     pub(super) fn for_recipient(
         &self,
         variables: Option<Bytes>,
@@ -104,7 +104,7 @@ impl BroadcastContent {
             bytes += content.bytes();
         }
         let next = alternatives(&self.fallbacks, addresses.into_iter(), variables)?;
-        // What is the same for all is stored with many of them.
+        // Fallbacks that are the same for all are stored with many of the recipients.
         let is_shared = self.fallbacks.iter().all(FallbackSource::is_constant);
         let of = if is_shared { Alternative::address_bytes } else { Alternative::bytes };
         bytes += next.iter().map(of).sum::<usize>();

@@ -43,8 +43,8 @@ impl Budget {
         }
     }
 
-    /// Adds `bytes` to what `tenant` holds in `held`, or refuses at once. What is small altogether finds room in the
-    /// reserve when the rest is used up.
+    /// Adds `bytes` to the bytes that `tenant` holds in `held`, or refuses at once. Requests that are small altogether find room
+    /// in the reserve when the rest is used up.
     pub(super) fn take(
         &self,
         tenant: &Name,
@@ -89,7 +89,7 @@ impl Budget {
             Reservation { of_tenant, common, reserve: None }
         };
         timeout(IDLE_TIMEOUT, room).await.map_err(|_| {
-            // What was lacking decides whose fault it is: the tenant's (429) or all tenants' together (503).
+            // The exhausted budget decides the answer: the tenant's (429) or that of all tenants together (503).
             if share.available_permits() < bytes {
                 return IngestError::TenantOverloaded { retry_after };
             }

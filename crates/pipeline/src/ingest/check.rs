@@ -90,7 +90,7 @@ impl<'a> CheckedFields<'a> {
         let (send_at, expires_at) = (time(self.send_at), time(self.expires_at));
         // Codes and not texts: a default that is left out is the same as one that is written.
         let codes = [self.guarantee.code(), self.priority.code(), self.late.code()];
-        // The fields as they were sent, and not what is rendered: a retry after a reload is still the same request.
+        // The fields as they were sent, before rendering: a retry after a reload is still the same request.
         let parts: [&[u8]; 7] = [
             self.name.as_str().as_bytes(),
             to.as_bytes(),
@@ -102,7 +102,7 @@ impl<'a> CheckedFields<'a> {
         ];
         let template =
             [submission.template.as_deref().map(str::as_bytes), submission.variables.as_deref()];
-        // What has no template has the fingerprint that it had before there were any.
+        // A request without a template has the fingerprint that it had before there were any.
         let template = template.iter().filter(|_| template.iter().any(Option::is_some));
         let template = template.map(|part| part.unwrap_or_default());
         let fallback = submission.fallback.iter().flat_map(|item| {

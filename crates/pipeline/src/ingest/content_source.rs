@@ -64,7 +64,7 @@ impl ContentSource {
         }
     }
 
-    /// The content as it was written.
+    /// The content as the caller wrote it.
     pub(super) fn written(&self) -> Content {
         match self {
             Self::Plain(content) => content.clone(),

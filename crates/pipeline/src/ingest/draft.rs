@@ -63,7 +63,7 @@ pub(super) fn preview(
     }
 }
 
-/// Checks what is rendered, and what goes with it.
+/// Checks a rendered content with its options and fallbacks, and completes the draft.
 fn complete(
     (catalog, tenant, submission): (&Catalog, &Name, &Submission<'_>),
     to: ByteString,
@@ -94,7 +94,7 @@ pub(super) fn broadcast(
     now: Timestamp,
 ) -> Result<(BroadcastDraft, BroadcastContent), InvalidField> {
     let checked = CheckedFields::new(catalog, submission, now)?;
-    // The recipients are no part of what the key stands for: they are not known yet.
+    // The recipients are no part of the fingerprint: they are not known yet.
     let idempotency = checked.idempotency(submission, "")?;
     let (due_at, expires_at) = (checked.due_at(now), checked.ends_at());
     let source = (Arc::clone(checked.channel), checked.source);

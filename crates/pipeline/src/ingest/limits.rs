@@ -1,4 +1,4 @@
-//! The bounds of ingest alone. Those that other crates share stand in [`notification::limits`].
+//! The bounds of ingest alone. Bounds that other crates share stand in [`notification::limits`].
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use notification::limits::PAYLOAD_BYTES;
 
 /// Longest time ahead for which a notification may be scheduled.
 pub const SCHEDULE_AHEAD: Duration = Duration::from_hours(366 * 24);
-/// Levels of arrays and objects in a content: what common JSON readers take.
+/// Levels of arrays and objects in a content: common JSON readers take as many.
 pub const CONTENT_DEPTH: usize = 128;
-/// Payload and options of a template, bytes: a mail that its readers' programs show whole (102 kB), and half of what may be
-/// sent, so that there is room for what is put in.
+/// Payload and options of a template, bytes: a mail that its readers' programs show whole (102 kB), and half of the largest
+/// payload, so that there is room for the values put in.
 pub const TEMPLATE_BYTES: usize = PAYLOAD_BYTES / 2;
 /// Strings of a template that have tags.
 pub const TEMPLATE_STRINGS: usize = 64;
@@ -20,8 +20,8 @@ pub const TEMPLATE_STEPS: u64 = 50_000;
 /// look at all of them. With more, there are fewer steps. Looking at a value takes up to 20 ns: 15 ms at worst, and room for
 /// a list of 90 lines with two values each. A template that compares only with literals has all its steps.
 pub const TEMPLATE_WORK: u64 = 800_000;
-/// Values, or 16 bytes of text, that filters may look at for each step there is: 100,000 at most, which are a few
-/// milliseconds, and five times what a list of 600 lines takes whose texts all pass a filter.
+/// Values, or 16 bytes of text, that filters may look at for each step there is: 100,000 at most, which are a few milliseconds,
+/// and five times the need of a list of 600 lines whose texts all pass a filter.
 pub const TEMPLATE_UNITS: u64 = 2;
 /// Parts that a filter may make of one text.
 pub const TEMPLATE_PARTS: usize = 1_000;

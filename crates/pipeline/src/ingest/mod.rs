@@ -275,10 +275,10 @@ impl Intake {
     /// Abandons the broadcasts whose upload was dropped half-way: a caller that hung up. The task that drops
     /// requests calls this afterwards; opening the next broadcast does, too, and so does a restart.
     pub async fn sweep(&self) {
-        // One at a time, so that the lock is not held while the store is asked.
+        // One at a time, so that the lock is not held during a request to the store.
         while let Some(broadcast) = self.next_left_open() {
             if let Err(error) = self.store.abandon_broadcast(broadcast).await {
-                // What stays open counts for nothing, and recovery removes it once this process has ended.
+                // A broadcast that stays open counts for nothing, and recovery removes it once this process has ended.
                 tracing::debug!(%broadcast, %error, "broadcast not abandoned");
             }
         }

@@ -1,4 +1,4 @@
-//! The outbox: what applications wrote into the store, within their own transactions, becomes notifications here.
+//! The outbox: rows that applications wrote into the store, within their own transactions, become notifications here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ impl OutboxRelay {
     /// Runs until `stopping` turns true.
     ///
     /// # Errors
-    /// When the store failed. What was not taken in stays in the outbox.
+    /// When the store failed. Rows that were not submitted stay in the outbox.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
         let mut changes = self.outbox.outbox_changes();
         let intake = Arc::clone(&self.intake);
         let screen: Arc<Validator> = Arc::new(move |row, now| screen(&intake, &row, now));
         while !*stopping.borrow() {
-            // What changes from here on wakes the wait below, also if it changes during the drain.
+            // A change from here on wakes the wait below, also if it happens during the drain.
             changes.mark_unchanged();
             if self.drain(&screen).await? {
                 continue;

@@ -1,4 +1,4 @@
-//! Reads JSON into submissions. It checks names and types of fields; what their values mean, the next step checks.
+//! Reads JSON into submissions. It checks names and types of fields; the next step checks their values.
 
 use std::borrow::Cow;
 

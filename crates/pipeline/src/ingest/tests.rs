@@ -14,7 +14,7 @@ use super::{BroadcastRecipient, IngestError, Intake, InvalidField, Opening, Rend
 use crate::Channels;
 use crate::ingest::limits::SCHEDULE_AHEAD;
 
-/// Takes everything; what stands before an `@` is the token, what stands after it the destination.
+/// A channel that accepts everything; the text before an `@` is the token, the text after it the destination.
 #[derive(Debug)]
 pub(super) struct Anything;
 

@@ -144,7 +144,7 @@ impl Upload {
         let now = intake.now();
         self.calls
             .push(Box::pin(async move { intake.store.add_recipients(id, groups, now).await }));
-        // Futures here run only when they are polled: this starts the new call, and takes what has ended.
+        // Futures here run only when they are polled: this starts the new call, and takes those that have ended.
         while let Poll::Ready(Some(done)) = futures_util::poll!(self.calls.next()) {
             done?;
         }

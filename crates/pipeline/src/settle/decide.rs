@@ -22,7 +22,7 @@ pub(super) struct Decision {
     groups: Vec<OutcomeGroup>,
     /// The report that opened the group at the same position; equal ones join it.
     openers: Vec<Report>,
-    /// Times that were drawn for a retry, by event and asked wait: equal outcomes are tried again together.
+    /// Times that were drawn for a retry, by event and requested wait: equal outcomes are tried again together.
     retries: Vec<((Event, Option<Duration>), Timestamp)>,
 }
 

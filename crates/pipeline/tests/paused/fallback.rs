@@ -95,7 +95,7 @@ fn nothing_stands_in_for_what_may_have_arrived_or_ended_otherwise() {
         let running = rig.start();
         let mut draft = draft(&rig, "a", &["b"], guarantee);
         draft.envelope.expires_at = Some(rig.now().plus(Duration::from_mins(1)));
-        // The double gives no notice of what a claim ended, but of what is settled after it.
+        // The double gives no notice of an end by a claim, but of a later settlement.
         let mut last = rig.draft("last", guarantee);
         last.envelope.due_at = rig.now().plus(Duration::from_mins(3));
         let ids = rig.accept_drafts(vec![draft, last]).await;
@@ -158,7 +158,7 @@ fn a_fallback_ends_when_its_notification_would_have_and_goes_as_urgently() {
         let mut urgent = draft(&rig, "a", &["b", "c"], Guarantee::AtLeastOnce);
         urgent.envelope.lane.priority = Priority::Urgent;
         urgent.envelope.expires_at = Some(rig.now().plus(Duration::from_mins(1)));
-        // The double gives no notice of what a claim ended, but of what is settled after it.
+        // The double gives no notice of an end by a claim, but of a later settlement.
         let mut last = rig.draft("last", Guarantee::AtLeastOnce);
         last.envelope.due_at = rig.now().plus(Duration::from_mins(3));
         let ids = rig.accept_drafts(vec![urgent, last]).await;

@@ -422,7 +422,7 @@ fn a_backlog_leaves_room_in_the_quota_for_others() {
     }
 }
 
-/// Notifications of a lane, so many that most of them are in the queue when the first are sent.
+/// Stores as many notifications of a lane as leave most of them in the queue when the first are sent.
 async fn accept_many(rig: &Rig, guarantee: Guarantee) {
     let recipients: Vec<String> = (0..2_500).map(|number| format!("r{number}")).collect();
     let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();

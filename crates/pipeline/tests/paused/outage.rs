@@ -1,4 +1,4 @@
-//! A provider that is away for ten minutes, at full load: what that costs it, and how soon all goes on.
+//! The cost to a provider of being away for ten minutes, at full load, and the time until all goes on.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LATENCY: Duration = Duration::from_secs(2);
 const PLACES: usize = 64;
 const RATE: usize = 32;
 const OUTAGE: Duration = Duration::from_mins(10);
-/// Enough for a minute before and two after it. What waits meanwhile is not tried, so more of it changes nothing.
+/// Notifications for a minute before and two after it. Those that wait meanwhile are not tried, so more of them change nothing.
 const NOTIFICATIONS: usize = 4_000;
 /// The notifications that come in during the outage, at full load.
 const MEANWHILE: usize = RATE * 600;

@@ -237,7 +237,7 @@ impl Rig {
 // === impl Running ===
 
 impl Running {
-    /// Stops as SIGTERM does: nothing new is started, and what is under way is finished and settled.
+    /// Stops as SIGTERM does: no attempt is started, and those under way are finished and settled.
     pub(crate) async fn stop(self) {
         self.stop.send(true).unwrap();
         for task in self.tasks {

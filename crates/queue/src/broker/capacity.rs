@@ -58,10 +58,10 @@ impl BrokerCapacity {
         });
     }
 
-    /// The broker says that it takes nothing, and why; or that it takes everything again.
+    /// Notes the broker's report that it takes nothing, with the reason; or, with `None`, that it takes everything again.
     pub fn set_blocked(&self, reason: Option<String>) {
         self.change(|state| state.blocked = reason);
-        // What waits for a suspect waits for the end of this as well.
+        // The wait for a suspect is also one for the end of a block.
         self.suspected.notify_one();
     }
 
@@ -70,7 +70,7 @@ impl BrokerCapacity {
         self.state().blocked.clone().map(BrokerError)
     }
 
-    /// A ticket of `priority` was taken: whatever was wrong, is not any more.
+    /// Notes that a ticket of `priority` was taken: the failed probes of its queue count no more.
     pub(crate) fn confirm(&self, priority: Priority) {
         let mut state = self.state();
         if let Some(probes) = state.failed_probes.get_mut(usize::from(priority.code())) {
@@ -107,7 +107,7 @@ impl BrokerCapacity {
     /// Takes the result of a probe: queues with fewer than `tickets_max` waiting are free of suspicion.
     ///
     /// # Errors
-    /// When one of them was so again and again, and took nothing in between: what is wrong with it cannot be seen.
+    /// When a suspected queue had room again and again, and took nothing in between: its defect cannot be seen.
     pub(crate) fn clear(
         &self,
         waiting: WaitingTickets,

@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use super::error::BrokerError;
 use crate::{Acknowledge, Message, QueueError, Receipt};
 
-/// Holds tickets by priority. As many as the backend asks its broker for, so it is bounded there.
+/// Holds tickets by priority. Their number is bounded by the backend's requests to its broker.
 #[derive(Debug)]
 pub struct HeldTickets<M> {
     state: Mutex<HeldState<M>>,
-    /// Wakes all receivers, since they may want different priorities.
+    /// Wakes all receivers, since they may wait for different priorities.
     arrived: Notify,
     /// Wakes the tasks that request more tickets, keep them, or close.
     changed: Notify,
@@ -172,7 +172,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
     /// The tickets to receive now; `None` while there are none and more may come.
     fn take(self: &Arc<Self>, lowest: Priority, items: usize) -> Option<Vec<Message<Ticket>>> {
         let mut state = self.state();
-        // What still waits is given back to the broker, for another consumer.
+        // Tickets that still wait are given back to the broker, for another consumer.
         if state.closed {
             return Some(Vec::new());
         }

@@ -1,4 +1,4 @@
-//! The bounds of the queues behind a broker alone. Those that other crates share stand in [`notification::limits`].
+//! The bounds of the queues behind a broker alone. Bounds that other crates share stand in [`notification::limits`].
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The seam between the shared part and a backend: what a backend implements of its broker's protocol.
+//! The seam between the shared part and a backend: the interface to its broker's protocol.
 
 use std::fmt;
 use std::future::Future;
@@ -50,7 +50,7 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
         held: &Arc<HeldTickets<Self::Message>>,
     ) -> impl Future<Output = BrokerError> + Send;
 
-    /// Consumes no more, and holds what was under way. Nothing is being consumed when this is called.
+    /// Consumes no more, and holds the tickets under way. No message is being consumed when this is called.
     fn stop(&self, held: &Arc<HeldTickets<Self::Message>>) -> impl Future<Output = ()> + Send;
 
     /// Waits until the connection is lost, and meanwhile says in `capacity` when the broker takes nothing.

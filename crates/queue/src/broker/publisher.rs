@@ -100,8 +100,8 @@ impl<L: Link> BrokerState<L> {
 }
 
 impl Timed {
-    /// `ticket`, unless it is void at `now`. However far the clocks of those who lease and those who publish are apart,
-    /// it lives no longer than any ticket.
+    /// `ticket`, unless it is void at `now`. However far the clocks of producers and publishers are apart, it lives no longer
+    /// than any ticket.
     fn at(now: Timestamp, ticket: Ticket) -> Option<Self> {
         let lives = ticket.lease_until.since(now).min(limits::TICKET_LEASE);
         (lives > Duration::ZERO).then_some(Self { ticket, lives })

@@ -159,7 +159,7 @@ impl<P: Protocol> LinkSupervisor<P> {
 // === impl BrokerState ===
 
 impl<L: Link> BrokerState<L> {
-    /// Calls the link good once it has lasted for `proof`; never ends. One that connects and fails at once, for ever, so
+    /// Calls the link good once it has lasted for `proof`; never ends. A link that connects and fails at once, for ever, thus
     /// stays in trouble, and is not on and off.
     async fn prove(&self, proof: Duration) -> BrokerError {
         sleep(proof).await;

@@ -121,7 +121,7 @@ impl Address {
         BrokerError(format!("the connection to NATS at {self} was lost"))
     }
 
-    /// The meaning of `error`, and what to do about it; `last_error` is what the server said last.
+    /// Explanation of `error`, with the remedy; `last_error` is the server's last one.
     pub(super) fn explain(&self, error: &NatsError, last_error: Option<&str>) -> BrokerError {
         if let Some(last_error) = last_error.filter(|text| is_denial(text)) {
             return BrokerError(format!(

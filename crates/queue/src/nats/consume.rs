@@ -114,7 +114,7 @@ impl NatsConsumer {
         asked.map_err(|error| NatsError::Other(error.to_string()))
     }
 
-    /// Holds `wanted` messages, or as many as come until the server ends the request.
+    /// Holds `wanted` messages, or fewer if the server ends the request.
     async fn fetch(
         &self,
         subscriber: &mut Subscriber,

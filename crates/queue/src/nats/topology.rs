@@ -6,8 +6,8 @@
 //! | consumers `urgent`, `normal`, `bulk` | durable, pull, explicit acknowledgement |
 //!
 //! A stream that is there is used as it is, if it can carry tickets: so an operator may choose replicas, placement or memory by creating
-//! the stream first, and a later version with other bounds works beside this one. Nothing is sent that servers know since 2.10
-//! only.
+//! the stream first, and a later version with other bounds works beside this one. No option is sent that only servers since 2.10
+//! support.
 
 use std::error::Error;
 
@@ -65,7 +65,7 @@ impl Topology {
         format!("{}.{priority}", self.prefix)
     }
 
-    /// Creates what is missing. Gives how many tickets of one priority may wait: the stream may be smaller than its
+    /// Creates what is missing. Returns the number of tickets of one priority that may wait: the stream may be smaller than its
     /// bound here.
     pub(super) async fn create(&self, jetstream: &Context) -> Result<u64, NatsError> {
         let stream = match jetstream.get_stream(&self.prefix).await.map_err(|error| of_get(&error))
@@ -143,9 +143,9 @@ impl Topology {
             filter_subject: self.subject(priority),
             ack_policy: AckPolicy::Explicit,
             ack_wait: TICKET_ANSWER_WAIT,
-            // What was given out more often stays in the stream until it is too old.
+            // A ticket that was given out more often stays in the stream until it is too old.
             max_deliver: TICKET_DELIVERIES.into(),
-            // As many as may wait: what a consumer holds is bounded by what it asks for.
+            // As many as may wait: the tickets that a consumer holds are bounded by its requests.
             max_ack_pending: i64::try_from(pending).unwrap_or(i64::MAX),
             max_waiting: CONSUMERS_MAX,
             ..pull::Config::default()
@@ -178,8 +178,8 @@ impl Topology {
         self.check_limits(config)
     }
 
-    /// A stream may be as small as its operator likes, as long as it refuses what it has no place for: what it drops
-    /// instead, it has confirmed.
+    /// Checks that the stream refuses messages beyond its bounds, which may be as small as its operator likes: messages that it
+    /// drops instead would be confirmed.
     fn check_limits(&self, config: &Config) -> Result<(), NatsError> {
         let is_bounded = config.max_messages > 0 || config.max_bytes > 0;
         let is_bounded_per_subject = config.max_messages_per_subject > 0;

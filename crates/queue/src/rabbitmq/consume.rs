@@ -45,8 +45,8 @@ impl RabbitMqConsumer {
         let (name, options) = ("".into(), BasicConsumeOptions::default());
         let none = FieldTable::default();
         let begun = self.channel.basic_consume(queue.into(), name, options, none).await?;
-        // Kept beyond this future, which is dropped when the queue closes: `stop` ends the
-        // consumer and takes what is left of it.
+        // Kept beyond this future, which is dropped when the queue closes: `stop` ends the consumer and takes the rest of its
+        // messages.
         put_all(consumer.insert(begun), held).await
     }
 
@@ -57,7 +57,7 @@ impl RabbitMqConsumer {
     pub(super) async fn stop(&self, held: &HeldTickets<RabbitMqMessage>) -> lapin::Result<()> {
         let Some(mut consumer) = self.consumer.lock().await.take() else { return Ok(()) };
         self.channel.basic_cancel(consumer.tag(), BasicCancelOptions::default()).await?;
-        // The broker may have sent some more before it was told.
+        // The broker may have sent some more before it ended the consumer.
         put_all(&mut consumer, held).await
     }
 }
@@ -103,6 +103,6 @@ impl BrokerMessage for RabbitMqMessage {
     }
 
     fn keep(&self) {
-        // A connection that lives says so for all its messages.
+        // A live connection keeps all its messages held.
     }
 }

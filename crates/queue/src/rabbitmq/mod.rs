@@ -160,7 +160,7 @@ impl Link for RabbitMqLink {
 
     async fn lost(&self, capacity: &BrokerCapacity) -> BrokerError {
         let mut events = std::pin::pin!(self.connection.events_listener());
-        // What happened before there was a listener.
+        // Events before there was a listener.
         if !self.connection.status().connected() {
             return BrokerError(format!(
                 "the connection to RabbitMQ at {} ended at once",
@@ -197,7 +197,7 @@ impl RabbitMqLink {
     }
 }
 
-/// Declares what is missing on a new channel in confirm mode. Gives the channel, and the tickets waiting per priority.
+/// Declares what is missing on a new channel in confirm mode. Returns the channel, and the tickets waiting per priority.
 async fn declare(
     connection: &Connection,
     topology: &Topology,

@@ -6,9 +6,9 @@
 //! | `<prefix>.urgent`, `.normal`, `.bulk` | quorum queues of tickets |
 //! | `<prefix>.dead` | headers exchange and quorum queue for messages that are no tickets |
 //!
-//! A ticket that expires, or that came back too often, is dead-lettered too, since a queue cannot tell its deaths apart. But
-//! the headers exchange can: it has a way on for what was rejected only. So the dead-letter queue shows what
-//! an operator should look at, and an outage of all consumers does not flood it.
+//! A ticket that expires, or that came back too often, is dead-lettered too, since a queue cannot tell its deaths apart. The
+//! headers exchange can: it has a way on for rejected messages only. The dead-letter queue thus holds what an operator should
+//! look at, and an outage of all consumers does not flood it.
 
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};

@@ -70,14 +70,14 @@ pub(crate) async fn messages_that_are_no_tickets<S: Server>(url: &str) {
     soon("drain", broker.drain()).await;
 }
 
-/// A full queue refuses, says so, and has capacity again once its tickets are consumed; more urgent ones are not concerned.
+/// A full queue refuses and reports it, and has capacity again once its tickets are consumed; more urgent ones are not concerned.
 pub(crate) async fn a_queue_that_is_full<S: Server>(url: &str) {
     let options = BrokerOptions { tickets_max: 40, consume: false, ..options(url) };
     let broker = S::open(&options).unwrap();
     becomes(&broker, true).await;
     let mut capacity = broker.publisher().capacity();
     let mut published = 0_usize;
-    // Brokers may take a few more than they are told.
+    // Brokers may take a few more than their bound.
     soon("full", async {
         while *capacity.borrow_and_update() == Some(Priority::Bulk) {
             let tickets = (0..20).map(|number| ticket(number, Priority::Bulk)).collect();
@@ -157,7 +157,7 @@ pub(crate) async fn a_consumer_that_leaves<S: Server>(url: &str) {
     soon("drain", stays.drain()).await;
 }
 
-/// Gives one ticket back as often as it comes, `times` times.
+/// Gives one ticket back each time that it comes, `times` times.
 pub(crate) async fn a_ticket_that_is_always_given_back(broker: &Broker, times: usize) {
     becomes(broker, true).await;
     assert_eq!(publish(broker, vec![ticket(1, Priority::Normal)]).await, [true]);

@@ -112,7 +112,7 @@ pub(crate) async fn take_one(broker: &Broker) -> u64 {
 }
 
 pub(crate) async fn take(message: Message<Ticket>) -> u64 {
-    // What the broker does not get to know, it repeats.
+    // An acknowledgement that the broker does not receive has it repeat the ticket.
     let _told = message.receipt.acknowledge().await;
     message.item.chunk.0
 }

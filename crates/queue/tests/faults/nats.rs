@@ -91,7 +91,7 @@ async fn a_ticket_that_is_given_back_rests_before_it_comes_again() {
     soon("drain", broker.drain()).await;
 }
 
-/// The server is told again and again, and so gives the ticket to no other consumer.
+/// A held ticket is reported to the server again and again, so that no other consumer gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_that_is_held_for_long_stays_with_its_holder() {
     let options = options(&shared());

@@ -86,7 +86,7 @@ async fn tickets_that_nobody_takes_expire_and_leave_nothing() {
     let (url, prefix) = (&options.url, &options.prefix);
     eventually("they expire", async || RabbitMq::waiting(url, prefix, Priority::Normal).await == 0)
         .await;
-    // What is rejected later is there: so what expired before would be.
+    // A message that is rejected later is there: so would an expired one be.
     RabbitMq::intrude(url, prefix, Priority::Normal, b"not a ticket").await;
     let consumer = rabbitmq::open(
         &BrokerOptions { consume: true, ..options.clone() },
@@ -196,7 +196,7 @@ async fn a_broker_that_is_low_on_memory_is_asked_for_nothing() {
     let answers =
         soon("answer", broker.publisher().publish(vec![ticket(2, Priority::Normal)])).await;
     let Some(Err(QueueError::Unconfirmed(reason))) = answers.first() else { panic!("{answers:?}") };
-    // Known before it is tried: one that waits for an answer in vain is told "it did not confirm".
+    // Found before it is tried: a publisher that waits for an answer in vain gets "it did not confirm".
     assert!(reason.contains("takes no messages"), "{reason}");
 }
 

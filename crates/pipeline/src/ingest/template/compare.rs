@@ -1,8 +1,8 @@
 //! Tags that compare: a step of the engine that may look at all of the variables.
 //!
-//! `xs == ys`, `x in xs` and `text[1:]` are one step each, however large the values are. Comparing with a literal takes no
-//! longer than the literal does, and the other steps look at one value, so only templates with tags that compare are charged
-//! by the weight of the variables. What is not known to be cheap counts as comparing.
+//! `xs == ys`, `x in xs` and `text[1:]` are one step each, however large the values are. Comparing with a literal takes no longer
+//! than the literal does, and the other steps look at one value, so only templates with tags that compare are charged by the
+//! weight of the variables. A tag that is not certain to be cheap counts as comparing.
 
 /// Tests of the kind of a value, or of one number.
 const TESTS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! The template engine, as it is set up here.
+//! The template engine with its settings and limits.
 
 use std::io;
 use std::sync::{Arc, LazyLock};

@@ -6,7 +6,7 @@
 //!  copied            a text, escaped for JSON   one expression: keeps its type
 //! ```
 //!
-//! Every string among the values is a template by itself; the rest of the JSON is copied byte for byte. So what comes out is
+//! Every string among the values is a template by itself; the rest of the JSON is copied byte for byte. The result is therefore
 //! valid JSON whatever the variables hold, and authors write no escapes.
 
 mod compare;
@@ -34,7 +34,7 @@ use engine::Limited;
 pub use named::{TemplateSource, Templates};
 pub(super) use variables::Variables;
 
-/// A compiled content. What it renders still has to pass the channel.
+/// A compiled content. Its results still have to pass the channel's check.
 #[derive(Debug)]
 pub(super) struct Template {
     environment: Environment<'static>,
@@ -144,7 +144,8 @@ impl Template {
         })
     }
 
-    /// A step that compares may look at all of the variables: where there are many, a template with such steps has fewer.
+    /// The environment for variables of this weight. A step that compares may look at all of the variables: where there are many,
+    /// a template with comparing steps has fewer.
     fn environment_for(&self, weight: u64) -> Cow<'_, Environment<'static>> {
         let share = TEMPLATE_WORK / TEMPLATE_STEPS;
         if !self.compares || weight <= share {
@@ -225,9 +226,9 @@ impl Pattern {
 
 // === impl Slot ===
 
-impl TemplatedString {
-    /// Appends to `rendered` what takes the string's place, unless it would have more than `bytes_max` then: what all strings
-    /// take together is bounded, not each alone.
+impl Slot {
+    /// Appends the string's rendered value to `rendered`, unless it would have more than `bytes_max` then: all strings together
+    /// are bounded, not each alone.
     fn render(
         &self,
         environment: &Environment<'_>,
@@ -272,7 +273,7 @@ impl TemplateKind {
     /// The kind of a string that holds `template`.
     fn of(template: &str, is_html: bool, environment: &Environment<'_>) -> Self {
         let inner = template.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
-        // Two tags and what is between them do not read as one expression.
+        // Two tags and the text between them do not read as one expression.
         let is_one = inner.is_some_and(|inner| {
             let inner = inner.strip_prefix('-').unwrap_or(inner);
             let inner = inner.strip_suffix('-').unwrap_or(inner);

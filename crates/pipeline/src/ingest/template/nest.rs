@@ -1,7 +1,7 @@
 //! Lists within lists, written in a tag: `{% for a in [[x, x]] %}{% for b in [[a, a]] %}` doubles with each loop.
 //!
-//! The variable of a loop outlives the tag, so what it holds must not be larger than the variables are: a list that is
-//! written in a tag holds no list that is written there.
+//! The variable of a loop outlives the tag, so its value must not be larger than the variables are: a list that is written in a
+//! tag holds no list that is written there.
 
 use super::compare::{ComparedToken, is_call, is_subscript, tokens};
 
@@ -36,7 +36,7 @@ pub(super) fn nests_lists(tag: &str) -> bool {
                     around.holds_list |= closed.is_list || closed.holds_list;
                 }
             }
-            // What stands before the `in` of a loop are names.
+            // The words before the `in` of a loop are names.
             ComparedToken::Word("in") if opens.len() == 1 => opens = vec![OpenBracket::default()],
             ComparedToken::Sign(",") => {
                 if let Some(open) = opens.last_mut() {

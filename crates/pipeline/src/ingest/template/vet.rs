@@ -1,8 +1,8 @@
-//! The check of what a template may do: put values into a text, decide, and loop.
+//! The check of a template's powers: to put values into a text, decide, and loop.
 //!
-//! The engine counts steps, and a step may make a value of any size: `"x" * 100000000` is one. So no operator is allowed that
-//! makes large values of small ones, and no value outlives its tag; what filters make is counted beside ([`super::work`]).
-//! Why so, says decision 0015.
+//! The engine counts steps, and a step may make a value of any size: `"x" * 100000000` is one. No operator is therefore allowed
+//! that makes large values of small ones, and no value outlives its tag; the results of filters are counted besides
+//! ([`super::work`]). Decision 0015 gives the reasons.
 
 use super::{compare, nest};
 use crate::ingest::limits::{TEMPLATE_ELIFS, TEMPLATE_TAG_BYTES};

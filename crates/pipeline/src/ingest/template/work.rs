@@ -98,7 +98,7 @@ fn count_and_apply(
     charge(state, work)?;
     let is_text = values.first().is_some_and(|value| value.kind() == ValueKind::String);
     let made = state.apply_filter(of_engine, &values)?;
-    // What is joined is longer than what it is made of.
+    // A joined text is longer than its parts.
     charge(state, outer_weight(&made).saturating_sub(work))?;
     // A text is a value; its parts may be as many as it has characters.
     if is_text
