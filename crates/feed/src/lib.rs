@@ -54,7 +54,7 @@ pub struct Feed {
 #[derive(Debug)]
 struct FeedRun {
     feed: Feed,
-    under_way: Option<UnderWay>,
+    under_way: Option<NotificationUnderWay>,
     /// Limit on log lines about a standstill.
     log_throttle: LogThrottle,
     /// True from a log line about a standstill until the application accepts again.
@@ -63,7 +63,7 @@ struct FeedRun {
 
 /// The notification that is being handed on.
 #[derive(Debug, Clone, Copy)]
-struct UnderWay {
+struct NotificationUnderWay {
     /// Cursor under which the notification was submitted.
     cursor: FeedCursor,
     until: EventPosition,
@@ -145,7 +145,7 @@ impl Feed {
     }
 
     /// Fixes the changes of the next notification after `cursor`: as many as there are and fit into one.
-    async fn fix(&self, cursor: FeedCursor) -> Result<Pause, StoreError> {
+    async fn fix(&self, cursor: FeedCursor) -> Result<StepWait, StoreError> {
         let page = self.reads.suppression_events(cursor.position, EVENTS).await?;
         let ends = page.events.iter().scan(0, |end, event| {
             *end += json_bytes(event);
@@ -218,7 +218,7 @@ impl Feed {
 
 impl FeedRun {
     /// Performs the next step; returns the time to wait after it.
-    async fn step(&mut self) -> Result<Pause, StoreError> {
+    async fn step(&mut self) -> Result<StepWait, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
         let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
         // Another process may have moved the feed since: the notification under way here is then settled.
@@ -284,8 +284,8 @@ impl FeedRun {
     }
 
     /// Moves the feed on if the application has accepted the notification, and submits it anew if it has ended otherwise.
-    async fn look_at(&mut self, under_way: UnderWay) -> Result<Pause, StoreError> {
-        let UnderWay { cursor, until, id, since, looks } = under_way;
+    async fn look_at(&mut self, under_way: NotificationUnderWay) -> Result<StepWait, StoreError> {
+        let NotificationUnderWay { cursor, until, id, since, looks } = under_way;
         let Some(history) = self.feed.reads.find(id).await? else {
             return Err(StoreError::Damaged(format!("notification {id} of the feed is missing")));
         };

@@ -59,7 +59,7 @@ struct GateState {
     breaker: Cell<Breaker>,
     /// The groups that wait, by rank. A group that waits alone may be listed with an older rank. A vector, so that a group which
     /// is listed again and again costs no allocation.
-    waiting: RefCell<Vec<Rc<Group>>>,
+    waiting: RefCell<Vec<Rc<GateGroup>>>,
 }
 
 /// Share of the places that is for groups with few: one in 64. A smaller limit has none to spare.
@@ -223,7 +223,7 @@ impl GateState {
     }
 
     /// Lists a waiting group under its changed rank. A group that waits alone needs no new place.
-    fn list_anew(&self, group: &Group) {
+    fn list_anew(&self, group: &GateGroup) {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() > 1
             && let Some(group) = unlist(&mut waiting, group)

@@ -231,7 +231,7 @@ impl Wake for Control {
     fn wake(self: Arc<Self>) {
         for signals in &self.signals {
             // A full channel brings the loop here anyway.
-            let _told_or_busy = signals.try_send(Signal::LookAgain);
+            let _told_or_busy = signals.try_send(LoopSignal::LookAgain);
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct QuotaGroup {
 
 #[derive(Debug)]
 struct Schedule {
-    pace: Pace,
+    pace: QuotaRate,
     /// Time at which all reserved places have gone through, if they go evenly.
     booked_until_nanos: u64,
     /// The end of the last pause; 0 when there was none.
@@ -195,7 +195,7 @@ impl Schedule {
     fn booked(&self, now: u64) -> u64 {
         let mut booked = self.booked_until_nanos.max(now);
         if self.paused_until_nanos > 0 {
-            let Pace { interval_nanos, burst_nanos } = self.pace;
+            let QuotaRate { interval_nanos, burst_nanos } = self.pace;
             // The burst counts as used up at the end of a pause: waiting attempts go evenly, not in a rush.
             booked = booked.max(self.paused_until_nanos + burst_nanos - interval_nanos);
         }
@@ -220,7 +220,7 @@ impl Schedule {
         self.pace = pace;
         // The last place that was reserved, or as if one had been.
         let last = booked - before.burst_nanos;
-        self.booked_until_nanos = if before == Pace::UNLIMITED {
+        self.booked_until_nanos = if before == QuotaRate::UNLIMITED {
             // Used places were not counted: no burst.
             now + pace.burst_nanos - pace.interval_nanos
         } else if last + before.interval_nanos <= now {

@@ -23,7 +23,7 @@ pub(super) struct SpanCounts {
 pub(super) struct Spans {
     /// Width of a span, seconds.
     pub(super) width: f64,
-    pub(super) counts: Vec<Counts>,
+    pub(super) counts: Vec<SpanCounts>,
     /// Part of the last span that has passed, up to 1.
     pub(super) last_part: f64,
 }

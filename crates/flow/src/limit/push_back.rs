@@ -40,7 +40,7 @@ impl PushBack {
     }
 
     /// True if a twentieth of a window was pushed back: the window is decided before it is full.
-    pub(super) fn is_urgent(&self, counts: Counts) -> bool {
+    pub(super) fn is_urgent(&self, counts: WindowCounts) -> bool {
         let first = self.tried.is_empty() && !self.is_futile;
         first && counts.pushed_back >= 3 && counts.pushed_back * 20 >= counts.ended
     }

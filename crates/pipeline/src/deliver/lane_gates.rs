@@ -23,7 +23,7 @@ pub(super) struct LaneGate {
     /// Quota of all threads, for tenant and provider.
     pub(super) quota: Arc<LaneQuota>,
     /// Bounds with which the gate and the quota were made.
-    bounds: Bounds,
+    bounds: LaneBounds,
 }
 
 /// Limits on the attempts to a destination, by its channel.
@@ -66,7 +66,7 @@ impl LaneGates {
 
     /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one with
     /// another limit: attempts under way then end in the old gate. Another quota is used from then on.
-    pub(super) fn get(&self, lane: &Lane, bounds: Bounds) -> LaneGate {
+    pub(super) fn get(&self, lane: &Lane, bounds: LaneBounds) -> LaneGate {
         let mut by_lane = self.by_lane.borrow_mut();
         let known = by_lane.get(lane);
         if let Some(lane_gate) = known.filter(|lane_gate| lane_gate.bounds == bounds) {
@@ -114,7 +114,7 @@ impl LaneGate {
 
 // === impl Bounds ===
 
-impl Bounds {
+impl LaneBounds {
     /// The bounds of a channel's destination.
     pub(super) fn of(channel: &dyn Channel, destination: &Arc<str>) -> Self {
         Self {

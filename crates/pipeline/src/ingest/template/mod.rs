@@ -52,7 +52,7 @@ struct Pattern {
     /// `/content` or `/options`.
     pointer: &'static str,
     json: Bytes,
-    slots: Vec<Slot>,
+    slots: Vec<TemplatedString>,
     /// True if one of the strings compares values.
     compares: bool,
     /// Bytes that it may have when rendered.
@@ -226,7 +226,7 @@ impl Pattern {
 
 // === impl Slot ===
 
-impl Slot {
+impl TemplatedString {
     /// Appends the string's rendered value to `rendered`, unless it would have more than `bytes_max` then: all strings together
     /// are bounded, not each alone.
     fn render(
