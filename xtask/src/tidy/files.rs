@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::words;
+
 /// One text file of the tree.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
@@ -61,6 +63,7 @@ pub(crate) fn check(file: &SourceFile) -> Vec<String> {
     if Path::new(&file.path).extension().is_some_and(|extension| extension == "rs") {
         length(file, &mut offences);
         module_doc(file, &mut offences);
+        words::check(&file.text, &mut offences);
     }
     let path = &file.path;
     offences.into_iter().map(|offence| format!("{path}: {offence}")).collect()

@@ -4,6 +4,7 @@ mod edges;
 mod files;
 mod imports;
 mod modules;
+mod words;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -45,6 +45,17 @@ fn a_file_is_refused_for_what_it_holds() {
         &format!("fine\n{leftover} later\n"),
         &[&format!("line 2 holds {leftover}: do it, or write it down as an issue")],
     );
+    let begins = |line: u8, word: &str| {
+        format!(
+            "line {line}: a documentation comment begins with \"{word}\": begin with what the item is"
+        )
+    };
+    check("a.rs", "//! What it is.\n", &[&begins(1, "What")]);
+    check("a.rs", "//! Doc.\n\n/// The same again.\nfn f() {}\n", &[&begins(3, "The same")]);
+    check("a.rs", "//! Doc:\n//! What follows.\n// What for?\n", &[]);
+    let says = "line 2: a comment says \"nobody\": name the part";
+    check("a.rs", "//! Doc.\n    // Nobody reads it.\n", &[says]);
+    check("a.rs", "//! Doc.\n// To `nobody`.\nlet a = \"nobody\";\n", &[]);
     let path = concat!("/ho", "me/");
     check("Makefile", path, &[&format!("line 1 holds {path}, which exists on one machine only")]);
 }

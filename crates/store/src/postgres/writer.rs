@@ -48,7 +48,7 @@ pub(super) enum Notices {
     Forward(NoticeSender),
 }
 
-/// What became of requests that are one transaction.
+/// Outcome of the requests of one transaction.
 enum Performed {
     /// All that are left are done, and this follows.
     Committed(Effects),
