@@ -140,7 +140,7 @@ impl Transaction<'_> {
                 }
             };
             let whole = first.count;
-            // What has expired ends whole, however many may be sent, and what is paused is put away whole.
+            // What has expired ends whole, however many may be sent, and what is paused is put away whole: neither is a probe.
             let is_whole = of_batch.is_expired(request.now) || of_batch.is_paused(&pauses);
             let rest = if is_whole { None } else { first.cut(deliveries) };
             let bytes = of_batch.bytes(first.count, whole);
@@ -156,7 +156,10 @@ impl Transaction<'_> {
             }
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
-            lanes.add_claimed(lane, first.count, request.now);
+            if !is_whole {
+                lanes.note_probe(lane, request.now);
+            }
+            lanes.add_claimed(lane, first.count);
             lanes.add_load(lane, LaneLoad { deliveries: 0, weight: first.weight });
             // Of the rest it is told when it is there.
             lanes.served(lane, second.due_at());

@@ -105,7 +105,7 @@ fn a_page_that_was_read_is_known_and_the_next_one_begins_behind_it() {
 fn nothing_is_read_and_no_lane_is_passed_while_the_common_window_is_full() {
     let mut lanes = Lanes::default();
     lanes.add_read(1, lane(1), at(0));
-    lanes.add_claimed(1, 10_000, at(0));
+    lanes.add_claimed(1, 10_000);
     assert_eq!((lanes.unread(&request(0)), lanes.next(&request(0))), (None, None));
     assert_eq!(lanes.next_at(&request(0)), None, "only a settlement brings work");
 }
@@ -137,7 +137,7 @@ fn bulk_moves_beside_a_steady_stream_of_normal() {
         for _ in 0..rounds {
             let lane = next(&mut lanes, &request(0)).unwrap();
             bulk += usize::from(is_bulk(lane));
-            lanes.add_claimed(lane, 100, at(0));
+            lanes.add_claimed(lane, 100);
             lanes.remove_claimed(lane, 100, true);
             lanes.served(lane, Some(at(0)));
         }
@@ -152,14 +152,14 @@ fn what_normal_lanes_had_alone_is_not_made_up_for() {
     let mut lanes = lanes();
     add(&mut lanes, 1, 0);
     for _ in 0..1_000 {
-        lanes.add_claimed(1, 1_000, at(0));
+        lanes.add_claimed(1, 1_000);
         lanes.remove_claimed(1, 1_000, true);
     }
     lanes.add(2, Lane { priority: Priority::Bulk, ..lane(2) });
     lanes.add_due(2, at(0));
     let mut in_a_row = 0;
     while next(&mut lanes, &request(0)) == Some(2) {
-        lanes.add_claimed(2, 100, at(0));
+        lanes.add_claimed(2, 100);
         lanes.remove_claimed(2, 100, true);
         lanes.served(2, Some(at(0)));
         in_a_row += 1;
@@ -206,7 +206,8 @@ fn a_lane_that_was_proven_is_probed_after_a_minute_and_one_that_fails_waits() {
     fail(&mut lanes, 1, 60_000);
     assert_eq!(next_turn(&mut lanes, 60_000), None);
     assert_eq!(next_turn(&mut lanes, 61_000), Some((1, 1)));
-    lanes.add_claimed(1, 1, at(61_000));
+    lanes.note_probe(1, at(61_000));
+    lanes.add_claimed(1, 1);
     lanes.served(1, Some(at(0)));
     assert_eq!(next_turn(&mut lanes, 62_999), None);
     assert_eq!(next_turn(&mut lanes, 63_000), Some((1, 1)), "before the answer to the last one");
@@ -227,12 +228,13 @@ fn what_a_failing_lane_holds_is_counted_as_failing_once_it_is_probed() {
     add(&mut lanes, 1, 0);
     answer(&mut lanes, 1, 0);
     assert_eq!(next_turn(&mut lanes, 0), Some((1, 2_000)));
-    lanes.add_claimed(1, 3, at(0));
+    lanes.add_claimed(1, 3);
     lanes.served(1, Some(at(0)));
     fail(&mut lanes, 1, 30_000);
     for seconds in [31, 33, 35] {
         assert_eq!(next_turn(&mut lanes, seconds * 1_000), Some((1, 1)));
-        lanes.add_claimed(1, 1, at(seconds * 1_000));
+        lanes.note_probe(1, at(seconds * 1_000));
+        lanes.add_claimed(1, 1);
         lanes.served(1, Some(at(0)));
     }
     assert_eq!(lanes.failing_weight(), 6 + 4 * limits::CHUNK_WEIGHT);
@@ -249,7 +251,7 @@ fn the_latest_of_the_unknown_comes_first_and_all_of_these_before_those_that_fail
     }
     let mut order = Vec::new();
     while let Some((lane, _)) = next_turn(&mut lanes, 5_000) {
-        lanes.add_claimed(lane, 1, at(0));
+        lanes.add_claimed(lane, 1);
         lanes.served(lane, None);
         order.push(lane);
     }
@@ -267,7 +269,7 @@ fn a_destination_that_fails_is_tried_however_many_are_unknown() {
     }
     let mut tried = 0;
     while let Some((lane, items)) = next_turn(&mut lanes, 2_000) {
-        lanes.add_claimed(lane, items, at(0));
+        lanes.add_claimed(lane, items);
         lanes.served(lane, None);
         tried += usize::from(lane == 1);
     }
@@ -282,7 +284,7 @@ fn a_lane_whose_window_is_full_waits_for_a_settlement_of_its_own() {
         add(&mut lanes, id, 0);
         answer(&mut lanes, id, 0);
         assert_eq!(next_turn(&mut lanes, 0).map(|(lane, _)| lane), Some(id));
-        lanes.add_claimed(id, 2_000, at(0));
+        lanes.add_claimed(id, 2_000);
         lanes.served(id, Some(at(0)));
     }
     let by_evidence = ClaimRequest { probe_window: Some(1_000), ..request(0) };
@@ -326,7 +328,7 @@ fn lanes_of_two_tenants() -> (Lanes, ClaimRequest) {
 fn a_probe_costs_the_other_tenants_nothing() {
     let (mut lanes, request) = lanes_of_two_tenants();
     for (id, items) in [(1, 1_000), (2, 1), (3, 10)] {
-        lanes.add_claimed(id, items, at(0));
+        lanes.add_claimed(id, items);
         lanes.served(id, Some(at(0)));
         assert!(lanes.next(&request).is_some(), "it is sorted again");
     }
@@ -337,7 +339,7 @@ fn a_probe_costs_the_other_tenants_nothing() {
 #[test]
 fn a_lane_that_was_not_looked_through_lets_the_next_tenant_go_on() {
     let (mut lanes, request) = lanes_of_two_tenants();
-    lanes.add_claimed(2, 1, at(0));
+    lanes.add_claimed(2, 1);
     let turns: Vec<LaneId> = (0..4)
         .map(|_| {
             let id = next(&mut lanes, &request).unwrap();

@@ -31,7 +31,7 @@ struct Wanted<'a> {
 }
 
 /// The outcome of taking a due chunk.
-enum Taken {
+enum TakenChunk {
     /// The chunk has ended: no member was left to send.
     Ended(usize),
     /// The chunk is paused, and due later.
@@ -91,7 +91,8 @@ impl Transaction<'_> {
                 }
                 TakenChunk::Leased(chunk, of_chunk) => {
                     load.add(of_chunk);
-                    self.state.lanes.add_claimed(lane, of_chunk.items, now);
+                    self.state.lanes.note_probe(lane, now);
+                    self.state.lanes.add_claimed(lane, of_chunk.items);
                     self.state.lanes.add_bytes(lane, chunk.id, (of_chunk.items, of_chunk.bytes));
                     self.state.lanes.served(lane, next_due);
                     chunks.push(*chunk);

@@ -15,9 +15,13 @@ const AHEAD_MAX: i64 = 8_000;
 // === impl Lanes ===
 
 impl Lanes {
-    /// A chunk of `items` deliveries was claimed at `now`.
-    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize, now: Timestamp) {
+    /// Something of the lane is sent at `now`: if the lane fails, that is a probe.
+    pub(crate) fn note_probe(&self, id: LaneId, now: Timestamp) {
         self.evidence.note_probe(id, now);
+    }
+
+    /// A chunk of `items` deliveries was claimed.
+    pub(crate) fn add_claimed(&mut self, id: LaneId, items: usize) {
         self.add_load(id, LaneLoad { deliveries: items, weight: items + limits::CHUNK_WEIGHT });
         let Some(work) = self.work.get(&id) else { return };
         // Probes have no turns among those of tenants.
