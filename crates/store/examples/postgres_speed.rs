@@ -126,7 +126,7 @@ async fn one_offs(store: &Postgres, count: usize) {
     step.stop();
 }
 
-/// Claims and settles as the pipeline does: what is settled comes in parts, while the next is claimed.
+/// Claims and settles as the pipeline does: settlements come in parts, while the next chunk is claimed.
 async fn the_way_through(store: &Arc<Postgres>, part: usize, what: &'static str) {
     let pending = usize::try_from(store.totals().await.expect("totals").pending).expect("fits");
     println!("  {what}:");

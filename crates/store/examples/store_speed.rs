@@ -94,7 +94,7 @@ async fn the_way_through(store: &Sqlite, part: usize, own: bool) {
         if claimed.is_empty() {
             break;
         }
-        // What is sent needs no more than this: contents would fill the memory here.
+        // A settlement needs no more than this: contents would fill the memory here.
         let bare = |chunk: Chunk| Chunk { content: None, ..chunk };
         chunks.extend(claimed.into_iter().map(bare).map(without_contents));
     }

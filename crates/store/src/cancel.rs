@@ -14,7 +14,7 @@ pub enum CancelTarget {
     Broadcast(BroadcastId),
 }
 
-/// Counts of notifications that were cancelled, or asked to be too late.
+/// Counts of notifications that were cancelled, and of those for which the cancellation came too late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cancelled {
     /// Now cancelled.
@@ -79,7 +79,7 @@ pub(crate) enum CancelStage {
 /// The next slice of the batches of a broadcast that is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CancelCursor {
-    /// Batches up to this one are done.
+    /// Last batch that is done.
     pub(crate) after: i64,
     /// The last batch that may have chunks; those behind it are dealt with.
     pub(crate) until: i64,

@@ -26,13 +26,13 @@ pub struct ClaimRequest {
     /// [`CHUNK_WEIGHT`](notification::limits::CHUNK_WEIGHT) deliveries more than it has. A lane below it may be given one
     /// chunk beyond it.
     pub lane_window: usize,
-    /// Deliveries of all lanes together that may be claimed and unsettled at a time, likewise. Lanes that are
-    /// not urgent leave an eighth of it to those that are, and every lane half of what is left to the other lanes.
+    /// Deliveries of all lanes together that may be claimed and unsettled at a time, with the same weights. Lanes that are not
+    /// urgent leave an eighth of it to those that are, and every lane half of what is left to the other lanes.
     pub total_window: usize,
-    /// The part of `total_window` for lanes whose destinations have not answered lately. Each of them is given a few deliveries of
-    /// one chunk, and more when these are answered; one of which every attempt fails is given one now and then, with waits between
-    /// that grow to a minute. One that answers may hold twice [`Settlement::places`], and what it settles in a tenth of a
-    /// second. With `None`, every lane may fill `lane_window`.
+    /// Part of `total_window` for lanes whose destinations have not answered lately. Each of them is given a few deliveries of
+    /// one chunk, and more when these are answered; a lane of which every attempt fails is given one now and then, with waits
+    /// between that grow to a minute. A lane that answers may hold twice [`Settlement::places`], and the deliveries that it
+    /// settles in a tenth of a second. With `None`, every lane may fill `lane_window`.
     ///
     /// [`Settlement::places`]: notification::Settlement::places
     pub probe_window: Option<usize>,
@@ -53,9 +53,9 @@ pub struct Claim<T> {
 pub struct Mark {
     /// The chunk.
     pub chunk: ChunkId,
-    /// The claim that wants to act.
+    /// Epoch of the claim that requests it.
     pub epoch: Epoch,
-    /// Deliveries with an index up to and including this one, and above the last mark, may be sent.
+    /// Index of the last delivery that may be sent, with all before it down to the last mark.
     pub through: u16,
 }
 
@@ -66,8 +66,8 @@ pub enum Begun {
     Granted,
     /// The chunk has another holder, is settled, or was begun this far before: send nothing.
     Stale,
-    /// The claim is the current one, but its worker has not renewed its lease in time: send nothing now, and ask again. It is
-    /// granted once the worker has, and stale once another one has taken the chunk over.
+    /// The claim is the current one, but its worker has not renewed its lease in time: nothing may be sent now, and the mark is
+    /// to be requested again. It is granted once the worker has renewed, and stale once another one has taken the chunk over.
     Overdue,
 }
 
@@ -105,18 +105,18 @@ impl ClaimRequest {
     }
 }
 
-/// Leases due work. For dispatch: as a [`Chunk`](notification::Chunk) where deliver runs in the same process, as a [`Ticket`] where a
-/// broker lies between them. What a ticket stands for is looked at when it is taken ([`Take`]): nothing that a
-/// ticket was issued for is settled as expired or suppressed by the claim.
+/// Leases due work. For dispatch: as a [`Chunk`](notification::Chunk) where deliver runs in the same process, as a [`Ticket`]
+/// where a broker lies between them. The chunk of a ticket is looked at when it is taken ([`Take`]): the claim settles none of
+/// its notifications as expired or suppressed.
 ///
 /// [`Ticket`]: notification::Ticket
 /// [`Take`]: crate::Take
 #[async_trait]
 pub trait Claims<T>: Send + Sync + std::fmt::Debug {
-    /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease
-    /// ended is due again ([`State::after`] decides: at-most-once deliveries that were begun are in doubt),
-    /// what expired is settled as expired, and what is suppressed as suppressed; neither is returned. What stands in for
-    /// a suppressed one ([`Draft::in_place_of`]) is accepted in the same transaction, and may be claimed by it.
+    /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease ended is due again
+    /// ([`State::after`] decides: at-most-once deliveries that were begun are in doubt), and expired and suppressed notifications
+    /// are settled as such; neither are returned. The fallback of a suppressed one ([`Draft::in_place_of`]) is accepted in the
+    /// same transaction, and may be claimed by it.
     ///
     /// [`State::after`]: notification::State::after
     /// [`Draft::in_place_of`]: notification::Draft::in_place_of

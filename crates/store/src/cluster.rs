@@ -23,8 +23,8 @@ pub trait Take: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Option<Chunk>>, StoreError>;
 }
 
-/// A row that an application inserted into the outbox within its own transaction. Nothing of it is checked yet but what the
-/// database itself enforces.
+/// A row that an application inserted into the outbox within its own transaction. Only the database's own constraints are checked
+/// yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
     /// The tenant that it belongs to.
@@ -72,10 +72,10 @@ pub struct DrainedRows {
 /// Drains the outbox, into which applications write within their own transactions. For ingest.
 #[async_trait]
 pub trait Outbox: Send + Sync + std::fmt::Debug {
-    /// Accepts some of what was committed to the outbox since the last call, each row exactly once. A row that `validator`
-    /// refuses, or whose idempotency key was used for something else, is put aside with the reason. `validator` may take
-    /// long: it runs on a thread of its own, outside of any transaction, and the rows that are left after some seconds are
-    /// left for the next call.
+    /// Accepts some of the rows that were committed to the outbox since the last call, each exactly once. A row that `validator`
+    /// refuses, or whose idempotency key was used for other content, is put aside with the reason. `validator` may take long: it
+    /// runs on a thread of its own, outside of any transaction, and the rows that are left after some seconds are left for the
+    /// next call.
     async fn drain(
         &self,
         validator: Arc<Validator>,
@@ -117,7 +117,7 @@ pub struct WorkerStatus {
     pub settled_per_second: f64,
 }
 
-/// All processes, and what they have left to do together.
+/// All processes, and the work left to them together.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClusterStatus {
     /// Workers in the order of their start.

@@ -28,10 +28,10 @@ pub enum StoreError {
     /// nothing.
     #[error("the store is not available, and nothing was stored: {0}")]
     Unavailable(String),
-    /// The disk is nearly full: nothing was stored, and what was stored before is delivered meanwhile.
+    /// The disk is nearly full: nothing was stored, and earlier notifications are delivered meanwhile.
     #[error("{0}")]
     NoSpace(String),
-    /// The database does not let us in, or cannot be used as it is.
+    /// The database refuses the login, or cannot be used as it is.
     #[error("{0}")]
     Refused(String),
     /// A row cannot be read back.

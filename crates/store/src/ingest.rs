@@ -26,7 +26,7 @@ pub struct BroadcastDraft {
     pub tenant: Name,
     /// The channel.
     pub channel: Name,
-    /// Its priority, which decides what is claimed first.
+    /// Priority, which decides on the order of claims.
     pub priority: Priority,
     /// Its guarantee: how a delivery ends that a crash interrupts.
     pub guarantee: Guarantee,
@@ -84,7 +84,7 @@ impl RecipientGroup {
     }
 }
 
-/// Stores what was accepted. Durable on return.
+/// Stores accepted notifications. Durable on return.
 #[async_trait]
 pub trait Ingest: Send + Sync + std::fmt::Debug {
     /// Stores all drafts, or none: an error means that nothing was stored. Answers in order. An empty list
@@ -99,9 +99,8 @@ pub trait Ingest: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError>;
 
-    /// Opens a broadcast. Nothing of it is accepted, counted or sent before it is sealed. One that is open
-    /// when the store starts is abandoned: its caller never got an answer. A key belongs to a broadcast
-    /// from sealing on.
+    /// Opens a broadcast. None of it is accepted, counted or sent before it is sealed. A broadcast that is open when the store
+    /// starts is abandoned: its caller never got an answer. A key belongs to a broadcast from sealing on.
     async fn open_broadcast(
         &self,
         draft: BroadcastDraft,

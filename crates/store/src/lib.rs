@@ -1,13 +1,12 @@
-//! The store seam: where notifications are the truth.
+//! The store seam: the one place of truth about notifications.
 //!
-//! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage,
-//! [`Claims`] for dispatch, [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for questions and
-//! [`Operations`] for what callers and operators change.
-//! [`Store`] is all of them.
+//! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
+//! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries and [`Operations`] for changes by callers and
+//! operators. [`Store`] is all of them.
 //!
-//! Every method takes a batch and answers per item. Whatever a method changes is durable when it returns:
-//! write first, acknowledge second. (Leases and open broadcasts need only outlive the process, not a power
-//! cut: both end with it.) Calls of all callers are merged into common transactions.
+//! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
+//! second. (Leases and open broadcasts need only outlive the process, not a power cut: both end with it.) Calls of all callers
+//! are merged into common transactions.
 //!
 //! [`conformance`] is the suite that every backend passes, and every double.
 

@@ -1,4 +1,4 @@
-//! Operations: what callers and operators may change about notifications that were accepted, and about the suppression list.
+//! Operations: the changes that callers and operators may make to accepted notifications and to the suppression list.
 
 use std::collections::BTreeSet;
 
@@ -42,10 +42,10 @@ pub enum Paused {
     TooMany,
 }
 
-/// Changes what a store holds; every change is durable on return.
+/// Changes the contents of a store; every change is durable on return.
 #[async_trait]
 pub trait Operations: Send + Sync + std::fmt::Debug {
-    /// Cancels what is pending of `target`, if it belongs to `tenant`; `None` when there is no such thing.
+    /// Cancels the pending notifications of `target`, if it belongs to `tenant`; `None` when there is no such target.
     async fn cancel(
         &self,
         target: CancelTarget,
@@ -53,8 +53,8 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError>;
 
-    /// Cancels what waits of a scope, or counts it, a bounded number of rows at a time; `None` when there is no such broadcast.
-    /// See [`CancelScope`].
+    /// Cancels the waiting notifications of a scope, or counts them, a bounded number of rows at a time; `None` when there is no
+    /// such broadcast. See [`CancelScope`].
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError>;
 
     /// Sends notifications of `tenant` again that stand in one of `states`, dead or cancelled, as new attempts of the same
@@ -87,12 +87,12 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
     /// Takes recipients off the list at `now`; says for each whether it was there and is not any more.
     async fn lift(&self, lifts: Vec<Lift>, now: Timestamp) -> Result<Vec<bool>, StoreError>;
 
-    /// Pauses what is the tenant's, until it is resumed. What is under way ends; what is claimed and not begun is not begun when
-    /// this returns ([`Begin::watch_pauses`](crate::Begin::watch_pauses)). What is paused is accepted, cancelled and expires as ever. To pause
-    /// what is paused changes nothing.
+    /// Pauses a scope of the tenant's, until it is resumed. Attempts under way end; claimed deliveries that are not begun are not
+    /// begun when this returns ([`Begin::watch_pauses`](crate::Begin::watch_pauses)). Paused notifications are accepted,
+    /// cancelled and expire as ever. To pause a paused scope changes nothing.
     async fn pause(&self, pause: Pause) -> Result<Paused, StoreError>;
 
-    /// Ends a pause; whether there was one. What another pause covers stays paused.
+    /// Ends a pause; true if there was one. Notifications that another pause covers stay paused.
     async fn resume(&self, tenant: Name, scope: Scope) -> Result<bool, StoreError>;
 
     /// Moves the feed from `from` to `to` if it is at `from`, and says where it is then.

@@ -47,7 +47,7 @@ pub struct History {
     pub next_attempt_at: Option<Timestamp>,
     /// Its log, oldest first.
     pub attempts: Vec<Attempted>,
-    /// The notification that stands in for this one, which was refused or suppressed.
+    /// The fallback of this notification, which was refused or suppressed.
     pub fallback_id: Option<NotificationId>,
 }
 
@@ -90,10 +90,10 @@ pub struct LogEntry {
 /// Some of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPage {
-    /// Entries in the order of settling. Those that were settled together are never split over pages, so a page may exceed the
+    /// Entries in the order of settling. Entries that were settled together are never split over pages, so a page may exceed the
     /// number requested.
     pub entries: Vec<LogEntry>,
-    /// Pass this to read on. Equal to the position asked for at the end of the log.
+    /// Position at which the next page begins. Equal to the requested one at the end of the log.
     pub next: LogPosition,
 }
 
@@ -123,7 +123,8 @@ pub struct BroadcastStatus {
 pub struct BroadcastPart {
     /// Notifications that are pending, the retries among them.
     pub pending: u64,
-    /// Retries that are not claimed, as deferred at the time when they are due. What is put away because it is paused is not among them.
+    /// Retries that are not claimed, as deferred at the time when they are due. Chunks that are put away because of a pause are
+    /// not among them.
     pub retries: Series,
     /// The highest number of these attempts.
     pub retry_attempt: u16,
@@ -138,7 +139,7 @@ pub struct LaneStatus {
     pub lane: Lane,
     /// Deliveries claimed and unsettled.
     pub claimed: u64,
-    /// The earliest due time of what is not claimed.
+    /// The earliest due time of unclaimed deliveries.
     pub next_due_at: Option<Timestamp>,
     /// Evidence of its destination that this process has; empty if it settles nothing.
     pub evidence: LaneEvidence,
@@ -243,9 +244,9 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// The notification `id`, or `None` if this store never accepted it.
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError>;
 
-    /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits:
-    /// on PostgreSQL each process draws numbers in advance, so what is accepted later may stand before `after`. To
-    /// follow a store, read [`ReadStore::log`], of which nothing appears before a position that was read.
+    /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits: on
+    /// PostgreSQL each process draws numbers in advance, so one that is accepted later may stand before `after`. To follow a
+    /// store, read [`ReadStore::log`], in which nothing appears before a position that was read.
     async fn list(
         &self,
         filter: Filter,
@@ -259,18 +260,18 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// Running totals: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;
 
-    /// Lanes with work, in order of lane: those of which something is claimed, and of the rest some whose work is due first,
-    /// a thousand at least if there are so many. What is due first of all is among them, or something that is due 16 s later
-    /// at most: what waits costs an answer nothing.
+    /// Lanes with work, in order of lane: those with claimed deliveries, and of the rest some whose work is due first, a thousand
+    /// at least if there are as many. The lane whose work is due first of all is among them, or one that is due 16 s later at
+    /// most: waiting work adds nothing to the cost of an answer.
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
 
     /// Paces of lanes that this process has seen since its start: of up to 256 that were busy last, with work now or without, in
     /// no order.
     async fn paces(&self) -> Result<Vec<LanePace>, StoreError>;
 
-    /// The channels that are not among `offered` and for which something waits, in order of name. What is claimed, and the
-    /// part of a broadcast that has no chunks yet, are not counted. The cost is bounded for each channel, and nothing while
-    /// all are offered.
+    /// The channels that are not among `offered` and have waiting notifications, in order of name. Claimed ones, and the part of
+    /// a broadcast that has no chunks yet, are not counted. The cost is bounded for each channel, and nothing while all are
+    /// offered.
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError>;
 
     /// Counts everything from the ground up and compares: every notification of every accepted batch is

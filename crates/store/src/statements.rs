@@ -1,8 +1,8 @@
-//! The SQL statements of a backend, read from its sources: what checks each of them can miss none.
+//! The SQL statements of a backend, read from its sources: a check of each of them can miss none.
 //!
 //! A statement is a string literal that begins as one. It may be part of a macro that gives its beginning, and may name
-//! constants. Whatever else looks like SQL is refused ([`read`] panics), so a statement cannot be put together in a way
-//! that is not read here.
+//! constants. Every other literal that looks like SQL is refused ([`read`] panics), so a statement cannot be put together in a
+//! way that is not read here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ pub struct Suppression {
     pub recipient: ByteString,
     /// The provider's words, or the operator's.
     pub reason: String,
-    /// The protocol's status code, 0 when it was an operator who said so.
+    /// The protocol's status code, 0 for a suppression by an operator.
     pub status: u16,
     /// Time of the suppression, by the provider's clock if it gave one, else by ours: the latest of all reports.
     pub since: Timestamp,
@@ -42,7 +42,7 @@ pub enum Change {
     Suppressed {
         /// The provider's words, or the operator's.
         reason: String,
-        /// The protocol's status code, 0 when it was an operator who said so.
+        /// The protocol's status code, 0 for a suppression by an operator.
         status: u16,
         /// Time of the suppression, by the provider's clock if it gave one, else by ours.
         since: Timestamp,
@@ -71,7 +71,7 @@ pub struct SuppressionEvent {
 pub struct SuppressionPage {
     /// Changes in order of position; those of one recipient in the order in which they happened.
     pub events: Vec<SuppressionEvent>,
-    /// Pass this to read on. Equal to the position asked for at the end.
+    /// Position at which the next page begins. Equal to the requested one at the end.
     pub next: EventPosition,
 }
 

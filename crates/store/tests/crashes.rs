@@ -1,6 +1,6 @@
 //! Recovery from a process that ended with deliveries in flight.
 //!
-//! A copy of the files of a store that is open is what a killed process leaves behind.
+//! A killed process leaves its files as a copy of them shows them that is made while the store is open.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 

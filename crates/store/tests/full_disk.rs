@@ -1,4 +1,5 @@
-//! A real file system that other programs fill up: what was accepted is delivered and settled, a kill and a restart included.
+//! A real file system that other programs fill up: accepted notifications are delivered and settled, a kill and a restart
+//! included.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
 use notification::{Disposition, State, limits};

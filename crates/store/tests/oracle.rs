@@ -1,4 +1,4 @@
-//! The fast store does what the obvious one does, whatever happens.
+//! The comparison of a fast store with the obvious one, whatever happens.
 
 #![expect(
     clippy::indexing_slicing,
@@ -37,7 +37,7 @@ use suppressions::{gone_since, suppressions};
 trait Fast {
     /// The store.
     fn store(&self) -> &dyn Store;
-    /// Ends without a word and is opened again; what recovery found, where that is told.
+    /// Ends without notice and is opened again; the result of recovery, where there is one.
     fn crash(&mut self, ending: Ending, now: Timestamp) -> Option<Recovery>;
     /// True if its epochs rise with claims only, and its next claim is not too early even if a notification was withdrawn
     /// meanwhile.
@@ -67,7 +67,7 @@ impl Fast for OnDisk {
         &self.sqlite
     }
 
-    /// The files as they are now, without a word to the process, are what the next one finds.
+    /// Copies the files as they are now, without notice to the process, for the next one.
     fn crash(&mut self, ending: Ending, now: Timestamp) -> Option<Recovery> {
         if ending == Ending::Faulted {
             std::io::Write::write_all(&mut self.sqlite.fault_mark().unwrap(), b"X").unwrap();
@@ -205,7 +205,7 @@ impl<F: Fast> Pair<F> {
         if self.fast.is_exact() {
             assert_eq!(memory.next_at, sqlite.next_at);
         } else {
-            // Asked for too early, it answers nothing; asked for too late, something waits.
+            // A claim that is too early answers nothing; one that is too late leaves chunks waiting.
             let never = Timestamp::MAX;
             assert!(sqlite.next_at.unwrap_or(never) <= memory.next_at.unwrap_or(never));
         }
@@ -307,7 +307,7 @@ impl<F: Fast> Pair<F> {
         let scopes = match ["tenant", "channel/channel", "lane/channel/normal/b"].get(scope) {
             Some(text) => [text.parse().unwrap(), text.parse().unwrap()],
             None => match self.broadcasts.last() {
-                // Elsewhere what is resumed comes back some time after the answer.
+                // Elsewhere resumed chunks come back some time after the answer.
                 Some((memory, fast)) if self.fast.is_exact() => {
                     [memory, fast].map(|id| Scope::Broadcast(*id))
                 }
@@ -439,8 +439,8 @@ proptest! {
     }
 }
 
-/// PostgreSQL in a database of its own. Its process does not end here: what a process leaves is taken over by other ones
-/// in the database's own time, which no test decides.
+/// PostgreSQL in a database of its own. Its process does not end here: the claims of one that ends are taken over by others in
+/// the database's own time, which no test decides.
 #[cfg(feature = "postgres")]
 struct InDatabase {
     store: store::Postgres,

@@ -70,7 +70,7 @@ async fn nothing_is_claimed_before_it_is_due_by_a_process_whose_clock_is_ahead()
     let database = fresh();
     let (store, _steering) = open_off(Options::new(database.url()), 0).await;
     ingest_now_and_later(&store).await;
-    // As a process would ask that knows the database's time wrongly: its clock was set back since the last beat.
+    // As a process would claim whose estimate of the database's time is wrong: its clock was set back since the last beat.
     let ahead = now(Clock::system()).plus(Duration::from_mins(1));
     let chunks = claim::<Chunk>(&store, ahead).await.chunks;
     assert_eq!(chunks.len(), 1, "one of the two is not due yet: {chunks:?}");

@@ -119,7 +119,7 @@ async fn who_cannot_wait_is_told_that_nothing_was_done() {
     proxy.cut();
     let target = CancelTarget::Notification(ids[0]);
     let (claimed, refused) = tokio::join!(
-        // This one waits for as long as it takes, and does not keep the calls behind it from being answered.
+        // This claim waits without a limit, and does not keep the calls behind it from being answered.
         store.claim(claim_request(0)),
         async {
             let refused = tokio::join!(
@@ -252,7 +252,7 @@ async fn proxy(database: &testbed::Database) -> Proxy {
     tokio::task::spawn_blocking(move || Proxy::before(&url).unwrap()).await.unwrap()
 }
 
-/// Claims until there is something: what became ready a moment ago may have to be heard of first.
+/// Claims until there is a chunk: the notice of one that became ready a moment ago may have to arrive first.
 async fn claim_until_some(store: &Postgres) -> Chunk {
     let mut changes = Claims::<Chunk>::changes(store);
     loop {

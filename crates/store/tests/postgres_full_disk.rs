@@ -1,8 +1,7 @@
-//! A real PostgreSQL whose tables lie on a file system that other programs fill up: what comes in is refused with words, what is under
-//! way waits, and goes on once there is room.
+//! A real PostgreSQL whose tables lie on a file system that other programs fill up: new notifications are refused with words,
+//! those under way wait, and go on once there is room.
 //!
-//! The server's write-ahead log lies elsewhere: a server that has no room for that
-//! ends, with sessions connected or not.
+//! The server's write-ahead log lies elsewhere: a server that has no room for that ends, with sessions connected or not.
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
@@ -32,8 +31,8 @@ async fn refuse_wait_and_go_on() {
     let database = server.create_database().unwrap();
     let place = Place::of_this_part().unwrap();
     for statement in [
-        // The server's user owns what it makes. The program reads what it is sent: the server takes a pipe that is closed
-        // before for a failure.
+        // The server's user owns what it makes. The program reads its whole input: the server takes a pipe that is closed before
+        // for a failure.
         &format!(
             "COPY (SELECT) TO PROGRAM 'mkdir {}/tables && cat > /dev/null'",
             place.disk().display()

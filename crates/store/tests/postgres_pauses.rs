@@ -1,4 +1,5 @@
-//! A pause is answered when no claim is under way that began without it, so a cancellation counts what it does not cancel.
+//! Pauses: one is answered when no claim is under way that began without it, so a cancellation counts the deliveries that it
+//! cannot cancel.
 #![cfg(feature = "postgres")]
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
@@ -33,7 +34,7 @@ async fn a_pause_waits_for_a_claim_that_began_before_it_and_a_cancellation_count
     rival.batch_execute("SELECT pg_advisory_lock(77)").await.unwrap();
     let cancelling = async {
         await_a_waiting_lock(&database).await;
-        // What comes in is not claimed, since the writer that claims is held up.
+        // New notifications are not claimed, since the writer that claims is held up.
         ingest(&producer, "a", 3).await;
         let mut pausing = std::pin::pin!(operator.pause(pause()));
         tokio::select! {

@@ -30,7 +30,7 @@ fn lift(recipient: &str) -> Lift {
     Lift { channel: name("channel"), recipient: recipient.into(), registered_at: None }
 }
 
-/// The changes after a position: of whom, and whether it is listed then; and where they end.
+/// The changes after a position: the recipient, and true if it is listed then; and the next position.
 async fn changes(
     store: &dyn ReadStore,
     position: EventPosition,

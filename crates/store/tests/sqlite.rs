@@ -1,6 +1,6 @@
 //! Properties of a store on a disk alone: one owner, recovery, and an honest end when the disk fails.
 //!
-//! A copy of the files of a store that is open is what a killed process leaves behind.
+//! A killed process leaves its files as a copy of them shows them that is made while the store is open.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
@@ -37,7 +37,7 @@ fn image(directory: &TempDir) -> TempDir {
     image
 }
 
-/// The directory as the next process finds it when this one is killed now.
+/// Replaces the directory by the one that the next process finds when this one is killed now.
 fn crash(directory: &mut TempDir, store: &mut Sqlite) -> Recovery {
     let image = image(directory);
     let (next, recovery) = open(image.path());

@@ -79,7 +79,7 @@ pub(super) async fn what_is_left_of_a_broadcast_is_told_by_lane(store: &dyn Stor
     assert_eq!(status.parts, [here], "in the other lane nothing is left");
 }
 
-/// A broadcast to recipients `0`, `1`, ... each of whom is sent `content(number)`.
+/// A broadcast to recipients `0`, `1`, ..., each with the content `content(number)`.
 async fn personal(
     store: &dyn Store,
     count: usize,

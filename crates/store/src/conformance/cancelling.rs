@@ -1,4 +1,4 @@
-//! Cancelling: what is not claimed can be cancelled.
+//! Cancelling: unclaimed notifications can be cancelled.
 
 use std::collections::BTreeMap;
 
@@ -153,7 +153,7 @@ pub(super) async fn a_broadcast_is_a_scope_like_the_others(store: &dyn Store) {
     assert_eq!((account.cancelled, account.pending), (items, items));
 }
 
-/// A broadcast has lanes in common with what is sent one by one.
+/// A broadcast has lanes in common with single notifications.
 pub(super) async fn a_lane_is_cancelled_with_its_part_of_a_broadcast(store: &dyn Store) {
     let id = BroadcastShape::default().open(store, 0).await;
     store.add_recipients(id, super::groups_in_turn(4), at(0)).await.unwrap();

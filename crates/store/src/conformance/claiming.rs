@@ -121,7 +121,7 @@ pub(super) async fn lanes_of_channels_that_are_not_offered_are_parked(store: &dy
     assert!(changes.has_changed().unwrap(), "it can be claimed at once");
     let claim = store.claim(claim_request(5)).await.unwrap();
     assert_eq!((claim.chunks.len(), claim.next_at), (1, Some(at(20))));
-    // What is under way when its channel goes is settled as ever, and what of it is due again waits.
+    // Deliveries under way when their channel goes are settled as ever, and those due again wait.
     offer("another").await;
     settle_all(store, &claim.chunks[0], Disposition::HandedBack { at: at(6) }).await;
     assert_eq!(store.claim(claim_request(30)).await.unwrap().chunks, []);
@@ -145,7 +145,7 @@ pub(super) async fn parked_channels_say_how_much_waits(store: &dyn Store) {
     }
     assert_eq!(parked("channel").await, []);
     assert_eq!(parked("another").await, [(2, 7, at(0))]);
-    // What is claimed waits no longer, and what of it is due again does.
+    // A claimed chunk waits no longer, and its deliveries that are due again do.
     let chunk = claim_one(store, 5).await;
     assert_eq!(parked("another").await, [(2, 5, at(9))]);
     settle_all(store, &chunk, Disposition::HandedBack { at: at(6) }).await;

@@ -140,7 +140,7 @@ pub(super) async fn fallbacks_are_kept_beside_contents_without(store: &dyn Store
     }
 }
 
-/// Recipients of a broadcast, every second of whom has a fallback; contents are the same for all.
+/// Recipients of a broadcast, every second one with a fallback; contents are the same for all.
 fn with_fallbacks(count: usize, content: &Content, other: &Alternative) -> RecipientGroup {
     let numbers = || (0..count).map(|number| number.to_string());
     let own = numbers().enumerate().map(|(number, recipient)| {

@@ -1,4 +1,4 @@
-//! Pausing: what is paused is not claimed, and waits.
+//! Pausing: paused notifications are not claimed, and wait.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn resume(store: &dyn Store, text: &str) -> bool {
     store.resume(name("tenant"), scope(text)).await.unwrap()
 }
 
-/// Claims all and delivers it: the destinations and tenants of what was claimed.
+/// Claims all and delivers it: destinations and tenants of the claimed chunks.
 async fn deliver_all(store: &dyn Store) -> Vec<(String, String)> {
     let chunks = claim_all(store, 5).await;
     for chunk in &chunks {
@@ -62,7 +62,7 @@ pub(super) async fn what_is_paused_waits_until_it_is_resumed(store: &dyn Store) 
         ),
     ];
     for (text, others) in scopes {
-        // One that is there before the pause, and others that come meanwhile.
+        // A notification from before the pause, and others that come meanwhile.
         THERE.ingest(store, 2).await;
         assert_eq!(pause(store, text).await, at(3));
         Shape::default().ingest(store, 1).await;

@@ -65,7 +65,7 @@ pub(super) async fn how_fast_a_lane_went_while_it_was_busy_is_known(store: &dyn 
         let settlement =
             Settlement { at: at(1_000 * second), places: 4, ..part(&chunk, &indexes, DELIVERED) };
         settle_one(store, settlement).await;
-        // What is told of a lane is known by the next claim at the latest.
+        // A notice about a lane has taken effect by the next claim at the latest.
         store.claim(request(1_000 * second)).await.unwrap();
     }
     let [pace] = store.paces().await.unwrap().try_into().unwrap();
@@ -107,7 +107,7 @@ pub(super) async fn a_lane_that_fails_is_given_one_at_a_time_and_ever_later(stor
     assert_eq!(fail(store, 3_000).await, (1, Some(at(7_000))));
     let closed = LaneEvidence { closed_until: Some(at(7_000)), ..LaneEvidence::default() };
     assert_eq!(evidence(store).await, closed);
-    // One that answers again is given what it takes.
+    // A lane that answers again is given as much as it takes.
     let probe = store.claim(request(7_000)).await.unwrap();
     assert_eq!(sizes(&probe.chunks), [1]);
     settle(store, &probe.chunks[0], 7_000, DELIVERED).await;
@@ -189,7 +189,7 @@ pub(super) async fn lanes_that_do_not_answer_leave_room_for_those_that_do(store:
     let probes = store.claim(narrow(20_000)).await.unwrap().chunks;
     assert!((14..=18).contains(&probes.len()), "{:?}", sizes(&probes));
     assert!(store.claim(narrow(20_000)).await.unwrap().chunks.is_empty());
-    // What falls due now is not behind what has waited for long, nor what is proven behind anything.
+    // A chunk that falls due now is not behind one that has waited for long, nor a proven lane behind any.
     lane("fresh", 19_000).ingest(store, 1).await;
     lane("proven", 20_000).ingest(store, 1).await;
     Shape { priority: Priority::Urgent, ..lane("urgent", 0) }.ingest(store, 1).await;

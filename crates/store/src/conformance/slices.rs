@@ -276,7 +276,7 @@ pub(super) async fn what_is_resumed_comes_back_slice_by_slice(
     }
     assert_eq!(deliver_all(store).await, 11);
     assert_eq!(store.totals().await.unwrap().delivered, 12);
-    // It is paused anew while what was put away comes back.
+    // The broadcast is paused anew while chunks that were put away come back.
     let id = four_batches(store).await;
     while next().await {}
     pause(store, id).await;
@@ -425,7 +425,7 @@ pub(super) async fn a_cancellation_looks_at_a_slice_in_each_call(
     loop {
         let page = store.cancel_scope(request.clone()).await.unwrap().unwrap();
         calls.push(page.cancelled);
-        // What comes into a lane that it has passed is left.
+        // Chunks that come into a lane that it has passed are left.
         if calls.len() > 6 {
             Shape { destination: "a", due_at: 1, ..Shape::default() }.ingest(store, 1).await;
         }

@@ -14,7 +14,7 @@ use crate::{
     LogEntry, LogPosition, RecipientGroup, Settled, Store,
 };
 
-/// A notification to be written, plain but for what a case changes.
+/// A notification to be stored, with defaults for all that a case does not set.
 #[derive(Debug, Clone)]
 pub struct Shape {
     /// Destination of the notification.
@@ -265,8 +265,8 @@ pub async fn the_books_balance(store: &dyn Store) {
     assert_eq!(store.totals().await.expect("totals"), audit.account);
 }
 
-/// The log from its start to its end, in pages of about `entries`. A page may end early: what came after a transaction
-/// that ends while the log is looked at is left for the next page.
+/// The log from its start to its end, in pages of about `entries`. A page may end early: entries after a transaction that ends
+/// while the log is read are left for the next page.
 pub(super) async fn whole_log(store: &dyn Store, entries: usize) -> Vec<LogEntry> {
     let (mut all, mut position) = (Vec::new(), LogPosition::default());
     loop {

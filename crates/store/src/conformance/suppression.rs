@@ -68,7 +68,7 @@ pub(super) async fn the_list_is_kept_in_order_and_taken_back(store: &dyn Store) 
     assert_eq!(claim_one(store, 0).await.deliveries.len(), 1);
 }
 
-/// Has the provider refuse `recipient` as gone, since then by its own clock if it says so.
+/// Has the provider refuse `recipient` as gone, with the time `gone_since` by its own clock if there is one.
 async fn refuse(store: &dyn Store, recipient: &str, gone_since: Option<i64>) {
     let chunk = under_way(store, recipient).await;
     end_as_gone(store, &chunk, gone_since).await;
@@ -125,7 +125,7 @@ pub(super) async fn the_providers_own_time_is_kept(store: &dyn Store) {
 pub(super) async fn who_registered_anew_is_not_suppressed_for_what_was_before(store: &dyn Store) {
     refuse(store, "a", Some(50)).await;
     assert!(is_listed(store, "a").await);
-    // What was registered before the provider saw it gone is what it saw.
+    // A registration before the provider saw the recipient gone is the one that it saw.
     assert_eq!(store.lift(vec![lift("a", Some(49))], at(90)).await.unwrap(), [false]);
     assert_eq!(store.lift(vec![lift("a", Some(60))], at(90)).await.unwrap(), [true]);
     assert_eq!(store.lift(vec![lift("a", Some(55))], at(95)).await.unwrap(), [false]);
@@ -188,7 +188,7 @@ pub(super) async fn the_latest_that_anybody_said_counts(store: &dyn Store) {
     let words = [by_operator("one", 102), by_operator("two", 101), by_operator("for good", 99)];
     store.suppress(words.concat(), at(103)).await.unwrap();
     check("for good", 0, 102).await;
-    // What only `since` says is no event.
+    // A change of `since` alone is no event.
     let told = |event: SuppressionEvent| match event.change {
         Change::Suppressed { reason, since, .. } => (reason, since.millis(), event.at.millis()),
         Change::Lifted => ("lifted".to_owned(), 0, event.at.millis()),

@@ -87,7 +87,7 @@ pub(super) struct Broadcast {
 // === impl Books ===
 
 impl Books {
-    /// Runs `body`; what it logs becomes one page.
+    /// Runs `body`; its entries become one page of the log.
     pub(super) fn transaction<T>(&mut self, body: impl FnOnce(&mut Self) -> T) -> T {
         self.log.push(Vec::new());
         let answer = body(self);

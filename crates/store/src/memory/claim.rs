@@ -1,4 +1,4 @@
-//! Claims, lease ends and what a crash leaves behind.
+//! Claims, ends of leases, and recovery from a crash.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Books {
         self.claim_as(request, |_, _| false, ticket)
     }
 
-    /// Claims what is due and is not `ended` now, each `as_what`.
+    /// Claims due chunks but those `ended` now, each `as_what`.
     fn claim_as<T>(
         &mut self,
         request: ClaimRequest,
@@ -172,7 +172,7 @@ impl Books {
         self.evidence.entry(lane).or_default().note(attempts);
     }
 
-    /// Settles what expired or is suppressed, and puts away what is paused; true when nothing of the chunk is left.
+    /// Settles expired and suppressed deliveries, and puts away paused ones; true when nothing of the chunk is left.
     fn end_what_must_not_be_sent(&mut self, id: ChunkId, now: Timestamp) -> bool {
         let Some(piece) = self.chunks.get(&id).cloned() else { return true };
         let envelope = self.batch(piece.batch).envelope.clone();
@@ -254,7 +254,7 @@ impl Books {
 
     /// The last owner is gone: every lease is void, every open broadcast is abandoned.
     pub(super) fn recover(&mut self, ending: Ending, now: Timestamp) -> Recovery {
-        // What is known of destinations is in the memory of a process.
+        // The evidence of destinations is in the memory of a process.
         self.evidence.clear();
         self.paces = Paces::default();
         self.counted.clear();

@@ -33,7 +33,7 @@ use crate::{
 };
 use books::Books;
 
-/// A store that forgets everything when it is dropped.
+/// A store in memory, lost when it is dropped.
 #[derive(Debug)]
 pub struct Memory {
     books: Mutex<Books>,

@@ -38,7 +38,7 @@ impl Books {
         was_paused
     }
 
-    /// Makes due again what was put away of a broadcast.
+    /// Makes the chunks of a broadcast due again that were put away.
     fn fetch_back(&mut self, id: BroadcastId) {
         for piece in self.chunks.values_mut().filter(|piece| piece.lease_until.is_none()) {
             let Some(batch) = self.batches.get(&piece.batch) else { continue };

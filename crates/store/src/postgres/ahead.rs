@@ -113,7 +113,7 @@ impl LookAhead {
         }
         let (due_at, _) = known.end?;
         let due_at = Timestamp::from_millis(due_at);
-        // Behind what is not due nothing is wanted, and a claim passes so many chunks of other workers at most.
+        // No chunk behind one that is not due is needed, and a claim passes a bounded number of chunks of other workers.
         (due_at > now || self.left <= 0).then_some(Next::NotBefore(due_at))
     }
 
@@ -209,7 +209,7 @@ impl Transaction<'_> {
         // A statement looks as far in each lane that it names, so a long look is for this lane alone.
         let more = if looked_at > LOOK_AT { 0 } else { LANES_AHEAD };
         let mut wanted = claiming.lanes.open(request, more);
-        // What was read of a lane and is not chosen yet would be replaced below.
+        // Chunks of a lane that were read and not chosen yet would be replaced below.
         wanted.retain(|other| *other != lane && !ahead.lanes.contains_key(other));
         wanted.push(lane);
         let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));

@@ -21,7 +21,7 @@ struct Side<'a> {
 
 /// The part of a broadcast that waits for its chunks.
 struct Waits {
-    /// The batches behind this one.
+    /// Last batch that was passed.
     passed: i64,
     state: State,
     /// Members that are said to wait, less those that were found.
@@ -36,7 +36,7 @@ const ROWS: i32 = 512;
 impl Snapshot<'_> {
     /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
     pub(super) async fn audit(&self) -> Result<Audit, StoreError> {
-        // What these statements read, and so how long they take, grows with the store.
+        // The reading of these statements, and so their time, grows with the store.
         self.transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
         let mut audit = Audit::default();
         let open = "SELECT id FROM broadcast WHERE sealed_at IS NULL";

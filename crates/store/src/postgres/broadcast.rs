@@ -53,7 +53,7 @@ impl WriterRequest for OpenBroadcast {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let draft = &self.0;
         transaction.look_up(self.keys()).await?;
-        // A caller is told before it uploads its recipients; a key that is used meanwhile is found by sealing.
+        // A caller gets the refusal before it uploads its recipients; a key that is used meanwhile is found by sealing.
         if let Some(idempotency) = &draft.idempotency {
             let key = (draft.tenant.clone(), idempotency.key.clone());
             match transaction.key_uses.get(&key) {
@@ -178,7 +178,7 @@ impl WriterRequest for SealBroadcast {
         let row = transaction.row(SEAL, &[&number, &now.millis()]).await?;
         let recipients = row.try_get::<_, i64>(0)?.cast_unsigned();
         transaction.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
-        // What is one slice is due with this transaction.
+        // A broadcast of one slice is due with this transaction.
         let slice = transaction.slice(number, 0).await?;
         transaction.release(&slice).await?;
         Ok(recipients)

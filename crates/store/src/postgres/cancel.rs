@@ -1,4 +1,4 @@
-//! Cancelling: what is not claimed can be cancelled.
+//! Cancelling: unclaimed notifications can be cancelled.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) struct CancelNotification {
     pub(super) now: Timestamp,
 }
 
-/// Withdraws what is pending of some batches of a broadcast; with the first of them all that waits for its chunk.
+/// Withdraws the pending members of some batches of a broadcast; with the first of them all that wait for their chunk.
 #[derive(Debug)]
 struct CancelBroadcastSlice {
     broadcast: BroadcastId,
@@ -99,7 +99,7 @@ impl WriterRequest for CancelBroadcastSlice {
 // === impl WriterHandle ===
 
 impl WriterHandle {
-    /// Withdraws what is pending of a broadcast, slice by slice. What is done stays done if this ends before its end.
+    /// Withdraws the pending notifications of a broadcast, slice by slice. The slices that are done stay done if this ends early.
     pub(super) async fn cancel_broadcast(
         &self,
         broadcast: BroadcastId,
@@ -150,7 +150,7 @@ impl CancelNotification {
         let line = LogLine::unattempted(self.now, State::Cancelled);
         transaction.end(&mut writes, batch, &line, &Members::from_iter([index]));
         transaction.write(writes).await?;
-        // Withdrawing the broadcast counts those that wait by this number: this one is counted here.
+        // Withdrawing the broadcast counts its waiting notifications by this number, which counts the cancelled one here.
         transaction.uncount_waiting(broadcast, 1).await?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
     }
@@ -159,7 +159,8 @@ impl CancelNotification {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
+    /// Withdraws all notifications that wait for their chunk, at once; begin of the slices, or `None` when there is no such
+    /// broadcast.
     pub(super) async fn begin_cancel(
         &mut self,
         broadcast: BroadcastId,
@@ -192,7 +193,7 @@ impl Transaction<'_> {
         Ok(Some(CancelCursor { after: 0, until: row.try_get(2)? }))
     }
 
-    /// Withdraws what is pending of the batches from a place on.
+    /// Withdraws the pending members of the batches from a place on.
     pub(super) async fn cancel_batches(
         &mut self,
         broadcast: BroadcastId,
@@ -274,9 +275,9 @@ impl Transaction<'_> {
         writes.shrink(chunk, &rest);
     }
 
-    /// The chunks of batches, locked. Another process may have replaced some of them just before they were locked, by
-    /// chunks that could not be seen yet; so `wanted` members of every batch are accounted for, and looked for again
-    /// where one is neither pending nor ended.
+    /// The chunks of batches, locked. Another process may have replaced some of them just before they were locked, by chunks that
+    /// could not be seen yet; the `wanted` members of every batch are therefore accounted for, and looked for again where one is
+    /// neither pending nor ended.
     async fn pending_of(
         &mut self,
         batches: &[i64],
@@ -294,7 +295,7 @@ impl Transaction<'_> {
             }
             missing.retain(|_, members| !members.is_empty());
             self.remove_ended(&mut missing).await?;
-            // Each statement sees what was committed before it: the next look finds what came in their place.
+            // Each statement sees the transactions that were committed before it: the next look finds the chunks in their place.
             if missing.is_empty() {
                 return Ok(chunks);
             }
@@ -317,7 +318,7 @@ impl Transaction<'_> {
         Ok(members)
     }
 
-    /// Takes out of `missing` what the log says has ended.
+    /// Removes from `missing` the members that have ended by the log.
     async fn remove_ended(&mut self, missing: &mut HashMap<i64, Members>) -> Result<(), RunError> {
         if missing.is_empty() {
             return Ok(());
@@ -327,7 +328,7 @@ impl Transaction<'_> {
         for (batch, log) in self.logged(&batches).await? {
             let Some(missing) = missing.get_mut(&batch) else { continue };
             for group in log {
-                // One that was requeued is pending again.
+                // A requeued member is pending again.
                 ends.entry(batch).or_default().add(&group);
                 let state = group.attempted.state;
                 if state.is_terminal() && !state.may_be_requeued() {

@@ -23,14 +23,14 @@ const NEXT_WAITING: &str = "SELECT waiting.broadcast, waiting.waiting, passed FR
      WHERE waiting.broadcast >= $1 AND passed IS NOT NULL AND withdrawn_at IS NULL AND tenant = $2 \
      AND ($3::text IS NULL OR channel = $3) AND ($4::int2 IS NULL OR priority = $4) \
      ORDER BY waiting.broadcast LIMIT 1 FOR UPDATE OF waiting";
-/// Lane by lane of what is claimed: there are few of these, and any number of lanes.
+/// Claimed deliveries of lanes, lane by lane of the claims: there are few of these, and any number of lanes.
 const CLAIMED: &str = "SELECT coalesce(sum(items), 0)::int8 \
      FROM (SELECT lane, sum(count) AS items FROM chunk WHERE lease_until BETWEEN 0 AND 9223372036854775807 GROUP BY lane) AS claimed \
      CROSS JOIN LATERAL (SELECT FROM tenant_lane WHERE id = claimed.lane AND tenant = $1 \
        AND ($2::text IS NULL OR channel = $2) AND ($3::int4 IS NULL OR id = $3) OFFSET 0) AS wanted";
-/// The chunks that wait in the next lanes of a channel, up to so many rows; a lane without any has a row of its own. In the order of the
-/// index over lanes and of that over the chunks of each: nothing is read that is not given. In a lane that is older than lanes
-/// of tenants others have chunks, too.
+/// The chunks that wait in the next lanes of a channel, up to a number of rows; a lane without any has a row of its own. In the
+/// order of the index over lanes and of that over the chunks of each: no row is read that is not returned. In a lane that is
+/// older than lanes of tenants others have chunks, too.
 const READY: &str = "SELECT lane.id, ready.due_at, ready.id, ready.count, \
        (SELECT tenant FROM batch WHERE batch.id = ready.batch) IS NOT DISTINCT FROM $1 \
      FROM (SELECT tenant || '/' || channel AS key, id FROM tenant_lane WHERE (tenant || '/' || channel, id) >= ($2, $3) \
@@ -61,13 +61,13 @@ impl WriterRequest for CancelScope {
         let (waiting, lane) = self.begins_at();
         let walk = LaneWalk::new(&self.tenant, &self.scope, only, lane);
         if self.from.is_none() {
-            // First: what is not among them waits, and is found below.
+            // First: a chunk that is not among them waits, and is found below.
             page.under_way = self.claimed(only, transaction).await?;
         }
         if let Some(place) = waiting {
             page.next = self.cancel_waiting(place, only, transaction, &mut page).await?;
         }
-        // What is released by then is in its lanes.
+        // Slices that are released by then are in their lanes.
         if page.next.is_none() {
             page.next = self.cancel_ready(&walk, transaction, &mut page).await?;
         }
@@ -87,8 +87,8 @@ impl CancelScope {
         let begin = transaction.begin_cancel(id, self, &mut slice).await?;
         let Some(begin) = begin else { return Ok(None) };
         let mut place = begin;
-        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = self.from {
-            // The first call has counted those that wait. What was released or written down since then is among them.
+        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = self.from {
+            // The first call has counted those that wait. Slices that were released or written down since then are among them.
             let until = until.min(begin.until);
             (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
         }
@@ -110,8 +110,8 @@ impl CancelScope {
         Ok(transaction.row(CLAIMED, &parameters).await?.try_get::<_, i64>(0)?.cast_unsigned())
     }
 
-    /// Cancels, of the next broadcast that waits to be released, what goes by the lane, or all; where the next call goes on, if
-    /// there was one.
+    /// Cancels, in the next broadcast that waits to be released, the notifications in the lane, or all; place of the next call,
+    /// if there was such a broadcast.
     async fn cancel_waiting(
         &self,
         (from, after): (i64, i64),
@@ -213,7 +213,7 @@ impl CancelScope {
             page.cancelled += chunk.count as u64;
             transaction.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
         }
-        // A claim took them meanwhile and put them away, or cut them: what became of them is not known here.
+        // A claim took them meanwhile and put them away, or cut them: their fate is not known here.
         page.under_way += ready.values().sum::<u64>();
         transaction.write(writes).await
     }

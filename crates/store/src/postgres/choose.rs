@@ -25,8 +25,8 @@ use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::room::LaneLoad;
 use crate::{ClaimRequest, Offer, StoreError};
 
-/// Lanes with something ready behind a place, in the order of the index: each hop of the recursion is one step from an entry
-/// to the next span or lane. No more hops are made than rows are wanted.
+/// Lanes with a ready chunk behind a place, in the order of the index: each hop of the recursion is one step from an entry to the
+/// next span or lane. There are no more hops than rows are requested.
 pub(super) const SELECT_DUE: &str = "WITH RECURSIVE due (span, lane, due_at) AS ( \
        (SELECT due_at >> 14, lane, due_at FROM chunk WHERE lease_until IS NULL AND (due_at >> 14, lane) > ($1, $2) \
         ORDER BY due_at >> 14, lane, due_at LIMIT 1) \
@@ -49,7 +49,7 @@ struct Chosen {
     rests: HashMap<ChunkId, NewChunk>,
 }
 
-/// Parks what goes by other channels.
+/// Parks the lanes of other channels.
 #[derive(Debug)]
 pub(super) struct OfferChannels(pub(super) Arc<BTreeSet<Name>>);
 
@@ -99,7 +99,7 @@ impl Transaction<'_> {
         chunks.retain(|chunk| leased.contains(&chunk.id));
         let mut writes = Writes::default();
         for chunk in &chunks {
-            // Only now: what is not leased may be cut by another process.
+            // Only now: a chunk that is not leased may be cut by another process.
             if let Some(rest) = rests.remove(&chunk.id) {
                 let leased = ChunkRow { epoch: Epoch(chunk.epoch.0 + 1), ..chunk.clone() };
                 writes.shrink(&leased, &chunk.members());
@@ -140,7 +140,7 @@ impl Transaction<'_> {
                 }
             };
             let whole = first.count;
-            // What has expired ends whole, however many may be sent, and what is paused is put away whole: neither is a probe.
+            // An expired chunk ends whole, however many deliveries may be sent, and a paused one is put away whole.
             let is_whole = of_batch.is_expired(request.now) || of_batch.is_paused(&pauses);
             let rest = if is_whole { None } else { first.cut(deliveries) };
             let bytes = of_batch.bytes(first.count, whole);
@@ -180,7 +180,7 @@ impl Transaction<'_> {
     async fn read_due(&mut self, request: &ClaimRequest) -> Result<(), RunError> {
         let Some(place) = self.state.claiming.lanes.unread(request) else { return Ok(()) };
         if self.state.membership.borrow().partitions.is_empty() {
-            // Nothing of what there is would be ours.
+            // None of the chunks would be ours.
             self.state.claiming.lanes.read_all();
             return Ok(());
         }

@@ -176,8 +176,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Reads what chunks hold that were leased just now, in their order. What of them is expired or suppressed ends
-    /// instead; a chunk of which nothing is left to send is left out.
+    /// Reads the contents of chunks that were leased just now, in their order. Expired and suppressed deliveries end instead; a
+    /// chunk without any left to send is left out.
     async fn open(
         &mut self,
         mut leased: Vec<ChunkRow>,
@@ -210,8 +210,8 @@ impl Transaction<'_> {
         Ok(leased.iter().zip(contents).filter_map(chunk).collect())
     }
 
-    /// Ends what is expired or suppressed of `chunks`, which are leased in this transaction, and puts away what is paused; returns
-    /// what is left of each.
+    /// Ends the expired and suppressed deliveries of `chunks`, which are leased in this transaction, and puts away paused ones;
+    /// returns the rest of each.
     async fn end_what_must_not_be_sent(
         &mut self,
         chunks: &[ChunkRow],
@@ -265,7 +265,7 @@ impl Transaction<'_> {
         Ok(left)
     }
 
-    /// The places of suppressed ones, counted over all deliveries, and what the log says of them.
+    /// Positions of the suppressed deliveries, counted over all deliveries, with the detail for the log.
     async fn suppressed_among(
         &mut self,
         contents: &[(BatchId, Vec<Delivery>)],
@@ -282,7 +282,7 @@ impl Transaction<'_> {
         Ok(self.suppressed_of(&recipients).await?)
     }
 
-    /// The batches of `chunks`, with their contents. Those of one broadcast share its content.
+    /// The batches of `chunks`, with their contents. Batches of one broadcast share its content.
     pub(super) async fn batches(
         &mut self,
         chunks: impl Iterator<Item = &ChunkRow>,

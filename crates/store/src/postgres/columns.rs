@@ -22,7 +22,7 @@ pub(super) struct ChunkColumns {
     members: Vec<Option<Vec<u8>>>,
 }
 
-/// A statement whose rows [`chunk_at`] reads, from where the columns end. What it selects beside them is read by name.
+/// A statement whose rows [`chunk_at`] reads, from where the columns end. Further columns are read by name.
 macro_rules! select_chunk {
     ($rest:literal) => {
         concat!(

@@ -79,7 +79,7 @@ impl SentCommit {
             tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
             return Ok(CommitOutcome::UnderWay);
         }
-        // A statement of its own: it sees what was committed while the first one ran.
+        // A statement of its own: it sees all that was committed while the first one ran.
         let token = session.client.query_opt(FIND, &[&self.session, &self.number]).await?;
         Ok(if token.is_some() { CommitOutcome::Committed } else { CommitOutcome::RolledBack })
     }

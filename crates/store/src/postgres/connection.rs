@@ -53,9 +53,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// The session's process, and a name for it: the process may be another one's later, and a random one is never given twice.
 const WHO: &str = "SELECT pg_backend_pid(), gen_random_uuid()::text";
-/// All names are looked for in our own schema. Locks are waited for less long than statements may take, and the server
-/// ends a transaction that its process forgot, so a process that was stopped holds up no other for long. What is
-/// answered is durable, even where the server's default is less.
+/// Settings of a session. All names are looked for in our own schema. Locks are waited for less long than statements may take,
+/// and the server ends an idle transaction, so a process that was stopped holds up no other for long. An answered change is
+/// durable, even where the server's default is less.
 const SETTINGS: &str = "SET search_path = belfry, pg_catalog; \
      SET client_min_messages = warning; \
      SET default_transaction_isolation = 'read committed'; \
@@ -89,7 +89,7 @@ impl Connector {
         })
     }
 
-    /// The first connection: brings the schema up to date, and says in full what is wrong.
+    /// Makes the first connection: brings the schema up to date, and reports every defect in full.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
         // Without the settings of a session: a migration, or the wait for that of another process, may take longer.
         let mut session = self.open(None).await.map_err(|error| self.at_start(&error))?;
@@ -136,7 +136,7 @@ impl Connector {
                     }
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
-                        // What uses the session gets an error as well, and tells of it.
+                        // The user of the session gets an error as well, and reports it.
                         tracing::debug!(error = %errors::in_words(&error), "lost a connection");
                         return;
                     }
@@ -194,8 +194,8 @@ impl Session {
         self.sizes().question()
     }
 
-    /// Forgets the plans of this session if the sizes of the tables, where they were asked for, differ from those that
-    /// the plans were made for.
+    /// Drops the plans of this session if the sizes of the tables, where they were queried, differ from those that the plans were
+    /// made for.
     pub(super) async fn follow_growth(&self, sizes: Option<String>) -> Result<(), Error> {
         let is_other = sizes.is_some_and(|sizes| self.sizes().learn(&sizes));
         if is_other { self.client.batch_execute(FORGET_PLANS).await } else { Ok(()) }

@@ -1,16 +1,16 @@
 //! The plans of a session follow the growth of the tables.
 //!
-//! A writer's statements are planned once, and their plans are good for what the tables held then: of a table without a
-//! page, the planner takes it that every way through it costs the same, and may choose to read all of it. So the first transaction
-//! of a session, and every eighth after it, asks for the sizes of the tables in the message that begins it, and the session
-//! forgets its plans when a table has doubled or halved since they were last forgotten. A transaction that has brought in many
-//! batches or lanes asks once more before it goes on.
+//! A writer's statements are planned once, and their plans suit the tables as they were then: of a table without a page, the
+//! planner assumes that all ways through it cost the same, and may choose to read all of it. The first transaction of a session,
+//! and every eighth after it, therefore queries the sizes of the tables in the message that begins it, and the session drops its
+//! plans when a table has doubled or halved since they were last dropped. A transaction that has brought in many batches or lanes
+//! queries once more before it goes on.
 //!
-//! Readers need none of this: they plan each question when it is asked.
+//! Readers need none of this: each of their queries is planned anew.
 
 use std::fmt::Write as _;
 
-/// Sizes of tables, as they were when a session's plans were last forgotten.
+/// Sizes of tables when a session's plans were last dropped.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     /// Pages of each of [`TABLES`], [`PAGES_MAX`] at most; `None` before the first answer.
@@ -32,10 +32,10 @@ pub(super) const TABLES: [&str; 10] = [
     "suppression_event",
     "suppression_lift",
 ];
-/// Transactions of which one asks for the sizes when it begins: ten sizes take longer than all the rest of an empty transaction.
+/// Transactions of which one queries the sizes when it begins: ten sizes take longer than all the rest of an empty transaction.
 pub(super) const ASK_EVERY: u32 = 8;
-/// Pages of a table from which on plans stay as they are, however it grows. Its size is not asked for any more with each look:
-/// the server opens every GiB of it.
+/// Pages of a table from which on plans stay as they are, however it grows. Its size is no longer queried with each look: the
+/// server opens every GiB of it.
 const PAGES_MAX: u64 = 4_096;
 /// Bytes of a page.
 const PAGE: u64 = 8_192;
@@ -56,8 +56,8 @@ impl Sizes {
         is_asked.then(|| self.question())
     }
 
-    /// The sizes to ask for, bytes of each table separated by spaces, as an expression of SQL: -1 for what is not looked
-    /// at this time.
+    /// The sizes to query, bytes of each table separated by spaces, as an expression of SQL: -1 for a table that is not looked at
+    /// this time.
     pub(super) fn question(&mut self) -> String {
         let is_of_all = self.looks.is_multiple_of(LOOK_AT_ALL_EVERY);
         self.looks = self.looks.wrapping_add(1);
@@ -80,7 +80,7 @@ impl Sizes {
         let mut bytes = answer.split(' ').map(str::parse::<u64>);
         let pages = self.pages.unwrap_or_default().map(|then| match bytes.next() {
             Some(Ok(bytes)) => bytes.div_ceil(PAGE).min(PAGES_MAX),
-            // It was not asked for.
+            // Its size was not queried.
             _ => then,
         });
         // The first answer comes with the session's first transaction, before any statement is planned.
@@ -104,7 +104,7 @@ impl Sizes {
 mod tests {
     use super::*;
 
-    /// The answer of a server with tables of so many pages.
+    /// The answer of a server whose tables have `pages` pages.
     fn answer(question: &str, pages: u64) -> String {
         let asked = question.split(", ").skip(1);
         let one = |part: &str| {

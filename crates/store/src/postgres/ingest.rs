@@ -60,7 +60,7 @@ impl WriterRequest for IngestDrafts {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         transaction.look_up(self.keys()).await?;
-        // Before packing, which cannot ask the server: each draft may need a batch of its own.
+        // Before packing, which cannot query the server: each draft may need a batch of its own.
         transaction.reserve_batches(self.drafts.len()).await?;
         // Copied: if the transaction comes to nothing, the same drafts are packed again.
         Ok(transaction.pack(self.drafts.clone(), self.now)?)
@@ -154,8 +154,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Looks up what keys were used for, those that were not looked up in this transaction. Who writes one to the table within
-    /// the transaction adds it to [`Transaction::key_uses`].
+    /// Looks up the uses of those `keys` that were not looked up in this transaction. A part of the transaction that writes a key
+    /// to the table adds it to [`Transaction::key_uses`].
     pub(super) async fn look_up(&mut self, mut keys: Vec<TenantKey>) -> Result<(), RunError> {
         keys.retain(|key| self.looked_up.insert(key.clone()));
         if keys.is_empty() {
@@ -178,7 +178,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Writes what was packed in this transaction, due from now on.
+    /// Writes the batches packed in this transaction, due from now on.
     pub(super) async fn store_packed(&mut self) -> Result<(), RunError> {
         let packer = std::mem::take(&mut self.packer);
         if packer.batches.is_empty() {

@@ -26,9 +26,8 @@ pub(super) struct Lease {
     pub(super) is_guarded: bool,
 }
 
-/// A chunk is leased only as it was read: its epoch is compared. The row of the worker is held until the end of the
-/// transaction, so that the process that reaps the worker sees this claim: one that is expired, or about to be removed,
-/// leases nothing.
+/// Leases a chunk only as it was read: its epoch is compared. The row of the worker is held until the end of the transaction, so
+/// that the process that reaps the worker sees this claim: a worker that is expired, or about to be removed, leases nothing.
 const LEASE: &str = "WITH alive AS MATERIALIZED (SELECT id FROM worker \
        WHERE id = $4 AND alive_until >= clock_timestamp() FOR KEY SHARE SKIP LOCKED) \
      UPDATE chunk SET epoch = chunk.epoch + 1, lease_until = $3, worker = alive.id, is_ticket = $5, begun_through = NULL, \
@@ -75,7 +74,7 @@ impl Transaction<'_> {
             leased.insert(ChunkId(row.try_get::<_, i64>(0)?.cast_unsigned()));
         }
         if leased.len() < chunks.len() {
-            // Another process took some, or took the partitions over: what is in memory is old.
+            // Another process took some, or took the partitions over: the memory is out of date.
             self.state.invalidate();
         }
         // Before the commit: if that fails, all of this is read anew.
@@ -129,7 +128,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Logs as in doubt what had begun of a chunk whose claim is void; the rest is due again. Returns the rest.
+    /// Logs the begun members of a chunk whose claim is void as in doubt; the rest is due again. Returns the rest.
     pub(super) fn end_lease(
         &mut self,
         writes: &mut Writes,

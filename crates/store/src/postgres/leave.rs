@@ -9,7 +9,8 @@ use crate::Ending;
 // === impl Postgres ===
 
 impl Postgres {
-    /// Leaves the cluster in good order, and then is of no more use. What this process still holds is due again at once.
+    /// Leaves the cluster in good order, and then is of no more use. Deliveries that this process still holds are due again at
+    /// once.
     pub async fn close(&self) {
         self.end(Ending::Left).await;
     }

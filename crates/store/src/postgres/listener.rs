@@ -79,10 +79,10 @@ impl Listener {
         let channels = "LISTEN belfry_work; LISTEN belfry_cluster; LISTEN belfry_outbox";
         session.client.batch_execute(channels).await?;
         *failures = 0;
-        // After LISTEN: what was committed before is found by looking, and what follows is told.
+        // After LISTEN: earlier changes are found by looking, and later ones are notified.
         self.reload_everything();
         let mut looked_at = self.clock.monotonic();
-        // Whatever comes meanwhile puts off neither.
+        // Other events meanwhile put off neither.
         let mut checks = tokio::time::interval(ANSWER_WITHIN);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -93,7 +93,7 @@ impl Listener {
                 },
                 () = overflowed.notified() => self.reload_everything(),
                 _ = checks.tick() => {
-                    // A link that is dead without a word shows only when something is asked.
+                    // A link that is silently dead shows only by a query.
                     let answer = session.client.batch_execute("");
                     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
                         Ok(answer) => answer?,

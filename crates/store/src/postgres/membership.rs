@@ -118,7 +118,7 @@ const PARTITIONS: usize = limits::PARTITIONS as usize;
 // === impl Worker ===
 
 impl Worker {
-    /// Registers this process, and takes what is free of its share.
+    /// Registers this process, and takes the free partitions of its share.
     pub(super) async fn join(
         connector: &Connector,
         options: &Options,
@@ -250,8 +250,8 @@ impl Worker {
         }
     }
 
-    /// Says that this process is alive, and brings its share of partitions in order. One that takes too long has lost
-    /// its connection.
+    /// Renews the lease of this process on itself, and brings its share of partitions in order. A beat that takes too long has
+    /// lost its connection.
     async fn beat(&mut self, is_standing_by: bool) -> Result<Beat, Error> {
         let sent_at = self.clock.boot();
         // All processes may have been asleep, as after an outage.
@@ -269,7 +269,8 @@ impl Worker {
             // The session is dropped with its silence.
             Err(_elapsed) => return Ok(Beat { expired: 0, next_end: None }),
         };
-        // After a worker was reaped and has joined anew, the former number ends with this: what was started under it is not its own.
+        // After a worker was reaped and has joined anew, the former number ends with this: work that was started under it is not
+        // its own.
         self.deadline.extend(
             self.membership.worker.cast_unsigned(),
             sent_at,
@@ -309,9 +310,9 @@ impl Worker {
         let count =
             |column| Ok::<_, Error>(usize::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0));
         (self.membership.producers, self.membership.consumers) = (count(1)?, count(2)?);
-        // Before any partition is given back to them. Those overdue count: one that was only slow goes on listening.
+        // Before any partition is given back to them. Overdue workers count: one that was only slow goes on listening.
         self.notify.set_has_listeners(count(5)? > 0);
-        // Before there is anything to claim: what is paused is known then, if this beat gets no further.
+        // Before there is anything to claim: the pauses are read by then, if this beat gets no further.
         let claims = self.stats.as_ref().map(|stats| &stats.work);
         let position = (self.membership.worker, row.try_get(7)?);
         let has_new = self.pauses.follow(session, position, claims).await?;
@@ -432,8 +433,8 @@ async fn owned(session: &Session, worker: i64) -> Result<Vec<i16>, Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
 
-/// Removes a worker. One that still holds chunks is left to be reaped by another process: its lease on itself ends here. A
-/// claim of it that is being committed holds its row, and is waited for.
+/// Removes a worker. One that still holds chunks is left to be reaped by another process: its lease on itself ends here. A claim
+/// of it that is being committed holds its row, and is waited for.
 pub(super) async fn depart(
     session: &mut Session,
     worker: i64,

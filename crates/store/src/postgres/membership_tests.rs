@@ -107,7 +107,7 @@ async fn a_claim_from_before_its_process_was_removed_leases_nothing_when_that_is
         client
     };
     let (rival, observer) = (connect().await, connect().await);
-    // A claim reads batches after it has read for whom and by which pauses it claims.
+    // A claim reads batches after it has read its worker and its pauses.
     rival.batch_execute("BEGIN; LOCK TABLE belfry.batch IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let coming_back = async {
         let waiting = "SELECT count(*) FROM pg_stat_activity \

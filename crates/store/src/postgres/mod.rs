@@ -1,16 +1,16 @@
-//! The store on PostgreSQL, for several processes at once: the same rows as on SQLite, a batch, a chunk and a log row for
-//! up to a thousand notifications each.
+//! The store on PostgreSQL, for several processes at once: the same rows as on SQLite, a batch, a chunk and a log row for up to a
+//! thousand notifications each.
 //!
-//! Every process has two writers, each with a connection of its own: *intake* takes notifications in, *work* claims and
-//! settles. Whatever arrived during a writer's last commit is its next transaction; it locks the rows it needs, decides in
-//! memory, and writes set by set. Nothing is held across a send.
+//! Every process has two writers, each with a connection of its own: *intake* takes notifications in, *work* claims and settles.
+//! Requests that arrived during a writer's last commit are its next transaction; it locks the rows it needs, decides in memory,
+//! and writes set by set. No lock is held across a send.
 //!
-//! The processes divide the work by *partitions*, which they lease by staying alive ([`membership`]); what one does that
-//! the other ones must know comes by notifications ([`listener`]), and what was missed by looking again. None of that is what
-//! keeps a chunk from being sent twice: that is its epoch, and every write names it.
+//! The processes divide the work by *partitions*, which they lease by staying alive ([`membership`]); changes that concern other
+//! processes are notified ([`listener`]), and missed ones are found by looking again. A chunk is kept from being sent twice by
+//! none of that, but by its epoch, which every write names.
 //!
-//! A connection may be lost at any moment, in the middle of a commit too: then the server is asked what became of the
-//! transaction, and what was not committed is done again. Callers wait, or are told that certainly nothing happened.
+//! A connection may be lost at any moment, in the middle of a commit too: then the server is queried for the outcome of the
+//! transaction, and one that was not committed is done again. Callers wait, or get the answer that certainly nothing happened.
 
 mod ahead;
 mod audit;
@@ -99,7 +99,7 @@ pub struct Options {
     pub url: String,
     /// Root certificates to trust besides the machine's own, PEM.
     pub ca_file: Option<PathBuf>,
-    /// The name of this process in the cluster's status, such as host and process.
+    /// Name of this process in the cluster's status, made of host and process, for example.
     pub name: String,
     /// Its version, for the same.
     pub version: String,
@@ -150,8 +150,8 @@ struct Parts {
     pauses: watch::Receiver<Arc<Pauses>>,
 }
 
-/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The
-/// function `log_horizon` of the schema knows it by its numbers.
+/// Held by every transaction that writes to the log, so that its reader can tell which ones are not complete yet. The function
+/// `log_horizon` of the schema finds it by its numbers.
 const LOG_WRITERS: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 1)";
 /// Batches of notices waiting for the writer that claims.
 const NOTICES: usize = 1_024;
@@ -270,7 +270,7 @@ impl Postgres {
         self.ended.clone()
     }
 
-    /// Its tasks, for tests of those who watch them.
+    /// Tasks of the store, for tests of their supervision.
     pub async fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().await
     }

@@ -1,5 +1,5 @@
-//! Notices: what became ready or free, for the writer that claims and for other processes. Sending never waits: notices that
-//! find no room are dropped, and the receiver gets one that says to read everything anew.
+//! Notices of chunks that became ready and room that became free, for the writer that claims and for other processes. Sending
+//! never waits: notices that find no room are dropped, and the receiver gets one by which everything is read anew.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ pub(super) struct NoticeReceiver {
 
 /// Longest payload of a notification that PostgreSQL takes, bytes.
 const PAYLOAD_BYTES: usize = 7_900;
-/// Payloads that a transaction may send; more is told as "everything".
+/// Payloads that a transaction may send; more are replaced by "everything".
 const PAYLOADS_MAX: usize = 16;
 /// A channel for `most` batches of notices.
 pub(super) fn channel(most: usize) -> (NoticeSender, NoticeReceiver) {
@@ -92,7 +92,7 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
                 let micros = micros.unwrap_or_default();
                 format!(" t{lane}:{at}:{answered}:{failed}:{back}:{places}{micros}")
             }
-            // No notice has this word, and what a process does not understand is everything to it.
+            // No notice has this word, and a process takes an unknown one for everything.
             Notice::Everything => return vec![format!("{worker} *")],
         };
         if payload.len() + word.len() > PAYLOAD_BYTES {

@@ -105,7 +105,7 @@ impl Settlements for Postgres {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        // Never given up: these outcomes are known here alone, and what has none is sent again, or in doubt.
+        // Never given up: these outcomes are held here alone, and a delivery without one is sent again, or in doubt.
         self.work.settle(settlements.into()).await
     }
 }

@@ -95,8 +95,8 @@ impl WriterRequest for EndPause {
 // === impl Transaction ===
 
 impl Transaction<'_> {
-    /// The pauses of broadcasts that cover some of `envelopes`, locked: none of them ends before this transaction does, so what it
-    /// puts away is found when the broadcast is resumed.
+    /// The pauses of broadcasts that cover some of `envelopes`, locked: none of them ends before this transaction does, so chunks
+    /// that it puts away are found when the broadcast is resumed.
     pub(super) async fn hold_pauses(
         &mut self,
         pauses: &Pauses,
@@ -115,7 +115,7 @@ impl Transaction<'_> {
         rows.iter().map(pause).collect()
     }
 
-    /// Makes due again what was put away of the next batches of a broadcast that is resumed; whether there was one.
+    /// Makes put-away chunks of the next batches of a resumed broadcast due again; true if there was such a broadcast.
     pub(super) async fn resume_slice(&mut self) -> Result<bool, RunError> {
         let select = "SELECT broadcast, passed FROM resuming ORDER BY broadcast LIMIT 1 FOR UPDATE SKIP LOCKED";
         let rows = self.rows(select, &[]).await?;
@@ -160,7 +160,7 @@ impl Postgres {
         Ok(was_paused)
     }
 
-    /// Waits until every worker goes by `version`; whether that is known. What was asked for is durable either way.
+    /// Waits until every worker follows `version`; true if all do. The change is durable either way.
     async fn is_followed(&self, version: i64) -> bool {
         let followed = async {
             while self.reader.workers_behind(version).await? > 0 {

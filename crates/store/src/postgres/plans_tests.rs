@@ -37,7 +37,7 @@ enum Session {
 
 /// Rows of every large table.
 const ROWS: u32 = 100_000;
-/// The extra cost of a node that the planner was told not to use, and uses.
+/// Extra cost of a node that the planner is set not to use, and uses.
 const DISABLED_COST: f64 = 1e10;
 /// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
 const OTHERS: [&str; 4] = ["membership.rs", "pause_view.rs", "read.rs", "reader.rs"];
@@ -258,7 +258,7 @@ async fn fill(client: &Client) {
     client.batch_execute(&fill).await.unwrap();
 }
 
-/// Runs prepared statements, each in a transaction that is undone; gives their plans with what they came to.
+/// Runs prepared statements, each in a transaction that is undone; returns their plans with their actual rows.
 async fn run(client: &Client, statements: &[&Statement]) -> Vec<Value> {
     let mut plans = Vec::new();
     for (number, statement) in statements.iter().enumerate() {
@@ -359,7 +359,7 @@ async fn no_statement_reads_what_it_does_not_return() {
     fill(&client).await;
     let mut found = Vec::new();
     let mut needed = BTreeSet::new();
-    // What autovacuum has done or not must not matter. A vacuum tells the planner how large indexes are: it takes bitmaps then.
+    // The state of autovacuum must not matter. After a vacuum the planner has the sizes of indexes: it takes bitmaps then.
     for (state, next) in [("full", "ANALYZE"), ("analyzed", "VACUUM"), ("vacuumed", "")] {
         for session in [Session::Writer, Session::Other] {
             let statements = of(session);
@@ -373,7 +373,7 @@ async fn no_statement_reads_what_it_does_not_return() {
     let bounded = BOUNDED.iter().map(|(file, beginning, _)| (*file, *beginning));
     let more = READ_MORE.iter().map(|(file, beginning, ..)| (*file, *beginning));
     let leaves: BTreeSet<(&str, &str)> = bounded.chain(more).collect();
-    // After ANALYZE, which takes samples, the plan of this one is of either kind.
+    // After ANALYZE, which takes samples, the plan of this statement is of either kind.
     needed.insert(("settle.rs", "SELECT id, batch, lane"));
     assert_eq!(needed, leaves, "what needs no leave gets none");
     assert!(of(Session::Writer).len() > 60 && of(Session::Other).len() > 15);

@@ -39,7 +39,7 @@ type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Batches looked into for one page of a list.
 const PAGE_BATCHES: usize = 64;
-/// Batch numbers looked at for one page: what does not match costs no more than this.
+/// Batch numbers looked at for one page: those that do not match cost no more than this.
 const PAGE_BATCHES_PASSED: u64 = 4096;
 /// Rows of the log fetched at once.
 const LOG_ROWS: i32 = 256;
@@ -143,7 +143,7 @@ impl<'a> Snapshot<'a> {
         Ok(page)
     }
 
-    /// Batches from number `first` on that may hold what `filter` wants, and how many each has.
+    /// Batches from number `first` on that may match `filter`, and the number of members of each.
     async fn batches_from(
         &self,
         filter: &Filter,
@@ -366,7 +366,7 @@ impl<'a> Snapshot<'a> {
             let rows = self.transaction.query_portal(&portal, LOG_ROWS).await?;
             for row in &rows {
                 let txid = unsigned(row, 0)?;
-                // A position is the number of a transaction: what is left of one behind a page would never be read.
+                // A position is the number of a transaction: entries of one that are left behind a page would never be read.
                 if page.entries.len() >= entries && txid != page.next.0 {
                     return Ok((page, is_sure));
                 }

@@ -9,8 +9,8 @@ use super::reader::PostgresReader;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::{EventPosition, LogPosition, ReadStore as _, StoreError, SuppressionPage};
 
-/// A store with one batch of a hundred, on a server on which nothing else runs: whatever transaction ends anywhere on a
-/// server while the log is looked at holds back, for that look, what came after it.
+/// A store with one batch of a hundred, on a server on which no other database is in use: any transaction that ends on a server
+/// while the log is read holds back, for that page, the ones after it.
 async fn store() -> (testbed::Postgres, Database, Connector) {
     let options = testbed::PostgresOptions { settings: &[("autovacuum", "off")], tls: None };
     let server = testbed::Postgres::start_with(options).unwrap();
@@ -45,7 +45,7 @@ async fn commit(session: &Session) {
     session.client.batch_execute("COMMIT").await.unwrap();
 }
 
-/// The members that the log tells of from `position` on, and where it goes on.
+/// The members in the log from `position` on, and the next position.
 async fn read(
     reader: &PostgresReader,
     position: LogPosition,
@@ -73,7 +73,7 @@ async fn the_log_is_read_up_to_the_first_transaction_that_may_still_write() {
     let (members, next) = read(&reader, start, 10).await;
     assert_eq!(members, [1, 3, 2], "in the order of transactions");
     assert_eq!(read(&reader, next, 10).await, (vec![], next));
-    // One that has the lock and no number yet comes after all that have one.
+    // A transaction that has the lock and no number yet comes after all that have one.
     let unnumbered = connector.connect(None).await.unwrap();
     let begin = format!("BEGIN; {}", super::LOG_WRITERS);
     unnumbered.client.batch_execute(&begin).await.unwrap();

@@ -86,7 +86,7 @@ impl WriterHandle {
         (Self { commands, failed, clock }, groups)
     }
 
-    /// Runs a request, and waits for as long as it takes.
+    /// Runs a request, and waits without a limit.
     pub(super) async fn run<R: WriterRequest>(&self, request: R) -> Result<R::Answer, StoreError> {
         self.send(request, None).await
     }

@@ -22,8 +22,8 @@ pub(super) struct RequeueNotifications {
     pub(super) now: Timestamp,
 }
 
-/// The rows are locked so that of two who requeue the same, the second one sees what the first did. In one order, so
-/// that they never wait for each other.
+/// The rows are locked, so that of two calls that requeue the same notification, the second one sees the result of the first. In
+/// one order, so that they never wait for each other.
 const SELECT_OWNED: &str = "SELECT batch.id, lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at \
      FROM batch LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
      WHERE batch.id = ANY($1) AND tenant = $2 AND (batch.broadcast IS NULL \
@@ -66,7 +66,7 @@ impl RequeueNotifications {
         numbers: &[i64],
     ) -> Result<Vec<(LaneId, Owned)>, RunError> {
         let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
-        // Only now: what another one requeued meanwhile is committed.
+        // Only now: requeues of other calls meanwhile are committed.
         let mut logged = transaction.logged(numbers).await?;
         let damaged = |_| StoreError::Damaged("a batch".to_owned());
         let mut owned = Vec::with_capacity(rows.len());

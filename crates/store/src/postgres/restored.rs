@@ -1,17 +1,17 @@
 //! A dump, restored: it carries numbers of transactions that its new server has not given yet, perhaps not for years.
 //!
-//! New rows would stand before old ones, behind every position that was read, and nothing after a number that is not
-//! reached counts as complete. So all numbers of ours are the server's and a shift, which is raised until new ones come
+//! New rows would stand before old ones, behind every position that was read, and no transaction after a number that is not
+//! reached counts as complete. All numbers of ours are therefore the server's and a shift, which is raised until new ones come
 //! after all that were ever given. Old ones stay as they are, and with them every position that an application keeps.
 //!
-//! The outbox goes by the server's own numbers. What was taken of it is known to the former server's only, so what was
-//! not is given the lowest, and then nothing counts as taken.
+//! The outbox uses the server's own numbers. The rows taken from it are known to the former server only, so the others are given
+//! the lowest number, and then no row counts as taken.
 
 use tokio_postgres::Client;
 
 use crate::StoreError;
 
-/// The highest number that was given, and what the next one is. Both from one snapshot: what it shows was given before.
+/// The highest number that was given, and the next one. Both from one snapshot: the numbers in it were given before.
 const NUMBERS: &str = "SELECT greatest((SELECT max(txid) FROM log), (SELECT max(txid) FROM suppression_event), \
          (SELECT max(greatest(txid, until_txid)) FROM feed), 0), \
      pg_snapshot_xmax(pg_current_snapshot())::text::bigint + value \

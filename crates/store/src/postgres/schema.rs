@@ -23,14 +23,14 @@ const SERVER_VERSION_MIN: i32 = 140_000;
 /// Number of the advisory lock that keeps two processes from migrating at once: "belfry" in ASCII.
 const LOCK: i64 = 0x6265_6c66_7279;
 
-/// Brings the database to the schema that this program knows. Other processes may try at the same time. `client` is used
-/// for nothing else: closing it ends whatever is left.
+/// Brings the database to the schema of this program. Other processes may try at the same time. `client` is used for nothing
+/// else: closing it ends whatever is left.
 pub(super) async fn prepare(client: &mut Client) -> Result<(), StoreError> {
     let login = check_server(client).await?;
     check_takes_writes(client).await?;
     // Of the session, not of a transaction: each migration is a transaction of its own.
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
-    // What failed may have left a transaction open, in which nothing more can be said. The end of the session unlocks, too.
+    // A failure may have left a transaction open, in which no further statement can run. The end of the session unlocks, too.
     prepare_alone(client, &login).await?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await?;
     Ok(())

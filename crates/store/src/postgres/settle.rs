@@ -1,4 +1,4 @@
-//! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
+//! Outcomes: a row of the log for each settlement, and new chunks for retries.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -64,7 +64,7 @@ impl WriterRequest for SettleChunks {
             transaction.freed(chunk, chunk.count - remaining, remaining == 0);
             transaction.effects.settled += (chunk.count - remaining) as u64;
             answers.push(Settled::Applied { remaining });
-            // A settlement behind this one may be of the same chunk, and goes by what is left of it.
+            // A settlement behind this one may be of the same chunk, and applies to the rest of it.
             if let Some(chunk) = chunks.get_mut(&settlement.chunk) {
                 chunk.count = remaining;
                 chunk.members = Some(applied.rest);
@@ -106,7 +106,7 @@ impl WriterRequest for BeginDeliveries {
                     answers.push(Begun::Stale);
                     continue;
                 }
-                // A mark behind this one in the same request is compared with it.
+                // A later mark in the same request is compared with this one.
                 chunk.begun_through = Some(mark.through);
                 marked.push(mark.chunk.0.cast_signed());
                 throughs.push(i32::from(mark.through));
@@ -139,7 +139,7 @@ impl WriterHandle {
     /// Writes outcomes; each alone if one of them cannot be written.
     ///
     /// # Errors
-    /// When one cannot be written even alone, the process must not go on: it would send again what was sent. All others are
+    /// When one cannot be written even alone. The process must not go on: it would send settled deliveries again. All others are
     /// written by then.
     pub(super) async fn settle(
         &self,

@@ -18,7 +18,7 @@ impl SettleRate {
         Self { measured_at: now, settled: 0, per_second: 0.0 }
     }
 
-    /// Deliveries per second since it was last measured; of the time before, while that is too short to tell.
+    /// Deliveries per second since the last measurement; the former rate while less than half a beat has passed.
     pub(super) fn measure(&mut self, now: Instant, settled: u64) -> f32 {
         let passed = now.saturating_duration_since(self.measured_at);
         if passed >= limits::WORKER_BEAT / 2 {

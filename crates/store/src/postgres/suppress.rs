@@ -131,7 +131,7 @@ impl WriterRequest for LiftSuppressions {
         transaction.execute(LOCK_FOR_LIFTING, &[]).await?;
         let mut are_lifted = Vec::with_capacity(self.lifts.len());
         for lift in &self.lifts {
-            // A recipient with a NUL is never on the list, and to ask for it would fail the whole transaction.
+            // A recipient with a NUL is never on the list, and a query for it would fail the whole transaction.
             let is_listable = is_text(&lift.recipient);
             are_lifted.push(is_listable && transaction.lift(lift, self.now).await?);
         }
@@ -192,7 +192,7 @@ impl Transaction<'_> {
             };
             let before = entries.insert(key.clone(), after.clone());
             let is_news = before.as_ref().is_none_or(|before| listing::is_news(before, &after));
-            // `add` has written a new one as in its first report; only what a report changes is written again.
+            // `add` has written a new entry as in its first report; only a change by a report is written again.
             if before.is_some_and(|before| before != after) {
                 *replaced.entry(key).or_insert(false) |= is_news;
             }
@@ -308,7 +308,7 @@ impl Transaction<'_> {
         if !is_used || recipients.is_empty() {
             return Ok(HashMap::new());
         }
-        // One with a NUL is never on the list, and to ask for it would fail the claim of all others.
+        // A recipient with a NUL is never on the list, and a query for it would fail the claim of all others.
         let texts = (1_i64..).zip(recipients).filter(|(_, (_, recipient))| is_text(recipient));
         let (places, (channels, names)): (Vec<i64>, (Vec<&str>, Vec<&str>)) =
             texts.map(|(place, &text)| (place, text)).unzip();

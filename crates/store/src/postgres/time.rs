@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use super::errors;
 
-/// The database's clock, as this process knows it. Cheap to copy.
+/// The database's clock, estimated by this process. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DatabaseTime {
     reference: &'static Reference,
@@ -44,8 +44,8 @@ impl DatabaseTime {
         self.own.boot()
     }
 
-    /// Runs the statements `first`, asks for the time in the same message, and learns it. Gives the time, and the value of
-    /// the expression `beside` if there is one.
+    /// Runs the statements `first`, queries the time in the same message, and learns it. Returns the time, and the value of the
+    /// expression `beside` if there is one.
     pub(super) async fn query(
         &self,
         client: &Client,
@@ -68,8 +68,8 @@ impl DatabaseTime {
         Ok((Timestamp::from_millis(told / 1_000), beside))
     }
 
-    /// Learns that the database said `told`, microseconds, to a question that was asked at `asked` and has just been
-    /// answered. Gives how far its clock was set since the last one, milliseconds.
+    /// Learns the database's time `told`, microseconds, which answers a question of `asked` just now. Returns by how much its
+    /// clock was set since the last one, milliseconds.
     pub(super) fn learn(&self, asked: Duration, told: i64) -> i64 {
         let told = Duration::from_micros(u64::try_from(told).unwrap_or(0));
         self.reference.learn(TimeAnswer { asked, told, answered: self.own.boot() })

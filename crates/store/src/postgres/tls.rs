@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::StoreError;
 
-/// Makes a handshake for each connection. Cloning shares what is trusted.
+/// Makes a handshake for each connection. Clones share the trusted roots.
 #[derive(Clone)]
 pub(super) struct Tls {
     config: Arc<ClientConfig>,
@@ -31,7 +31,8 @@ pub(super) struct Tls {
 /// A handshake, to be made with a server of that name.
 pub(super) struct Handshake {
     connector: TlsConnector,
-    /// A socket in a directory has no name that a certificate could tell: that matters where TLS is made, which is not there.
+    /// Name of the server. A socket in a directory has none that a certificate could hold: an error where TLS is made, which is
+    /// not there.
     server: io::Result<ServerName<'static>>,
 }
 
@@ -205,7 +206,7 @@ mod tests {
         (ca_pem, server.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    /// Connects with `parameters` in the address to a server whose certificate says `name`, and tells whether TLS was used.
+    /// Connects with `parameters` in the address to a server whose certificate is for `name`; true if TLS was used.
     async fn connect(
         name: &str,
         algorithm: &'static SignatureAlgorithm,

@@ -126,7 +126,7 @@ impl<'a> Transaction<'a> {
         self.session.follow_growth(sizes).await
     }
 
-    /// Durable when it returns. When it does not return, [`WriterState::committing`] says what to ask the server.
+    /// Commits; durable when it returns. If the answer is lost, the server is queried by [`WriterState::committing`].
     pub(super) async fn commit(mut self) -> Result<(), RunError> {
         self.store_packed().await?;
         self.write_totals().await?;
@@ -275,7 +275,7 @@ impl<'a> Transaction<'a> {
         self.effects.woke = true;
     }
 
-    /// Settlements tell so much of the lane's destination.
+    /// Notes the evidence of settlements for the lane's destination.
     pub(super) fn tried(&mut self, lane: LaneId, mut attempts: Attempts) {
         let Membership { consumers, producers, .. } = *self.state.membership.borrow();
         // Each producer may fill its share of what all consumers take, and this is what one takes.
@@ -298,7 +298,7 @@ impl<'a> Transaction<'a> {
         Ok(chunks.collect::<Result<_, _>>()?)
     }
 
-    /// The number of `lane`, if there is such a lane.
+    /// Number of `lane`, if it is stored.
     pub(super) async fn find_lane(&mut self, lane: &Lane) -> Result<Option<LaneId>, Error> {
         if let Some(id) = self.state.lane_numbers.get(lane) {
             return Ok(Some(*id));
@@ -400,7 +400,7 @@ const INSERT_LOG: &str =
 /// has locked it, and what the transaction says of its members is true of that epoch only.
 const DELETE_CHUNK: &str = "DELETE FROM chunk USING unnest($1::int8[], $2::int8[]) AS gone (id, epoch) \
      WHERE chunk.id = gone.id AND chunk.epoch = gone.epoch";
-/// A chunk that is not claimed gets a new epoch: a claim that has read it as it was must not write that back.
+/// Gives a chunk that is not claimed a new epoch: a claim that has read its former state must not write that back.
 const UPDATE_CHUNK: &str = "UPDATE chunk SET count = new.count, members = new.members, \
      epoch = chunk.epoch + (lease_until IS NULL)::int \
      FROM unnest($1::int8[], $2::int8[], $3::int4[], $4::bytea[]) AS new (id, epoch, count, members) \
@@ -419,7 +419,7 @@ impl Writes {
         self.chunks.push(chunk);
     }
 
-    /// A chunk that was cut off another one. No process is told of it.
+    /// Writes a chunk that was cut off another one. No process is notified of it.
     pub(super) fn rest(&mut self, chunk: NewChunk) {
         self.rests.push(chunk);
     }
@@ -427,7 +427,7 @@ impl Writes {
     /// Leaves only `rest` in a chunk; an empty chunk is gone.
     pub(super) fn shrink(&mut self, chunk: &ChunkRow, rest: &Members) {
         let (id, epoch) = (chunk.id.0.cast_signed(), i64::from(chunk.epoch.0));
-        // Several settlements may be of one chunk, and reaping cuts one twice: the last one says what is left.
+        // Several settlements may be of one chunk, and reaping cuts one twice: the last rest counts.
         self.kept.retain(|kept| kept.id != id);
         self.gone.retain(|gone| gone.id != id);
         if rest.is_empty() {

@@ -1,4 +1,4 @@
-//! The state of a writer: what it keeps in memory between transactions, and may always read anew.
+//! The state of a writer: its memory between transactions, which may always be read anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -24,9 +24,9 @@ pub(super) struct Membership {
     pub(super) worker: i64,
     /// The partitions it claims from.
     pub(super) partitions: Vec<i16>,
-    /// Workers that own partitions, this one included.
+    /// Workers that own partitions, with this one.
     pub(super) producers: usize,
-    /// Workers that deliver, this one included.
+    /// Workers that deliver, with this one.
     pub(super) consumers: usize,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct WriterState {
     pub(super) notify: Arc<NotifyPolicy>,
     /// True if the transaction under way notifies other processes.
     pub(super) is_notifying: bool,
-    /// The commit that was sent, unless its transaction has written nothing, and what it means once it is durable.
+    /// The commit that was sent, unless its transaction has written nothing, and the effects of it once it is durable.
     committing: Option<(Option<SentCommit>, Effects)>,
 }
 
-/// The work in this process's partitions, as far as it is known.
+/// The work in this process's partitions, as far as it was read.
 #[derive(Debug, Default)]
 pub(super) struct Claiming {
     pub(super) lanes: Lanes,
@@ -95,7 +95,7 @@ pub(super) struct Effects {
 
 /// Lanes whose numbers are kept in memory. Beyond that they are read again.
 const LANE_NUMBERS_MAX: usize = 100_000;
-/// Watermarks that are kept in memory even when their lanes have no work. One that is forgotten is found again from the
+/// Watermarks that are kept in memory even when their lanes have no work. A watermark that is dropped is found again from the
 /// lane's beginning.
 const WATERMARKS: usize = 65_536;
 /// The number of virtual partitions.
@@ -145,7 +145,7 @@ impl WriterState {
         Self { pauses, ..self }
     }
 
-    /// Invalidates what is in memory: the next claim reads it anew.
+    /// Invalidates the memory: the next claim reads it anew.
     pub(super) fn invalidate(&mut self) {
         self.claiming.read_for = None;
     }
@@ -186,7 +186,7 @@ impl WriterState {
         match *notice {
             Notice::Due(lane, at) => claiming.add_due(lane, at),
             Notice::Freed(partition, lane, load) => {
-                // What other workers' partitions have claimed is not counted here.
+                // Claims from other workers' partitions are not counted here.
                 if self.membership.borrow().partitions.contains(&partition) {
                     claiming.lanes.free(lane, load);
                 }

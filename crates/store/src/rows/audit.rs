@@ -60,12 +60,12 @@ impl<'a> BatchAudit<'a> {
             self.audit.report(format!("batch {batch}: a chunk of {count} has {found} members"));
         }
         for index in members.iter() {
-            // What is claimed or begun counts as pending in the totals, too.
+            // Claimed and begun deliveries count as pending in the totals, too.
             self.account(index, State::Pending);
         }
     }
 
-    /// Accounts for what a row of the log ended.
+    /// Accounts for the ends in a row of the log.
     pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
         for group in decode_log(entries)? {
             // A requeue may take an end back, in this row or another one: `finish` accounts for those that stay.
@@ -80,7 +80,7 @@ impl<'a> BatchAudit<'a> {
         Ok(())
     }
 
-    /// Reports whom nothing accounted for; how many wait for their chunk, or to be written off.
+    /// Reports the members that nothing accounted for; number of those that wait for their chunk, or to be written off.
     pub(crate) fn finish(mut self) -> u64 {
         for (state, index, ends) in std::mem::take(&mut self.ends).iter() {
             if ends < 0 {

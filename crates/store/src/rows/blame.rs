@@ -55,7 +55,7 @@ const QUARANTINE: u16 = limits::CRASHES_BEFORE_SUSPICION + limits::WEIGHT_BEFORE
 
 /// The fate of each chunk that a process had in flight, in their order.
 pub(crate) fn judge(end: ProcessEnd, in_flight: &[InFlight]) -> Vec<Fate> {
-    // Counted by what was known before: what this crash makes a suspect was not tried as one.
+    // Counted by the state before: deliveries that this crash makes suspects were not tried as such.
     let suspects = suspects(in_flight);
     let (mut fates, mut apart) = (Vec::with_capacity(in_flight.len()), Vec::new());
     for (place, chunk) in in_flight.iter().enumerate() {
@@ -90,8 +90,8 @@ fn suspects(in_flight: &[InFlight]) -> usize {
     in_flight.iter().filter(|chunk| chunk.is_suspect()).map(|chunk| chunk.count).sum()
 }
 
-/// Divides suspects into parts of about the same size that are due one after the other, the latest claimed first: what ends a
-/// process most often does so soon. Gives the place of a chunk with each part of it.
+/// Divides suspects into parts of about the same size that are due one after the other, the latest claimed first: the cause of a
+/// crash most often ends a process soon. Returns the place of a chunk with each part of it.
 fn divide(
     mut suspects: Vec<(usize, InFlight)>,
     now: Timestamp,
@@ -143,7 +143,8 @@ impl InFlight {
 // === impl ProcessEnd ===
 
 impl ProcessEnd {
-    /// The crashes held against `chunk` after this, where so many `suspects` were in flight; `None` when it is as before.
+    /// The crashes held against `chunk` after this one, in which `suspects` suspects were in flight; `None` when they are as
+    /// before.
     fn holds_against(self, chunk: &InFlight, suspects: usize) -> Option<u16> {
         let weight = match self.ending {
             Ending::Left => return None,

@@ -110,7 +110,7 @@ struct Piece {
 /// Time that the next process takes to start.
 const START: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// A store whose process delivers what is due at once, and ends by a fault when it sends a poisonous one.
+/// A store whose process delivers due chunks at once, and ends by a fault when it sends a poisonous one.
 struct World {
     pieces: Vec<Piece>,
     poisons: Vec<usize>,
@@ -126,7 +126,7 @@ impl World {
         let first = self.pieces.iter().filter(|piece| poisonous(piece)).map(|piece| piece.due);
         let Some(at) = first.min() else { return false };
         self.now = self.now.max(at);
-        // What was due before was delivered; what is due now is in flight, some poison with it.
+        // Chunks due before were delivered; those due now are in flight, some poison with them.
         self.pieces.retain(|piece| piece.due >= at || poisonous(piece));
         let now = self.now;
         let (hit, mut waiting): (Vec<Piece>, Vec<Piece>) =

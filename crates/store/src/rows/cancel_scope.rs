@@ -62,7 +62,7 @@ impl<'a> LaneWalk<'a> {
         (tenant == self.tenant.as_str()).then(|| LanePlace::before(channel, 0))
     }
 
-    /// Lanes that are looked at, of up to so many.
+    /// Number of lanes to look at, `lanes_max` at most.
     pub(crate) fn lanes_max(&self, lanes_max: usize) -> usize {
         self.only.map_or(lanes_max, |_| 1)
     }

@@ -29,7 +29,7 @@ impl ClaimLoad {
     /// True if the chunk is claimed as well. Else the claim stops: its lane keeps its turn, so the next claim begins with it.
     pub(crate) fn fits(&self, chunk: ChunkLoad) -> bool {
         let Self { items_max, taken } = self;
-        // The first one goes whatever its size, or a chunk larger than what is wanted would never be claimed.
+        // The first chunk goes whatever its size, or one larger than a claim would never be claimed.
         taken.items == 0
             || taken.items + chunk.items <= *items_max
                 && taken.bytes + chunk.bytes <= limits::CLAIM_BYTES

@@ -51,7 +51,7 @@ pub(crate) enum Own {
     Fallback = 3,
 }
 
-/// Reads the items of a batch. What it returns shares one allocation.
+/// Reads the items of a batch. All of them share one allocation.
 #[derive(Debug)]
 pub(crate) struct Items {
     pieces: Pieces,

@@ -1,4 +1,4 @@
-//! Numbers and texts of rows, and what they stand for.
+//! Numbers and texts of rows, and their meanings.
 
 use std::str::FromStr;
 

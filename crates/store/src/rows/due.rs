@@ -19,7 +19,7 @@ pub(crate) struct DueCursor {
     pub(crate) lane: LaneId,
 }
 
-/// Milliseconds in a span, as a power of two: 16 s. Lanes come into memory so much earlier than they are due; a lane whose
+/// Milliseconds in a span, as a power of two: 16 s. Lanes come into memory that much earlier than they are due; a lane whose
 /// backlog is a day old has 5,300 spans. The migrations that make `chunk_due` name the same number.
 const SPAN_BITS: u32 = 14;
 /// Lanes that are read at once, and lanes that may be kept in memory though their spans lie ahead: with so few, the

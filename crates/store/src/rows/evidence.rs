@@ -50,11 +50,11 @@ struct Failing {
 /// Bounds of a lane by its evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Its destination answers: it may hold so many deliveries.
+    /// The destination answers: the lane may hold `window` deliveries.
     Proven { window: usize },
     /// The destination has answered no attempt in the last [`PROVEN_FOR`].
     Unproven,
-    /// Every attempt fails, and the next one is not made before `closed_until`; it may have so many under way at a time.
+    /// Every attempt fails, and the next one is not made before `closed_until`; `at_a_time` may then be under way.
     Failing { closed_until: Timestamp, at_a_time: usize },
 }
 
@@ -88,9 +88,9 @@ pub(crate) const PROBE_ITEMS: usize = 16;
 const TROUBLE_AFTER: Duration = Duration::from_secs(1);
 /// Time from the first failure to the next attempt; it doubles with each that fails.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait of a lane whose destination answered within [`LATELY`]: so soon does it find the end of an outage. Its next
-/// probe does not wait for the end of the last one, which may take [`notification::limits::ATTEMPT_TIMEOUT`]: so many are under way at
-/// a time, at most, which is one more than begin in that time.
+/// The longest wait of a lane whose destination answered within [`LATELY`]: it finds the end of an outage as soon. Its next probe
+/// does not wait for the end of the last one, which may take [`notification::limits::ATTEMPT_TIMEOUT`]: [`LATELY_PROBES`] are
+/// under way at a time, at most, which is one more than begin in that time.
 const LATELY_WAIT: Duration = Duration::from_secs(2);
 const LATELY: Duration = Duration::from_mins(15);
 const LATELY_PROBES: usize = 16;
@@ -117,7 +117,7 @@ impl Attempts {
                 Disposition::Ended(State::Delivered | State::Refused) => {
                     attempts.answered += group.indexes.len();
                 }
-                // What may go at once is handed back for another reason: the process ends, or its lease.
+                // A delivery that may go at once is handed back for another reason: the process ends, or its lease.
                 Disposition::HandedBack { at: due_at } if due_at > attempts.at => {
                     attempts.add_handed_back(Some(due_at));
                 }
@@ -168,7 +168,7 @@ impl Evidence {
         }
     }
 
-    /// A clock was set back: what lies far ahead would hold until it has caught up.
+    /// Drops times far ahead, after a clock was set back: they would hold until it has caught up.
     fn forget_what_lies_ahead(&mut self, now: Timestamp) {
         let is_ahead = |at: Timestamp| at.since(now) > WAIT_MAX;
         self.answered_at = self.answered_at.filter(|at| !is_ahead(*at));
@@ -184,8 +184,8 @@ impl Evidence {
         }
     }
 
-    /// All of it was handed back, because another lane's probe of the destination was under way or a quota was used up: more would come
-    /// back as well. Who waits for a quota was told when its turn is, and is not closed for longer.
+    /// Notes that all of it was handed back, because another lane's probe of the destination was under way or a quota was used
+    /// up: more would come back as well. A lane that waits for a quota has an appointed turn, and is not closed for longer.
     fn note_handed_back(&mut self, at: Timestamp, until: Timestamp) {
         let turn = Some(until.since(at)).filter(|turn| *turn > FIRST_WAIT);
         self.close_for(at, turn.unwrap_or(WAIT_MAX));
@@ -199,7 +199,7 @@ impl Evidence {
     fn close_for(&mut self, at: Timestamp, at_most: Duration) {
         let longest = if self.has_answered_within(LATELY, at) { LATELY_WAIT } else { WAIT_MAX };
         let wait = match self.failing {
-            // What was under way when it was closed tells nothing new.
+            // Attempts under way when it was closed are no new evidence.
             Some(failing) if at < failing.closed_until => return,
             Some(failing) => (2 * failing.wait).min(longest).min(at_most),
             None => FIRST_WAIT,
@@ -237,8 +237,8 @@ impl Evidence {
         }
     }
 
-    /// Twice what may be under way, so that a place that is freed finds the next delivery; and what is settled in a tenth of a
-    /// second, in which a claim is made and published.
+    /// Twice the attempts that may be under way, so that a place that is freed finds the next delivery; and the deliveries
+    /// settled in a tenth of a second, in which a claim is made and published.
     fn window(&self) -> usize {
         // Nothing is known of its places: the windows of the claim alone count.
         if self.places == 0 {

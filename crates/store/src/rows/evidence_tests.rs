@@ -149,7 +149,7 @@ fn a_lane_of_which_everything_is_handed_back_is_closed_as_if_it_had_failed() {
     };
     let mut evidence = Evidence::default();
     evidence.note(answered(100, 1));
-    // At once, though it was answered just now: what is handed back was not tried.
+    // At once, though it was answered just now: deliveries that are handed back were not tried.
     for (now, until) in [(100, 101), (101, 103), (102, 103), (103, 105), (105, 107), (107, 109)] {
         evidence.note(handed_back(now));
         assert_eq!(closed_until(&evidence, now), at(until), "{now}");

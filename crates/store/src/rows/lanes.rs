@@ -36,7 +36,7 @@ pub(crate) struct Lanes {
     probes: BTreeSet<Probe>,
     turns: u64,
     /// Deliveries by which normal lanes had more than three for one of a bulk lane; negative when they had less. No more than one
-    /// claim either way: what was missed while the others had nothing is not made up for.
+    /// claim either way: turns missed while the others had nothing are not made up for.
     normal_ahead: i64,
     /// The channels whose lanes have a place; all channels when nothing is said.
     offered: Option<Arc<BTreeSet<Name>>>,
@@ -109,7 +109,7 @@ impl Default for Lanes {
 }
 
 impl Lanes {
-    /// Lanes without work, of whose destinations is known what is in `evidence`.
+    /// Lanes without work, whose destinations have this `evidence`.
     #[cfg(feature = "postgres")]
     pub(crate) fn knowing(evidence: EvidenceBook) -> Self {
         Self { evidence, ..Self::default() }
@@ -185,7 +185,7 @@ impl Lanes {
     /// Forgets the lane if it has no work.
     pub(crate) fn forget_if_idle(&mut self, id: LaneId) {
         if let Some(work) = self.work.get(&id)
-            // What is claimed is counted here alone: a lane that was forgotten would never give it back to all lanes.
+            // The claims of a lane are counted here alone: a lane that was dropped would never give them back to all lanes.
             && work.load == LaneLoad::default()
             && work.next_due.is_none()
         {
@@ -203,7 +203,7 @@ impl Lanes {
         }
     }
 
-    /// A chunk of the lane is ready, due at `at`. A lane with nothing else is forgotten if that is not kept.
+    /// Notes a ready chunk of the lane, due at `at`. A lane with no other work is dropped if that is not kept.
     pub(crate) fn add_due(&mut self, id: LaneId, at: Timestamp) {
         if self.keeps(id, at) {
             self.note_due(id, at);
@@ -233,7 +233,7 @@ impl Lanes {
         let has_place = is_offered && !self.pauses.covers_lane(&work.lane);
         work.next_due = next_due.filter(|_| has_place);
         if let Some(at) = work.next_due {
-            // Even what is due waits: which lanes are ready is decided by the time of the claim that asks.
+            // Even due chunks wait: the time of the next claim decides which lanes are ready.
             self.wait(id, at);
         }
         self.forget_if_idle(id);
@@ -246,8 +246,8 @@ impl Lanes {
         self.waiting_count += 1;
     }
 
-    /// Parks the lanes of all channels but `offered`. What is parked is not kept in memory: those that are not parked any
-    /// more are found in `chunk_due`, which is read from its beginning.
+    /// Parks the lanes of all channels but `offered`. Parked lanes are not kept in memory: those that are offered again are found
+    /// in `chunk_due`, which is read from its beginning.
     pub(crate) fn offer(&mut self, offered: Option<Arc<BTreeSet<Name>>>) {
         self.offered = offered;
         let dues: Vec<(LaneId, Option<Timestamp>)> =
@@ -271,7 +271,7 @@ impl Lanes {
         for id in covered {
             self.enqueue(id, None);
         }
-        // What is resumed is not in memory: it is found in `chunk_due`.
+        // Resumed lanes are not in memory: they are found in `chunk_due`.
         if !former.is_empty() {
             self.read_to = DueCursor::START;
         }

@@ -1,4 +1,4 @@
-//! The work that waits, as far as it is kept in memory.
+//! The waiting work, as far as it is kept in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ fn a_page_that_was_read_is_known_and_the_next_one_begins_behind_it() {
     lanes.add_read(4, lane(4), at(SPAN));
     assert_eq!(lanes.unread(&request(0)), None, "what is behind it is not due in this span");
     assert_eq!(next(&mut lanes, &request(5)), Some(1));
-    // What is told of behind the page is found with the next one.
+    // A notice of a lane behind the page is found with the next one.
     add(&mut lanes, 9, 2 * SPAN);
     assert!(lanes.lane(9).is_none());
 }

@@ -8,7 +8,7 @@ use notification::{State, Timestamp};
 use super::codec::{LogLine, LogRow};
 use crate::Suppression;
 
-/// Members that are not sent, and what the log says of each.
+/// Members that are not sent, and the detail of each for the log.
 pub(crate) type SuppressedMembers = BTreeMap<u16, String>;
 
 /// The entry of a listed recipient after another report of it.

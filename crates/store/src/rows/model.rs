@@ -1,4 +1,4 @@
-//! Rows as both backends have them and write them, and what they say.
+//! Rows of both backends, and their meaning.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl ChunkRow {
         self.members.clone().unwrap_or_else(|| Members::all(self.count))
     }
 
-    /// Keeps its first `count` members; the rest are a chunk of their own, due as it is. `None` when it has no more.
+    /// Keeps its first `count` members; returns the rest as a chunk of their own, due as it is. `None` when it has no more.
     pub(crate) fn cut(&mut self, count: usize) -> Option<NewChunk> {
         if self.count <= count {
             return None;
@@ -99,7 +99,7 @@ impl ChunkRow {
         ChunkLoad { items: self.count, bytes }
     }
 
-    /// `rest` of it, as it was in flight.
+    /// The members `rest` of the chunk, as they were in flight.
     pub(crate) fn in_flight(&self, rest: &Members) -> InFlight {
         // Every engine claims for this long.
         let claimed_at = self.lease_until.unwrap_or(self.due_at).minus(limits::LEASE);
@@ -213,7 +213,7 @@ pub(crate) fn deliveries(batch: &BatchRow, members: &Members) -> Result<Vec<Deli
     let mut deliveries = Vec::with_capacity(members.len());
     let mut items = Items::new(batch.items.clone())?;
     let (mut passed, mut bytes) = (0, 0);
-    // What is left of a batch must not keep all of its bytes in memory.
+    // The rest of a batch must not keep all of its bytes in memory.
     let is_sparse = members.len() <= SPARSE_MEMBERS;
     for index in members.iter() {
         for _ in passed..index {

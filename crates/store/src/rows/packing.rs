@@ -62,7 +62,7 @@ pub(crate) trait Batches {
 // === impl BatchPacker ===
 
 impl BatchPacker {
-    /// Takes the drafts of one caller in, or refuses them all. The caller stores what was packed.
+    /// Packs the drafts of one caller, or refuses them all. The caller stores the packed batches.
     pub(crate) fn pack(
         &mut self,
         store: &mut impl Batches,
@@ -214,7 +214,7 @@ impl BatchBuilder {
         let content_bytes = content.bytes_stored();
         let grown = self.bytes + recipient.len() + PREFIX_BYTES;
         if content.fallback.is_some() || !self.listed.is_empty() {
-            // What all before had in common was not counted yet.
+            // The content that all items before had in common was not counted yet.
             let common = self.items.first().filter(|_| self.is_shared);
             let common = common.map_or(0, |(_, first)| first.bytes_stored());
             return (grown + common + self.bytes_with_fallbacks(content), false);
@@ -232,7 +232,7 @@ impl BatchBuilder {
         }
     }
 
-    /// The bytes of addresses, and of what is not listed yet.
+    /// Bytes of addresses, and of contents that are not listed yet.
     fn bytes_with_fallbacks(&self, content: &Content) -> usize {
         let own = [(&content.payload, &content.options)].into_iter();
         let next = content.fallback.iter().flat_map(|fallback| &fallback.next);

@@ -1,4 +1,4 @@
-//! Pauses as both backends store them, and what a claim does with a chunk that is paused.
+//! Pauses as both backends store them, and the effect of a pause on a chunk that is claimed.
 
 use std::time::Duration;
 

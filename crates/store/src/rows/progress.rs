@@ -5,7 +5,7 @@ use notification::{State, Timestamp};
 use super::paused::PUT_AWAY;
 use crate::{Attempted, BroadcastPart};
 
-/// The parts of one broadcast, by lane. Chunks are added before what was logged.
+/// The parts of one broadcast, by lane. Chunks are added before log entries.
 #[derive(Debug)]
 pub(crate) struct BroadcastParts<Lane> {
     of_lanes: Vec<(Lane, BroadcastPart)>,
@@ -39,7 +39,7 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         let PendingChunk { count, attempt, due_at, is_ready } = chunk;
         let part = self.part_of(lane);
         part.pending += count;
-        // What is put away is due when it is resumed.
+        // A chunk that is put away is due when it is resumed.
         if is_ready && attempt > 1 && due_at < PUT_AWAY {
             part.retries.add(due_at.to_unix(), 0, count);
             part.retry_attempt = part.retry_attempt.max(attempt);

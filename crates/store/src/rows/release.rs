@@ -1,7 +1,7 @@
 //! Broadcasts that are larger than one transaction: their chunks are made, and withdrawn, slice by slice (decision 0023).
 //!
-//! A batch is *released* when its chunk is made. Until then it waits: what the log does not say of its members is pending,
-//! or cancelled if the broadcast was withdrawn meanwhile.
+//! A batch is *released* when its chunk is made. Until then it waits: members without an entry in the log are pending, or
+//! cancelled if the broadcast was withdrawn meanwhile.
 
 use notification::{State, Timestamp, limits};
 

@@ -1,4 +1,4 @@
-//! Dead and cancelled notifications that are sent again: what the log says of them, and which may be.
+//! Dead and cancelled notifications that are sent again: their entries in the log, and the conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ pub(crate) fn log_line(state: State, now: Timestamp) -> LogLine<'static> {
 // === impl Owned ===
 
 impl Owned {
-    /// Answers what is asked of this batch, for members that stand in one of `states`; gives those that are pending from now on.
+    /// Answers the requests for this batch, for members that are in one of `states`; returns those that are pending from now on.
     pub(crate) fn answer(
         &self,
         states: &BTreeSet<State>,
@@ -82,7 +82,7 @@ impl Owned {
         let mut returned = Returned::default();
         for &(place, id) in asked {
             let index = id.index();
-            // An id also tells the store and the time of acceptance: one that does not fit was never given here.
+            // An id also holds the store and the time of acceptance: one that does not fit was never given here.
             let same = NotificationId::new(self.accepted_at, self.store_id, self.id, index);
             let stood_in = ended.iter().find(|(_, members)| members.contains(index));
             let answer = match stood_in {
@@ -151,7 +151,7 @@ impl Returned {
 // === impl Ends ===
 
 impl Ends {
-    /// Counts what a line of the log says.
+    /// Counts an entry of the log.
     pub(crate) fn add(&mut self, group: &LogGroup) {
         let (state, change) = match group.attempted.requeued_from() {
             Some(state) => (state, -1),
@@ -198,8 +198,8 @@ impl Balance {
 // === impl Attempted ===
 
 impl Attempted {
-    /// The state from which an operator sent it again, if this line says so: what is pending after an attempt has the attempt's
-    /// number.
+    /// State from which an operator sent it again, if this entry is a requeue: one that is pending after an attempt has the
+    /// attempt's number.
     pub(crate) fn requeued_from(&self) -> Option<State> {
         let is_requeue = self.state == State::Pending && self.attempt == 0;
         let said = REQUEUED.iter().find(|(_, word)| *word == self.detail);
@@ -207,10 +207,10 @@ impl Attempted {
     }
 }
 
-/// Puts the end of a notification that has no chunk last, where it is read. The log of several processes is in the order of
-/// their transactions' numbers, and a transaction may have its number before another one and write after it: what was
-/// requeued and cancelled may stand there as cancelled and requeued. So the end is told by counting: one that no requeue takes
-/// back is final, and else it is of the state in which it ended more often than it was requeued from there.
+/// Puts the end of a notification that has no chunk last, where it is read. The log of several processes is in the order of their
+/// transactions' numbers, and a transaction may have its number before another one and write after it: a requeue and a later
+/// cancellation may stand there in reverse. The end is therefore found by counting: an end that no requeue takes back is final,
+/// and else it is of the state in which it ended more often than it was requeued from there.
 pub(crate) fn put_end_last(attempts: &mut Vec<Attempted>) {
     let is_final = |it: &Attempted| it.state.is_terminal() && !it.state.may_be_requeued();
     let stays = |state: State| {

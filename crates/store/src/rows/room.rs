@@ -25,7 +25,7 @@ pub(crate) enum LoadKind {
     Failing,
 }
 
-/// The weight of what is claimed and unsettled of all lanes.
+/// Weight of the claimed and unsettled deliveries of all lanes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TotalLoad {
     weight: usize,
@@ -48,7 +48,7 @@ pub(crate) struct DueLane {
 /// the backlogs of a thousand dead destinations are as unproven as a destination that has one notification, due now.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// The window for probes in so many parts.
+/// Parts into which the window for probes is divided.
 const PROBE_SHIFTS: usize = 16;
 
 // === impl LoadKind ===

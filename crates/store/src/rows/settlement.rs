@@ -28,7 +28,7 @@ pub(crate) fn apply<'a>(chunk: &ChunkRow, settlement: &'a Settlement) -> Option<
     }
     let mut rest = chunk.members();
     let mut indexes = settlement.groups.iter().flat_map(|group| &group.indexes);
-    // One that is settled already, or named twice, makes all of it stale: a part of it must not apply.
+    // A member that is settled already, or named twice, makes all of it stale: a part of it must not apply.
     if !indexes.all(|&index| rest.remove(index)) {
         return None;
     }
@@ -40,7 +40,7 @@ pub(crate) fn apply<'a>(chunk: &ChunkRow, settlement: &'a Settlement) -> Option<
     Some(applied)
 }
 
-/// Parts a chunk whose claim is void into what had begun, at most once, and the rest.
+/// Divides a chunk whose claim is void into the begun at-most-once members, and the rest.
 pub(crate) fn begun_and_rest(chunk: &ChunkRow) -> (Members, Members) {
     let mut rest = chunk.members();
     // Only at-most-once chunks are ever marked.
@@ -72,7 +72,7 @@ impl<'a> Applied<'a> {
             }
             Disposition::Retry { at: due_at } => {
                 self.log.push(&line(chunk.attempt, State::Pending), indexes());
-                // It was sent, and the process goes on: whatever was held against it is void.
+                // It was sent, and the process goes on: all crashes held against it are void.
                 let attempt = chunk.attempt.saturating_add(1);
                 let part = NewChunk::part(chunk, due_at, Members::default());
                 self.due_again(NewChunk { attempt, crashes: 0, ..part }, &group.indexes);
@@ -88,7 +88,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Adds `indexes` to the chunk that is like `empty`: what is due at one instant stays together, whatever was answered.
+    /// Adds `indexes` to the chunk that is like `empty`: members due at one instant stay together, whatever was answered.
     fn due_again(&mut self, empty: NewChunk, indexes: &[u16]) {
         let is_like = |part: &NewChunk| {
             (part.due_at, part.attempt, part.crashes)

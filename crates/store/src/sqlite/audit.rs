@@ -1,7 +1,7 @@
 //! The audit: three streams side by side, in constant memory and in short slices.
 //!
-//! A long read would keep the write-ahead log from starting anew, so each slice is a transaction of its own, and the
-//! account is that of the instant at which the audit began: what the log says was ended since is put back.
+//! A long read would keep the write-ahead log from starting anew, so each slice is a transaction of its own, and the account is
+//! that of the instant at which the audit began: members that have ended since, by the log, are put back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(super) struct Auditing {
     batch_max: i64,
     /// The last row of the log at the start.
     log_max: i64,
-    /// Batches up to this one are accounted for.
+    /// Last batch that is accounted for.
     passed: i64,
     rows_max: usize,
 }
@@ -79,7 +79,7 @@ impl Snapshot {
         let mut withdrawn = self.waiting()?;
         withdrawn.retain(|_, (_, is_withdrawn)| *is_withdrawn);
         let mut audit = Audit::default();
-        // What lies behind the last batch is looked at now: later there are rows of batches that came in meanwhile.
+        // Rows behind the last batch are looked at now: later there are rows of batches that came in meanwhile.
         for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
             let mut beyond = self.connection.prepare_cached(sql)?;
             let mut beyond = Side::new(beyond.query(params![batch_max, i64::MAX])?)?;
@@ -122,7 +122,7 @@ impl Snapshot {
                 broadcast.and_then(|it| of.get(&it)).is_some_and(|(passed, _)| *passed < batch)
             };
             let was_withdrawn = is_behind(&auditing.withdrawn);
-            // What was withdrawn since, and is not in the log, is put back by this.
+            // Members that were withdrawn since, and are not in the log, are put back by this.
             let state = if was_withdrawn { State::Cancelled } else { State::Pending };
             let waiting = is_behind(&waiting_now).then_some(state);
             // Nothing of an open broadcast is accepted, so each chunk and each line of it is one too many.
@@ -133,7 +133,7 @@ impl Snapshot {
                 members.add_chunk(chunk.blob.as_deref(), items);
             }
             let mut since = Vec::new();
-            // What was withdrawn before was cancelled before, whenever it was written down, and not requeued until it was.
+            // A member withdrawn before was cancelled before, whenever it was written down, and not requeued until it was.
             let mut may_write_down = was_withdrawn;
             while let Some(row) = log.take(batch)? {
                 let entries = row.blob.unwrap_or_default();
@@ -173,14 +173,14 @@ impl Snapshot {
 // === impl Auditing ===
 
 impl Auditing {
-    /// Adds a batch as it stood at the start: `since` are the rows of the log that came later.
+    /// Adds a batch as it stood at the start: `since` are the later rows of the log.
     fn add(
         &mut self,
         of_batch: Audit,
         was_open: bool,
         since: &[Vec<u8>],
     ) -> Result<(), StoreError> {
-        // Those that are not told in words; `report` counts the other ones.
+        // The problems without words; `report` counts the other ones.
         self.audit.problem_count += of_batch.problem_count - of_batch.problems.len() as u64;
         of_batch.problems.into_iter().for_each(|problem| self.audit.report(problem));
         // If it was sealed since, the totals of the start still have nothing of it.

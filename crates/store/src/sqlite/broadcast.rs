@@ -27,7 +27,7 @@ impl Transaction<'_> {
         draft: &BroadcastDraft,
     ) -> Result<BroadcastOpened, StoreError> {
         let idempotency = draft.idempotency.as_ref();
-        // A caller is told before it uploads its recipients; a key that is used meanwhile is found by sealing.
+        // A caller gets the refusal before it uploads its recipients; a key that is used meanwhile is found by sealing.
         if let Some(idempotency) = idempotency
             && let Some((known, fingerprint)) = self.key_use(&draft.tenant, &idempotency.key)?
         {
@@ -128,7 +128,7 @@ impl Transaction<'_> {
         }
         self.sql("UPDATE broadcast SET sealed_at = ?2 WHERE id = ?1")?
             .execute([number, now.millis()])?;
-        // From here on all of it waits for its chunks; what is one slice is due with this transaction.
+        // From here on all of it waits for its chunks; a broadcast of one slice is due with this transaction.
         let mut update = self.sql(
             "UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = ?1 \
              RETURNING recipients",

@@ -1,4 +1,4 @@
-//! Cancelling: what is not claimed can be cancelled.
+//! Cancelling: unclaimed notifications can be cancelled.
 
 use notification::{BatchId, BroadcastId, Name, NotificationId, Scope, State, Timestamp};
 use rusqlite::{OptionalExtension, params};
@@ -17,7 +17,7 @@ use crate::{CancelScope, Cancelled, StoreError};
 // === impl Sqlite ===
 
 impl Sqlite {
-    /// Withdraws what is pending of a broadcast, slice by slice. What is done stays done if this ends before its end.
+    /// Withdraws the pending notifications of a broadcast, slice by slice. The slices that are done stay done if this ends early.
     pub(super) async fn cancel_broadcast(
         &self,
         id: BroadcastId,
@@ -87,7 +87,7 @@ impl Transaction<'_> {
                 cancelled.cancelled = 1;
             }
         }
-        // Of an accepted batch that waits for nothing, what is in no chunk has ended.
+        // A member in no chunk has ended, in an accepted batch that waits for nothing.
         cancelled.ended = 1 - cancelled.under_way - cancelled.cancelled;
         Ok(Some(cancelled))
     }
@@ -111,7 +111,7 @@ impl Transaction<'_> {
         }
         let line = LogLine::unattempted(now, State::Cancelled);
         self.end(batch, &line, &Members::from_iter([index]))?;
-        // Withdrawing the broadcast counts those that wait by this number: this one is counted here.
+        // Withdrawing the broadcast counts its waiting notifications by this number, which counts the cancelled one here.
         self.uncount_waiting(broadcast, 1)?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
     }
@@ -123,7 +123,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Withdraws what is pending of the batches from `place` on; with the first of them all that waits for its chunk.
+    /// Withdraws the pending members of the batches from `place` on; with the first of them all that wait for their chunk.
     fn cancel_next(
         &mut self,
         id: BroadcastId,
@@ -140,7 +140,7 @@ impl Transaction<'_> {
         Ok(Some(slice))
     }
 
-    /// Withdraws what is pending of the batches from a place on.
+    /// Withdraws the pending members of the batches from a place on.
     pub(super) fn cancel_batches(
         &mut self,
         id: BroadcastId,
@@ -178,7 +178,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Withdraws all that waits for its chunk, at once; where the slices begin, or `None` when there is no such broadcast.
+    /// Withdraws all notifications that wait for their chunk, at once; begin of the slices, or `None` when there is no such
+    /// broadcast.
     pub(super) fn begin_cancel(
         &mut self,
         id: BroadcastId,

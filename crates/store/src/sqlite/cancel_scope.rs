@@ -46,7 +46,7 @@ impl Transaction<'_> {
         if let Some(place) = waiting {
             page.next = self.cancel_waiting_from(place, only, request, &mut page)?;
         }
-        // What is released by then is in its lanes.
+        // Slices that are released by then are in their lanes.
         if page.next.is_none() {
             page.next = self.cancel_ready(&walk, request, &mut page)?;
         }
@@ -61,9 +61,8 @@ impl Transaction<'_> {
         let mut slice = CancelSlice::default();
         let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
         let mut place = begin;
-        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = request.from
-        {
-            // The first call has counted those that wait. What was released or written down since then is among them.
+        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = request.from {
+            // The first call has counted those that wait. Slices that were released or written down since then are among them.
             let until = until.min(begin.until);
             (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
         }
@@ -86,8 +85,8 @@ impl Transaction<'_> {
         Ok(select.query_row(parameters, |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
-    /// Cancels, of the next broadcast that waits to be released, what goes by the lane, or all; where the next call goes on, if
-    /// there was one.
+    /// Cancels, in the next broadcast that waits to be released, the notifications in the lane, or all; place of the next call,
+    /// if there was such a broadcast.
     fn cancel_waiting_from(
         &mut self,
         (from, after): (i64, i64),
@@ -181,7 +180,7 @@ impl Transaction<'_> {
         Ok(next.and_then(|next| walk.before(&next)))
     }
 
-    /// The next lanes, up to so many.
+    /// The next lanes, `lanes_max` at most.
     fn lanes_from(&self, walk: &LaneWalk<'_>, lanes_max: usize) -> Result<Vec<LaneId>, StoreError> {
         let mut select = self.sql(
             "SELECT id FROM tenant_lane WHERE tenant || '/' || channel = ?1 AND id >= ?2 ORDER BY id LIMIT ?3",
@@ -191,7 +190,7 @@ impl Transaction<'_> {
         Ok(lanes.collect::<Result<_, _>>()?)
     }
 
-    /// The next chunks of a lane that wait, in order of due time, up to so many.
+    /// The next chunks of a lane that wait, in order of due time, `chunks` at most.
     fn ready_behind(&self, place: &LanePlace, chunks: usize) -> Result<Vec<ChunkRow>, StoreError> {
         let select = self.sql(select_chunk!(
             "lane = ?1 AND lease_until IS NULL AND (due_at, id) > (?2, ?3) ORDER BY due_at, id LIMIT ?4"

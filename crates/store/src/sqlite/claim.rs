@@ -48,7 +48,7 @@ impl Transaction<'_> {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         let now = request.now;
         if self.state.room == Room::Spent {
-            // What is left of the reserve is for settling. Room that was made meanwhile is found by claiming again.
+            // The rest of the reserve is for settling. Room that was made meanwhile is found by claiming again.
             return Ok(Claim { chunks: Vec::new(), next_at: Some(now.plus(limits::DISK_LOOK)) });
         }
         for chunk in self.leases_ended(now)? {
@@ -59,7 +59,7 @@ impl Transaction<'_> {
         self.read_due(&request)?;
         let mut chunks = Vec::new();
         let (mut load, mut ended) = (ClaimLoad::new(&request), 0);
-        // What ends here is bounded like all work of a transaction; the caller is told to come again at once.
+        // The number of ends here is bounded like all work of a transaction; the caller comes again at once.
         while ended < limits::TRANSACTION_ITEMS
             && let Some(Turn { lane, deliveries }) = self.state.lanes.next(&request)
         {
@@ -78,7 +78,7 @@ impl Transaction<'_> {
             let next_due = if fallbacks.is_empty() && !is_large && !is_later {
                 next_due
             } else {
-                // One of them may be due in this lane, and the rest of what was cut is, or what was put away.
+                // A fallback may be due in this lane, and the rest of a chunk that was cut or put away is.
                 self.accept_fallbacks(fallbacks, now)?;
                 rows::next_due(self.connection, lane)?
             };
@@ -145,7 +145,7 @@ impl Transaction<'_> {
         let lane = self.lane(chunk.lane)?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
         let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
-        // Before its size is looked at: what has expired needs no room.
+        // Before its size is looked at: an expired chunk needs no room.
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
             self.shrink(chunk.id, &Members::default())?;
@@ -185,7 +185,7 @@ impl Transaction<'_> {
         };
         let items = leased.deliveries.len();
         let of_chunk = ChunkLoad { items, ..chunk.load(leased.bytes()) };
-        // What it holds is known only now.
+        // Its bytes are known only now.
         if !load.fits(of_chunk) {
             return Ok(TakenChunk::Left);
         }
@@ -195,7 +195,7 @@ impl Transaction<'_> {
         Ok(TakenChunk::Leased(Box::new(leased), of_chunk))
     }
 
-    /// Settles what is suppressed of a chunk, and takes it out; returns what is left to send.
+    /// Settles the suppressed deliveries of a chunk, and takes them out; returns those left to send.
     fn end_suppressed(
         &mut self,
         chunk: &ChunkRow,
@@ -264,7 +264,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Logs as in doubt what had begun, and makes the rest ready; returns the rest.
+    /// Logs begun members as in doubt, and makes the rest ready; returns the rest.
     pub(super) fn leave_in_doubt(
         &mut self,
         chunk: &ChunkRow,

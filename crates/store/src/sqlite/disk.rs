@@ -106,13 +106,13 @@ impl Disk {
         (self.room != Room::Plenty).then(|| StoreError::NoSpace(refusal_words()))
     }
 
-    /// Sees to it that the next transaction has room, as far as the reserve goes. `owed` bytes are what the database has
-    /// yet to grow by, when its log is copied to it.
+    /// Makes room for the next transaction, as far as the reserve goes. `owed` bytes are those by which the database has yet to
+    /// grow, when its log is copied to it.
     pub(super) fn look(&mut self, owed: u64) -> Result<Room, StoreError> {
         let mut free = self.free()?;
         while free < limits::DISK_TRANSACTION && self.reserve.bytes > 0 {
             self.reserve.give_back(limits::DISK_STEP).map_err(|error| self.failed(&error))?;
-            // Asked, and not added up: a neighbour may have taken what was given back.
+            // Measured, and not added up: a neighbour may have taken the bytes that were given back.
             free = self.free()?;
         }
         let room = self.judge(free, owed);
@@ -132,7 +132,7 @@ impl Disk {
             Room::Plenty => limits::DISK_LOW,
             Room::Low | Room::Spent => limits::DISK_RESUME,
         };
-        // What the database is owed does not count here: a checkpoint can wait for room, and a settlement cannot.
+        // The bytes that the database is owed do not count here: a checkpoint can wait for room, and a settlement cannot.
         if free < limits::DISK_TRANSACTION && self.reserve.bytes <= limits::DISK_RESERVE_LAST {
             Room::Spent
         } else if free.saturating_sub(owed) < mark {
@@ -145,7 +145,7 @@ impl Disk {
     fn refill(&mut self) {
         match self.reserve.fill() {
             Ok(()) => tracing::info!(bytes = self.reserve.bytes, "disk reserve filled"),
-            // Another process was faster: the next look says so.
+            // Another process was faster: the next look finds it.
             Err(error) => tracing::warn!(%error, "the disk reserve cannot be filled"),
         }
     }
@@ -189,12 +189,12 @@ impl Reserve {
         Ok(())
     }
 
-    /// Fills it, or leaves it as it was.
+    /// Fills the reserve, or leaves it as it was.
     fn fill(&mut self) -> io::Result<()> {
         let filled = self.allocate().and_then(|()| self.file.sync_all());
         match filled {
             Ok(()) => self.bytes = limits::DISK_RESERVE,
-            // Most likely the disk is full now: what was taken of it is given back at once.
+            // Most likely the disk is full now: the bytes taken of it are given back at once.
             Err(_) => self.file.set_len(self.bytes)?,
         }
         filled

@@ -23,7 +23,7 @@ use crate::{Claims, Ingest, Operations, ReadStore, Recovery, StoreError};
 /// More than the log of these stores, which the database has yet to grow by.
 const LOG: u64 = 1024 * 1024;
 
-/// A disk of which other programs use all but so much, and none of the reserve.
+/// A disk of which other programs use all but a number of bytes, and none of the reserve.
 #[derive(Debug)]
 struct Steered(AtomicU64);
 
@@ -109,7 +109,7 @@ async fn the_reserve_is_given_back_by_steps_and_filled_again() {
     let ids = Shape::default().ingest(&store, 3).await;
     let chunk = store.claim(claim_request(0)).await.unwrap().chunks.remove(0);
     let mut before = DISK_RESERVE;
-    // Other programs take what was given back, each time.
+    // Other programs take the bytes that were given back, each time.
     for free in [DISK_TRANSACTION - 1, 0, 0, 0] {
         disk.0.store(reserve(directory.path()) + free, Ordering::Relaxed);
         store.lift(Vec::new(), at(0)).await.unwrap();

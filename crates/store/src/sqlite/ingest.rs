@@ -99,7 +99,7 @@ impl Batches for Transaction<'_> {
 }
 
 impl Transaction<'_> {
-    /// Writes what was packed in this transaction, due from now on.
+    /// Writes the batches packed in this transaction, due from now on.
     pub(super) fn store_packed(&mut self, packer: BatchPacker) -> Result<(), StoreError> {
         for batch in &packer.batches {
             let lane = self.lane_number(&batch.envelope.lane)?;

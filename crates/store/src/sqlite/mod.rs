@@ -1,8 +1,8 @@
 //! The store on SQLite: one file, one writer thread, everything in chunks.
 //!
-//! A *batch* row holds up to [`BATCH_ITEMS`] notifications and is never changed. A *chunk* row says which of
-//! them are due together; claiming, settling and logging touch one row each. A million notifications are
-//! a thousand rows a table, so the cost of a row hardly counts.
+//! A *batch* row holds up to [`BATCH_ITEMS`] notifications and is never changed. A *chunk* row names those of them that are due
+//! together; claiming, settling and logging touch one row each. A million notifications are a thousand rows a table, so the cost
+//! of a row hardly counts.
 //!
 //! A single thread owns the write connection and the checkpoints. It takes all waiting commands, in turn of intake and work, runs
 //! them in one transaction, commits, and answers: commands that arrive meanwhile are the next transaction. There is no timer, and
@@ -103,8 +103,8 @@ const DROP_WAIT: Duration = Duration::from_secs(10);
 // === impl Sqlite ===
 
 impl Sqlite {
-    /// Opens the store in the data directory `path`, which is created when it is missing, and recovers what
-    /// the last process left. Blocks on the disk.
+    /// Opens the store in the data directory `path`, which is created when it is missing, and recovers from the end of the last
+    /// process. Blocks on the disk.
     ///
     /// # Errors
     /// [`StoreError::InUse`] when another process owns it, [`StoreError::Schema`] when a newer one wrote it.
@@ -192,7 +192,7 @@ impl Sqlite {
     }
 
     /// A file to which a byte is to be written when this process ends by a fault of its own: then the next one can find the
-    /// delivery that caused it. In what is appended nothing is allocated, so a signal handler can write it.
+    /// delivery that caused it. Appending allocates nothing, so a signal handler can do it.
     ///
     /// # Errors
     /// When the lock file cannot be opened.
@@ -200,7 +200,7 @@ impl Sqlite {
         owner::fault_mark(&self.directory)
     }
 
-    /// Finishes what was asked, closes the files and gives the directory free. Later calls are refused.
+    /// Finishes earlier requests, closes the files and gives the directory free. Later calls are refused.
     pub async fn close(&self) {
         self.control.close().await;
         let _closed_or_failed = self.refusal().await;
@@ -267,8 +267,8 @@ impl Drop for WriterEnd {
 }
 
 /// A thread for each loop. The last that ends closes the files.
-fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, StoreError> {
-    // Nothing is ever sent: that the senders are gone tells the end of the threads, whatever it was.
+fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<Ending, StoreError> {
+    // Nothing is ever sent: the loss of the senders is the sign of the end of the threads, whatever it was.
     let (ending, ended) = std_mpsc::sync_channel(1);
     let failed = writer.failed.clone();
     let writer = Arc::new(tokio::sync::Mutex::new(writer));
@@ -280,7 +280,7 @@ fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, Store
                 let reason = StoreError::Broken("its writer panicked".to_owned());
                 panicked.send_replace(Some(reason));
             }
-            // Those who wait are refused.
+            // Waiting callers are refused.
             drop(groups);
             if let Some(writer) = Arc::into_inner(writer) {
                 writer.into_inner().end();
@@ -299,7 +299,7 @@ fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, Store
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
-            // By `Pool::interrupt`. The question can be asked again.
+            // By `Pool::interrupt`. The query can be made again.
             return Self::Unavailable("it took so long to read that it was interrupted".to_owned());
         }
         if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {

@@ -124,7 +124,7 @@ pub(super) fn open(
         last_content: None,
         room: Room::Plenty,
         slicing: Slicing::DEFAULT,
-        // Of the process before this one.
+        // A broadcast of the process before this one.
         waits: true,
         new_lanes: Vec::new(),
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),

@@ -59,7 +59,7 @@ impl Owner {
         Ok((Self { file, machine, is_signed: false }, ending))
     }
 
-    /// Puts this process down as the owner: what the one before left is recovered.
+    /// Puts this process down as the owner, once the end of the one before is recovered.
     pub(super) fn sign(&mut self) {
         self.is_signed = true;
         if let Err(error) = self.write(&format!("{} {}", std::process::id(), self.machine)) {
@@ -85,7 +85,7 @@ impl Owner {
             self.file.seek(std::io::SeekFrom::End(0))?;
             return self.file.write_all(b"X");
         }
-        // What was written to the fault mark must outlive an end that looks orderly.
+        // A byte in the fault mark must outlive an end that looks orderly.
         let has_failed = self.file.metadata()?.len() > RECORD as u64;
         if has_failed { Ok(()) } else { self.write(ENDED) }
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(alive.len(), RECORD);
         drop(owner);
         assert_eq!(take().1, Ending::Left, "it ended in order");
-        // A killed process leaves what it wrote while it lived.
+        // A killed process leaves the record that it wrote while it lived.
         std::fs::write(&path, &alive).unwrap();
         assert_eq!(take().1, Ending::Killed);
         let of_another_run = format!("{:<63}\n", "4711 another-run-of-the-machine");

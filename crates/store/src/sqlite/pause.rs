@@ -52,7 +52,7 @@ impl Transaction<'_> {
         Ok(ended > 0)
     }
 
-    /// Makes due again what was put away of the next batches of a broadcast that is resumed; whether there was one.
+    /// Makes put-away chunks of the next batches of a resumed broadcast due again; true if there was such a broadcast.
     pub(super) fn resume_slice(&mut self) -> Result<bool, StoreError> {
         let mut select = self.sql("SELECT broadcast, passed FROM resuming LIMIT 1")?;
         let next = select.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;

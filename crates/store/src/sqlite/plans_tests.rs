@@ -27,10 +27,10 @@ struct Run {
 
 /// Rows of every large table.
 const ROWS: u32 = 100_000;
-/// Rows taken of what a statement gives: several are left by their callers when they have enough.
+/// Rows taken of a statement's result: several statements are left by their callers when they have enough.
 const TAKEN: usize = 100;
-/// Steps that a statement may take for itself, and for each row that it gives or changes. One that walks over a table takes
-/// three for every row of it, at least.
+/// Steps that a statement may take for itself, and for each row that it returns or changes. A statement that walks over a table
+/// takes three for every row of it, at least.
 const STEPS: usize = 200;
 const STEPS_PER_ROW: usize = 100;
 
@@ -310,7 +310,7 @@ fn what_reads_too_much_is_found() {
             "SELECT id FROM tenant_lane WHERE (channel = ?1 OR ?1 = '') AND destination = ?2 AND priority = ?3 AND tenant = ?4",
             "SCAN tenant_lane",
         ),
-        // By one index and in the order of another: the plan looks good, and the steps tell.
+        // By one index and in the order of another: the plan looks good, and the steps show it.
         ("rows.rs", "SELECT min(due_at) FROM chunk WHERE lane = ?1", "steps for 1 rows"),
         (
             "claim.rs",

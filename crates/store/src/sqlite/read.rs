@@ -29,7 +29,7 @@ pub(super) struct Snapshot {
 
 /// Batches read whole for one page of a list.
 const PAGE_BATCHES: usize = 64;
-/// Batches looked at for one page: what does not match costs no more than this.
+/// Batches looked at for one page: those that do not match cost no more than this.
 const PAGE_BATCHES_PASSED: u64 = 4096;
 
 /// A batch of an open broadcast is not accepted yet.
@@ -121,7 +121,7 @@ impl Snapshot {
         Ok(page)
     }
 
-    /// Batches from number `first` on that may hold what `filter` wants.
+    /// Batches from number `first` on that may match `filter`.
     fn batches_from(
         &self,
         filter: &Filter,

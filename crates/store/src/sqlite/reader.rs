@@ -152,7 +152,7 @@ impl Pool {
         Ok(answer)
     }
 
-    /// Lets no new read begin, and is ready when there is none: until what it gives is dropped.
+    /// Lets no new read begin, and is ready when there is none: until the permit is dropped.
     pub(super) fn shut(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
         let permits = Arc::clone(&self.permits);
         async move {

@@ -28,10 +28,10 @@ impl Transaction<'_> {
                 returned.push((chunk, rest));
             }
         }
-        // Only of what is sent again: what is in doubt cannot end another process.
+        // Only of deliveries that are sent again: those in doubt cannot end another process.
         let in_flight: Vec<InFlight> =
             returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
-        // None of those in flight is a suspect then, so what they have against them is not touched.
+        // None of those in flight is a suspect then, so the crashes held against them are not touched.
         if blame::clears_others(ending, &in_flight) {
             self.clear_suspects()?;
         }

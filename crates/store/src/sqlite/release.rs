@@ -41,8 +41,8 @@ pub(super) enum Made {
     Log,
 }
 
-/// The broadcast that waits for least is the first: one of millions does not hold up a small one. What is withdrawn is
-/// written down last. One that is paused waits until it is resumed, or withdrawn.
+/// The broadcast with the fewest waiting notifications is the first: one of millions does not hold up a small one. Withdrawn
+/// batches are written down last. A paused broadcast waits until it is resumed, or withdrawn.
 const NEXT: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased WHERE passed IS NOT NULL \
      AND (withdrawn_at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM pause WHERE scope = 'broadcast/bc_' || broadcast)) \
      ORDER BY withdrawn_at IS NOT NULL, waiting, broadcast LIMIT 1";
@@ -111,7 +111,7 @@ impl Transaction<'_> {
         self.pass(slice, released)
     }
 
-    /// Writes down what the totals have as cancelled since `withdrawn_at`.
+    /// Writes down the members that the totals have as cancelled since `withdrawn_at`.
     fn write_off(&mut self, slice: &Slice, withdrawn_at: Timestamp) -> Result<(), StoreError> {
         let line = LogLine::unattempted(withdrawn_at, State::Cancelled);
         let mut written = 0;
@@ -143,7 +143,7 @@ impl Transaction<'_> {
         Ok(logged)
     }
 
-    /// A slice is done, with so many of its members.
+    /// Notes that a slice is done, with `done` of its members.
     fn pass(&mut self, slice: &Slice, done: usize) -> Result<(), StoreError> {
         let Slice { broadcast, batches, is_last } = slice;
         if *is_last {

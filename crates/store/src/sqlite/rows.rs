@@ -42,7 +42,7 @@ impl ChunkRow {
             lease_until: row.get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),
             begun_through: row.get(8)?,
             count: usize::from(row.get::<_, u16>(9)?),
-            // One process claims, and keeps in memory what the bytes of its chunks weigh.
+            // Only one process claims, and it keeps the weight of its chunks' bytes in memory.
             weight: 0,
             members: members.map(Members::from_blob),
         })

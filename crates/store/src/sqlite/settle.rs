@@ -1,4 +1,4 @@
-//! Outcomes: a row of the log for each settlement, and new chunks for what is tried again.
+//! Outcomes: a row of the log for each settlement, and new chunks for retries.
 
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 

@@ -18,7 +18,7 @@ use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::release::Slicing;
 
-/// The state of the writer: what it knows without asking the database. Read anew when a store is opened.
+/// The state of the writer: its memory of the database. Read anew when a store is opened.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) store_id: u16,
@@ -64,7 +64,8 @@ pub(super) struct Committed {
 // === impl WriterState ===
 
 impl WriterState {
-    /// The transaction was undone. What else it noted, that lanes have work, the next claim finds to be wrong.
+    /// Drops the lanes of a transaction that was undone. Its other notes, of lanes with work, are found to be wrong by the next
+    /// claim.
     pub(super) fn forget_new_lanes(&mut self) {
         for lane in self.new_lanes.drain(..) {
             self.lanes.remove(lane);
@@ -79,13 +80,13 @@ impl<'a> Transaction<'a> {
         connection: &'a Connection,
         state: &'a mut WriterState,
     ) -> Result<Self, StoreError> {
-        // The right to write is had at once: what begins as a read may be refused it half-way.
+        // The right to write is had at once: a transaction that begins as a read may be refused it half-way.
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
         Ok(Self { connection, state, woke: false, pauses: None, totals: BTreeMap::new() })
     }
 
-    /// Durable when it returns, as far as the connection is told to sync.
+    /// Commits; durable when it returns, as far as the connection is set to sync.
     pub(super) fn commit(self) -> Result<Committed, StoreError> {
         for (&state, &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
             self.sql(
@@ -177,7 +178,7 @@ impl<'a> Transaction<'a> {
         self.add_due(chunk.lane, chunk.due_at)
     }
 
-    /// The number of `lane`, if there is such a lane.
+    /// Number of `lane`, if it is stored.
     pub(super) fn find_lane(&self, lane: &Lane) -> Result<Option<LaneId>, StoreError> {
         if let Some(id) = self.state.lanes.number_of(lane) {
             return Ok(Some(id));
@@ -230,7 +231,7 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// A lane, as it is looked up and stored.
+/// Key of a lane, by which it is looked up and stored.
 fn lane_key(lane: &Lane) -> (&str, &str, u8, &str) {
     (lane.channel.as_str(), &lane.destination, lane.priority.code(), lane.tenant.as_str())
 }

@@ -1,10 +1,10 @@
 //! The write-ahead log is kept short by checkpoints that wait for no reader.
 //!
-//! SQLite writes the log from its beginning again once all of it is in the database and no reader needs it. A reader that
-//! stays too long keeps it growing. So the writer asks the readers of its own process to make way when the log has
-//! [`WalBounds::max`] pages: no new read begins until those under way have ended, and those that are still there when the log
-//! has grown by [`WalBounds::checkpoint`] more are interrupted. The writer goes on meanwhile. Readers of other processes
-//! make way of their own accord ([`super::reader`]); one that does not lets the log grow, until nothing more is accepted.
+//! SQLite writes the log from its beginning again once all of it is in the database and no reader needs it. A reader that stays
+//! too long keeps it growing. The writer therefore has the readers of its own process make way when the log has
+//! [`WalBounds::max`] pages: no new read begins until those under way have ended, and those that are still there when the log has
+//! grown by [`WalBounds::checkpoint`] more are interrupted. The writer goes on meanwhile. Readers of other processes make way of
+//! their own accord ([`super::reader`]); one that does not lets the log grow, until nothing more is accepted.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(super) struct WriteAheadLog {
     told_at: i64,
 }
 
-/// The readers of this process were asked to make way.
+/// State of readers of this process that are to make way.
 struct MakingWay {
     /// Pages of the log at which they were.
     since: i64,
@@ -130,7 +130,7 @@ impl WriteAheadLog {
             self.begun_anew();
             return Ok(());
         }
-        // A process that is not asked reads: those of this one may read until the log has grown by as much again.
+        // A reader of another process is in the way: those of this one may read until the log has grown by as much again.
         self.tried_at = pages;
         self.max = pages + self.bounds.checkpoint;
         if pages >= 2 * self.told_at {

@@ -167,7 +167,7 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
 async fn what_comes_in_is_synced_though_what_goes_on_beside_it_writes_nothing() {
     let (directory, store) = fresh();
     write(&store).await;
-    // From now on a sync of the log by its name fails, which tells it from one that SQLite makes with a commit.
+    // From now on a sync of the log by its name fails, unlike one that SQLite makes with a commit.
     std::fs::remove_file(directory.path().join(WAL)).unwrap();
     write(&store).await;
     let (holding, holds) = mpsc::sync_channel(1);

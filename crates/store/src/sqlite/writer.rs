@@ -1,4 +1,4 @@
-//! The one thread that writes. Whatever arrived while the last commit ran is the next transaction ([`flow::merge`]).
+//! The one thread that writes. Commands that arrived while the last commit ran are the next transaction ([`flow::merge`]).
 
 use flow::merge::{Groups, Item};
 use notification::{Draft, Timestamp};
@@ -57,11 +57,11 @@ pub(super) trait WriterJob: Send {
     /// An error ends the transaction, and nothing of it was done.
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), StoreError>;
 
-    /// Answers: what was found, or why it was not done.
+    /// Answers with the result, or with the reason for which it was not done.
     fn answer(self: Box<Self>, undone: Option<&StoreError>);
 }
 
-/// A job that answers one caller. Dropped unused, it tells the caller that the store failed.
+/// A job that answers one caller. Dropped unused, it gives the caller the answer that the store failed.
 struct Answering<F, T> {
     run: Option<F>,
     result: Option<Result<T, StoreError>>,
@@ -96,8 +96,8 @@ pub(super) struct Writer {
 // === impl Writer ===
 
 impl Writer {
-    /// Performs group after group, until it is closed or the store fails. What is handed in while a broadcast has slices to be
-    /// made is performed between two of them.
+    /// Performs group after group, until it is closed or the store fails. Commands that are handed in while a broadcast has
+    /// slices to be made are performed between two of them.
     pub(super) fn run(writer: &Mutex<Self>, groups: &mut Groups<Command>) {
         let mut has_slice = writer.blocking_lock().has_slice();
         while if has_slice { groups.goes_on() } else { groups.ready_blocking() } {
@@ -139,8 +139,8 @@ impl Writer {
         self.state.waits && self.state.slicing.goes_on && !self.is_held_up
     }
 
-    /// Makes the next slice of a broadcast, if one waits. What the disk has no room for is tried again after the next
-    /// command, which a claim brings soon.
+    /// Makes the next slice of a broadcast, if one waits. A slice without room on the disk is tried again after the next command,
+    /// which a claim brings soon.
     fn slice(&mut self) -> Result<(), StoreError> {
         if !self.has_slice() {
             return Ok(());
@@ -151,7 +151,7 @@ impl Writer {
         if self.is_held_up {
             return Ok(());
         }
-        // Chunks that a power cut undoes are made again; what is logged is synced below.
+        // Chunks that a power cut undoes are made again; log entries are synced below.
         self.set_synced(false)?;
         let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
         let made = transaction.make_slice().and_then(|made| Ok((made, transaction.commit()?)));
@@ -171,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// A transaction for what comes in, and one for what goes on: the disk may be too full for the first. No caller is
+    /// Performs a transaction for new notifications, and one for the rest: the disk may be too full for the first. No caller is
     /// answered before all of it is durable; the second makes the first so, if it is synced and writes anything.
     fn perform(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
         if commands.is_empty() {
@@ -191,9 +191,9 @@ impl Writer {
         let is_shared = comes_in && syncs_later;
         let before = is_shared.then(|| WriteAheadLog::pages_now(&self.connection)).transpose()?;
         let done = self.transaction(ongoing, syncs_later)?;
-        // What goes on had the reserve, too. If that was not enough, only a restart with more room helps.
+        // The second transaction had the reserve, too. If that was not enough, only a restart with more room helps.
         let committed = done.committed.clone()?;
-        // A commit that writes nothing syncs nothing. What is not synced otherwise: a claim that ended something.
+        // A commit that writes nothing syncs nothing. Unsynced otherwise: a claim that ended a notification.
         let is_left = match before {
             Some(pages) if self.is_synced => pages == WriteAheadLog::pages_now(&self.connection)?,
             _ => false,
@@ -208,7 +208,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes what was committed durable: a reader of the log must never see an end undone.
+    /// Makes earlier commits durable: a reader of the log must never see an end undone.
     fn sync_log(&self) -> Result<(), StoreError> {
         let synced = File::open(&self.wal.path).and_then(|wal| wal.sync_data());
         synced.map_err(|error| StoreError::Broken(error.to_string()))
@@ -242,7 +242,7 @@ impl Writer {
         Ok(TransactionOutcome { commands, committed })
     }
 
-    /// Undoes what the disk had no room for.
+    /// Undoes a transaction without room on the disk.
     fn undo(&mut self) -> Result<(), StoreError> {
         // A commit that finds no room rolls back by itself.
         if !self.connection.is_autocommit() {
@@ -287,7 +287,7 @@ impl Writer {
         let broken = if matches!(error, StoreError::Broken(_)) {
             error.clone()
         } else {
-            // Of another kind it would have callers try again, or tell them that they were wrong.
+            // An error of another kind would have callers try again, or take the fault for theirs.
             StoreError::Broken(error.to_string())
         };
         self.failed.send_replace(Some(broken));
@@ -379,7 +379,7 @@ pub(super) fn job<T: Send + 'static>(
     Box::new(Answering { run: Some(work), result: None, answer })
 }
 
-/// A refusal is an answer; what ends the transaction is an error.
+/// A refusal is an answer; a failure that ends the transaction is an error.
 fn unless_undone<T>(result: Result<T, StoreError>) -> Result<Result<T, StoreError>, StoreError> {
     match result {
         Err(error) if error.kind() == ErrorKind::Fatal => Err(error),

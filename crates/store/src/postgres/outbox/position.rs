@@ -98,7 +98,7 @@ impl Position {
     pub(super) fn moved(&self, now: EndedTransactions, stopped: Option<RowPosition>) -> Self {
         let Some(part) = stopped else { return Self { ended: now, part: None } };
         let late = self.late(&now);
-        // What comes behind is left, and of the last one perhaps a part: they count as running still.
+        // Later ones are left, and of the last one perhaps a part: they count as running still.
         let left = late.iter().skip_while(|txid| **txid != part.txid).chain([&part.txid]);
         // If it stopped among those that ended late, nothing of the new ones is taken, and the bound stays.
         let xmax = self.ended.xmax.max(part.txid + 1);
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// A database as far as it matters here.
+    /// A model of the database.
     #[derive(Debug, Default)]
     struct Model {
         /// Number of rows of each transaction, by number, and its end: `None` while it runs, else whether it was committed.

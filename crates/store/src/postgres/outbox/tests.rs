@@ -440,7 +440,7 @@ async fn rows_that_another_process_took_while_they_were_validated_are_not_taken_
 async fn a_slot_is_emptied_when_all_of_it_is_taken_and_nobody_writes_to_it() {
     let bench = Bench::new().await;
     let (client, writer) = (bench.application().await, bench.application().await);
-    // Slots are chosen by time: what is in this one was written ten minutes ago, or will be.
+    // Slots are chosen by time: the rows in this one were written ten minutes ago, or will be.
     let slot = "SELECT ((belfry.outbox_slot() + 2) % 4)::int";
     let slot: i32 = client.query_one(slot, &[]).await.unwrap().get(0);
     let insert = |recipient: &str| {
@@ -465,7 +465,7 @@ async fn a_slot_is_emptied_when_all_of_it_is_taken_and_nobody_writes_to_it() {
     assert_eq!(pages().await, 1);
     assert_eq!(bench.drain().await, drained(0, 0));
     assert_eq!(pages().await, 0);
-    // What is written to now stays.
+    // The slot that is written to now stays.
     client.batch_execute(&format!("{INSERT} VALUES ('c', 'now', '1')")).await.unwrap();
     assert_eq!(bench.drain().await, drained(1, 0));
     assert_eq!(bench.recipients().await, ["first", "now", "second"]);

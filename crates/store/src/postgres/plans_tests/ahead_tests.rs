@@ -8,12 +8,12 @@ use crate::postgres::writer_state::Membership;
 
 /// Chunks of the partition 40, and then one of the partition 1, all in one lane and due at the same time.
 const OTHERS: i64 = 100_000;
-/// Rows that a claim may read: each one that it passes, the batches of those that it takes, and what it knows of lanes.
+/// Rows that a claim may read: each chunk that it passes, the batches of those that it takes, and its lanes.
 const READ: i64 = 30_000;
 /// Due time of all chunks, milliseconds.
 const DUE: i64 = 1_000;
 
-/// Claims until nothing is due; gives what was claimed, in how many claims, and the most that one read.
+/// Claims until no chunk is due; the tickets, the number of claims, and the most rows that one read.
 async fn claim_all(seat: &mut Seat, now: i64) -> (Vec<Ticket>, usize, i64) {
     let (mut tickets, mut claims, mut most) = (Vec::new(), 0, 0);
     loop {
@@ -59,7 +59,7 @@ async fn a_claim_passes_so_many_chunks_of_others_at_most_and_each_once() {
     assert_eq!(claim.chunks.len(), 1);
     assert!(read < 100, "the next claim read {read} rows");
 
-    // What is released below the watermark is found.
+    // A chunk that is released below the watermark is found.
     let later = DUE + 120_000;
     let (tickets, _, read) = claim_all(&mut seat, later).await;
     assert_eq!(tickets.len(), 2, "both leases have ended");

@@ -38,14 +38,14 @@ const READ: &str = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetc
 /// Notifications that one transaction brings in, each to a lane of its own, and transactions.
 const ITEMS: usize = 5_000;
 const TRANSACTIONS: usize = 20;
-/// Transactions that bring in too little each to ask for the sizes once more.
+/// Transactions that bring in too little each to query the sizes once more.
 const SMALL_TRANSACTIONS: usize = 100;
-/// Rows that one of these may read: twice what came in since the sizes were last asked for.
+/// Rows that one of these may read: twice those that came in since the sizes were last queried.
 const READ_BY_SMALL: i64 = 2 * ASK_EVERY as i64 * MANY.cast_signed();
 /// Rows that a transaction may read for each that it brings in: its lane, before and after it is there.
 const READ_PER_ITEM: i64 = 4;
 
-/// A writer's memory, and what tells it of the cluster.
+/// A writer's memory, and the sender of its membership.
 pub(in crate::postgres) fn state() -> (WriterState, watch::Sender<Membership>) {
     let (sender, membership) = watch::channel(Membership::default());
     let notify = Arc::new(NotifyPolicy::new(Clock::system()));
@@ -150,7 +150,7 @@ async fn what_a_transaction_reads_does_not_grow_with_the_tables() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let mut seat = Seat::take(&database).await;
     seat.plan().await;
-    // Of what the first one's statements find, nothing was there when it began.
+    // The rows that the first one's statements find were not there when it began.
     for transaction in 0..TRANSACTIONS {
         let drafts = (transaction * ITEMS..(transaction + 1) * ITEMS).map(to_own_lane).collect();
         let (_, read) = seat.run(&IngestDrafts { drafts, now: at(0) }).await;

@@ -49,7 +49,7 @@ impl Application {
         Self { session, open: None }
     }
 
-    /// Begins anew; what was open comes to nothing.
+    /// Begins anew; an open transaction is undone.
     pub(super) async fn reset(&mut self) {
         if self.open.take().is_some() {
             self.session.client.batch_execute("ROLLBACK").await.unwrap();
@@ -107,7 +107,7 @@ impl Rows {
             let taken = count(recipient);
             all += taken as u64;
             let wanted = usize::from(is_committed && recipient.starts_with(TAKEN));
-            // What has a key may have been accepted before, or used for something else.
+            // A row with a key may have been accepted before, or its key used for other content.
             if taken > wanted || taken < wanted && !has_key {
                 findings.push(format!("{recipient} is there {taken} times, not {wanted}"));
             }

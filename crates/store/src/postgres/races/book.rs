@@ -22,7 +22,7 @@ pub(super) struct Book {
     pub(super) accepted: BTreeSet<NotificationId>,
     /// Notifications that were answered as ended, how, and when that was answered.
     pub(super) ended: BTreeMap<NotificationId, (State, u64)>,
-    /// Marks that were refused for good, and the workers that asked.
+    /// Marks that were refused for good, and the workers that requested them.
     pub(super) refused: Vec<(Mark, u64)>,
     /// Notifications that were too late to be cancelled.
     pub(super) too_late: BTreeSet<NotificationId>,
@@ -230,7 +230,7 @@ impl Book {
         }
     }
 
-    /// A mark is asked for: when, and how far its holder had asked before.
+    /// Notes the request of a mark; its moment, and the last index that its holder had requested before.
     pub(super) fn begin(&mut self, mark: Mark) -> (u64, Option<u16>) {
         let before = self.held_mut(mark.chunk, mark.epoch).and_then(|held| {
             let before = held.marked;
@@ -240,7 +240,7 @@ impl Book {
         (self.call(), before)
     }
 
-    /// The answer to a mark of `chunk`, as [`Book::begin`] asked for it.
+    /// Notes the answer to a mark of `chunk`, as [`Book::begin`] noted its request.
     pub(super) fn begun(
         &mut self,
         chunk: &Chunk,
@@ -256,7 +256,7 @@ impl Book {
         if chunk.envelope.guarantee == Guarantee::AtLeastOnce {
             return;
         }
-        // What its holder has settled before it asked, it does not send.
+        // A holder does not send deliveries that it has settled before its request.
         let is_held = |held: &&Held| (held.chunk.id, held.chunk.epoch) == (mark.chunk, mark.epoch);
         let rest = self.held.iter().find(is_held).map(|held| held.rest.clone()).unwrap_or_default();
         let may_be_sent = |index: u16| index <= mark.through && rest.contains(&index);
@@ -280,7 +280,7 @@ impl Book {
         }
     }
 
-    /// A settlement is asked for: when.
+    /// Notes the request of a settlement; its moment.
     pub(super) fn settle(&mut self, settlement: &Settlement) -> u64 {
         if let Some(held) = self.held_mut(settlement.chunk, settlement.epoch) {
             held.settling += 1;
@@ -288,7 +288,7 @@ impl Book {
         self.call()
     }
 
-    /// The answer to a settlement of `chunk`, asked at `called`.
+    /// Notes the answer to a settlement of `chunk`, requested at `called`.
     pub(super) fn settled(
         &mut self,
         chunk: &Chunk,
@@ -411,7 +411,7 @@ impl Book {
         self.held.iter_mut().find(|held| (held.chunk.id, held.chunk.epoch) == (chunk, epoch))
     }
 
-    /// A mark was refused; its holder had asked for one up to `before`.
+    /// Notes a refused mark, whose holder had requested one up to `before`.
     fn begun_in_vain(&mut self, mark: Mark, before: Option<u16>) {
         let now = self.now;
         let is_higher = before.is_none_or(|before| before < mark.through);
@@ -433,7 +433,7 @@ impl Book {
         }
     }
 
-    /// A call made at `called` has listed `recipient`. One that was lifted meanwhile may be listed, or not.
+    /// Notes that a call made at `called` has listed `recipient`. A recipient that was lifted meanwhile may be listed, or not.
     pub(super) fn suppressed(&mut self, recipient: ByteString, called: u64) {
         let (under_way, last) = self.lifting.get(&recipient).copied().unwrap_or_default();
         if under_way == 0 && last < called {

@@ -51,7 +51,7 @@ const LEASE: Duration = Duration::from_mins(1);
 // === impl Caller ===
 
 impl Caller<'_> {
-    /// The next call; `None` when what was drawn cannot be asked now.
+    /// The next call; `None` when the call that was drawn cannot be made now.
     pub(super) fn draw(&mut self, theme: &[Kind]) -> Option<Call> {
         let engine = self.random.usize(..self.engines.len());
         match self.pick(theme)? {
@@ -224,7 +224,7 @@ impl Caller<'_> {
         }))
     }
 
-    /// All or some of what is left of a chunk, with any outcome.
+    /// A settlement of all or some of the rest of a chunk, with any outcome.
     fn settlement(
         &mut self,
         chunk: &Chunk,
@@ -420,7 +420,7 @@ impl Caller<'_> {
         }
     }
 
-    /// A chunk that an engine holds or held, and what is left of it.
+    /// A chunk that an engine holds or held, and the rest of it.
     fn held(&mut self) -> Option<(usize, Chunk, Vec<u16>)> {
         let claims_too_late = self.random.u8(..8) == 0;
         let is_open = |held: &&Held| claims_too_late || !held.rest.is_empty();
@@ -434,7 +434,7 @@ impl Caller<'_> {
         Some((held.engine, held.chunk.clone(), rest))
     }
 
-    /// A chunk that an engine held before another claim of it, and what was left of it then.
+    /// A chunk that an engine held before another claim of it, and the rest of it then.
     fn held_before(&mut self) -> Option<(usize, Chunk, Vec<u16>)> {
         let is_over = |held: &&Held| {
             !held.rest.is_empty() && self.book.is_over(held.chunk.id, held.chunk.epoch)

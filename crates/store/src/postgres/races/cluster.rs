@@ -1,4 +1,4 @@
-//! A database, its engines, and who waits for whom in it.
+//! A database, its engines, and the waits for locks in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,9 +67,9 @@ const NOTICES: usize = 64;
 /// Writers that have arrived and were not seen yet: more than there are.
 const ARRIVALS: usize = 64;
 
-/// An empty store with so many processes, each with its share of the partitions. Deleting is faster than truncating; the
-/// numbers begin anew, so that a seed is the same schedule whatever was played before. An hour: who is declared dead is,
-/// and no other one, however slow the machine. A function, so that its plans are kept.
+/// Makes an empty store with a number of processes, each with its share of the partitions. Deleting is faster than truncating;
+/// the numbers begin anew, so that a seed is the same schedule whatever was played before. An hour: only a process that is
+/// declared dead is dead, however slow the machine. A function, so that its plans are kept.
 const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
      DELETE FROM tenant_lane; DELETE FROM batch; DELETE FROM chunk; DELETE FROM log; DELETE FROM idempotency; \
      DELETE FROM suppression; DELETE FROM suppression_lift; DELETE FROM suppression_event; DELETE FROM totals_delta; \
@@ -100,7 +100,7 @@ impl Cluster {
 
     /// A cluster on a server with further settings.
     pub(super) async fn start_with(settings: &'static [(&str, &str)]) -> Self {
-        // On a server of its own: what ends in another database while events are read holds back what came after it.
+        // On a server of its own: a transaction that ends in another database while events are read holds back later ones.
         let make = move || {
             let settings = [HASTE, &[("autovacuum", "off")], settings].concat();
             let options = PostgresOptions { settings: &settings, tls: None };
@@ -140,7 +140,7 @@ impl Cluster {
         }
     }
 
-    /// The server crashes and recovers: what it had not written to its log is lost.
+    /// Crashes the server, which recovers: it loses all that it had not written to its log.
     pub(super) async fn crash(&mut self) {
         let mut server = self.server.take().unwrap();
         let crash = move || {
@@ -277,7 +277,7 @@ impl Engine {
         self.membership.borrow().worker
     }
 
-    /// Has everything looked at anew by the next claim, as what comes from other processes has now and then.
+    /// Has the next claim read everything anew, as notices of other processes have it now and then.
     pub(super) fn reload(&self) {
         self.notices.send(vec![Notice::Everything]);
     }

@@ -38,7 +38,7 @@ pub(super) const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
 // === impl Event ===
 
 impl Event {
-    /// The event that a generator draws, with so many engines; `has_outbox` when applications write.
+    /// The event that a generator draws, with `engines` engines; `has_outbox` when applications write.
     pub(super) fn draw(random: &mut fastrand::Rng, engines: usize, has_outbox: bool) -> Self {
         if has_outbox && random.u8(..3) > 0 {
             let step = match random.u8(..5) {
@@ -74,7 +74,7 @@ impl Cluster {
         }
     }
 
-    /// All partitions are an engine's, and it knows.
+    /// Gives all partitions to an engine, with the notice of it.
     pub(super) async fn give_all(&self, engine: &Engine) {
         let worker = engine.worker();
         self.change(ONLY_ONE, &[&worker]).await;

@@ -68,7 +68,7 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
     let first = schedule.through(work.run(reap::ReapWorker { now: at(1) })).await.unwrap();
     assert_eq!(first.abandoned_broadcasts, 0, "one transaction does not remove all of it");
-    // It was only slow, and knows nothing of that.
+    // It was only slow, and has no notice of that.
     schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;
     let sealed = schedule.through(intake.run(broadcast::SealBroadcast(id, at(2)))).await;
     assert_eq!(sealed, Err(StoreError::NoOpenBroadcast(id)));
@@ -155,8 +155,8 @@ async fn what_an_overdue_worker_holds_is_begun_when_it_has_renewed_its_lease() {
     schedule.conclude().await.unwrap();
 }
 
-/// The server gives the number of the transaction that it lost to the next one. That of another session is committed, or
-/// still under way, when the writer asks.
+/// The server gives the number of the transaction that it lost to the next one. That of another session is committed, or still
+/// under way, when the writer queries it.
 #[tokio::test]
 async fn a_commit_that_the_server_lost_in_a_crash_is_done_again_whoever_has_its_number() {
     for ends_first in [true, false] {

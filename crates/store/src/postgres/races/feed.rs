@@ -11,7 +11,7 @@ use crate::{EventPosition, FeedCursor};
 pub(super) struct Feed {
     /// Places that the feed was said to be at, in the order of the answers.
     pub(super) known: Vec<FeedCursor>,
-    /// Places that a caller asked for.
+    /// Places that were requested so far.
     asked: u64,
     /// Moves that were done, by where they began.
     moves: HashMap<u64, FeedCursor>,
@@ -32,7 +32,7 @@ impl Feed {
         self.known[self.known.len() - 1 - back]
     }
 
-    /// A place that no other caller asks for.
+    /// A place that no other caller requests.
     pub(super) fn next(&mut self) -> FeedCursor {
         self.asked += 1;
         let position = EventPosition { transaction: 1, event: self.asked };
@@ -54,7 +54,7 @@ impl Feed {
         (answer == from).then(|| format!("the feed is at {from:?}, and was not moved from there"))
     }
 
-    /// The feed is at `end`; what contradicts the answers.
+    /// Compares the end of the feed with the answers; a finding if it contradicts them.
     pub(super) fn ended(&self, end: FeedCursor) -> Option<String> {
         let (mut place, mut passed) = (FeedCursor::default(), vec![FeedCursor::default()]);
         while let Some(next) = self.moves.get(&place.position.event) {

@@ -22,7 +22,7 @@ use crate::{Change, ClaimRequest, EventPosition, Filter, History, Mark, ReadStor
 
 /// More than one schedule makes.
 const HISTORIES: usize = 1_000;
-/// Rounds of taking over from dead workers, and of claiming what is left, in which all of it must be done.
+/// Rounds of taking over from dead workers, and of claiming the rest, in which all of it must be done.
 const ROUNDS: usize = 20;
 /// More slices than the broadcasts of a schedule have.
 const SLICES: usize = 200;
@@ -273,7 +273,7 @@ impl Schedule<'_> {
         self.book.findings.extend(findings);
     }
 
-    /// Takes in what applications have committed; what they have open is never committed.
+    /// Drains the rows that applications have committed; those in open transactions are never committed.
     async fn drain(&mut self) {
         for application in &mut self.cluster.applications {
             application.reset().await;
@@ -334,7 +334,7 @@ impl Schedule<'_> {
         (!is_negative).then_some(pending)
     }
 
-    /// Ends all pauses; what was put away must come back.
+    /// Ends all pauses; all that was put away must come back.
     async fn resume_all(&mut self) {
         let work = self.engines[0].work.clone();
         for id in self.book.broadcasts.keys().copied().collect::<Vec<_>>() {

@@ -38,7 +38,7 @@ async fn in_one_transaction(
                 if arrival.statement == "BEGIN" {
                     transactions += 1;
                     statements = 0;
-                    // The first transaction waits here until all the others are asked for.
+                    // The first transaction waits here until all the other requests are made.
                     if transactions == 1 {
                         for (place, key) in keys.iter().enumerate() {
                             calls.push(ask(place + 1, keyed(*key)));

@@ -1,13 +1,13 @@
 //! Interleavings of several processes on a real PostgreSQL, made to happen.
 //!
-//! A schedule has two or three engines in one process, each with the writers of a real one, on one database. A writer
-//! stops before each statement, and before and after each commit ([`super::pause_points`]); a seeded generator decides who goes
-//! on, what is asked of whom next, whose connection is lost, and who is declared dead ([`schedule`]). Who waits for a lock
-//! is known from the server ([`cluster`]), so nothing depends on time. What callers are answered is written down and
-//! compared, answer by answer and with the store at the end ([`book`], [`finish`]).
+//! A schedule has two or three engines in one process, each with the writers of a real one, on one database. A writer stops
+//! before each statement, and before and after each commit ([`super::pause_points`]); a seeded generator decides on the writer
+//! that goes on, the next call and its engine, the connection that is lost, and the engine that is declared dead ([`schedule`]).
+//! Waits for locks are read from the server ([`cluster`]), so nothing depends on time. The answers to callers are written down
+//! and compared, answer by answer and with the store at the end ([`book`], [`finish`]).
 //!
-//! A finding prints its schedule. `BELFRY_RACE_SEED` plays one seed again, `BELFRY_RACE_SCHEDULES` says how many are
-//! played, and `BELFRY_RACE_FIRST` from which seed on.
+//! A finding prints its schedule. `BELFRY_RACE_SEED` plays one seed again, `BELFRY_RACE_SCHEDULES` is the number of schedules,
+//! and `BELFRY_RACE_FIRST` the first seed.
 
 mod applications;
 mod book;
@@ -30,7 +30,7 @@ use cluster::Cluster;
 pub(super) use gate::Gate;
 use schedule::Schedule;
 
-/// Schedules that are played without being asked for more: what two cores do within two minutes.
+/// Schedules played by default: as many as two cores play within two minutes.
 const SCHEDULES: u64 = 2_000;
 /// Calls and other events of one schedule.
 const STEPS: usize = 22;
@@ -39,7 +39,7 @@ const DATABASES: u64 = 3;
 /// Schedules between two lines about the progress of a long run.
 const TELL_EVERY: u64 = 5_000;
 
-/// Plays one seed; what was found, with the schedule.
+/// Plays one seed; the error is the finding, with the schedule.
 async fn play(cluster: &mut Cluster, seed: u64, steps: usize) -> Result<(), String> {
     let schedule = Schedule::begin(cluster, seed).await;
     schedule.play(steps).await

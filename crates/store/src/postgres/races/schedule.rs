@@ -58,8 +58,8 @@ const CUTS_MAX: usize = 1;
 /// Commits, and statements, of which one loses its connection.
 const COMMITS_PER_CUT: u32 = 40;
 const STATEMENTS_PER_CUT: u32 = 800;
-/// Asking the server who waits takes as long as most statements do, so they are given this time to end. What is played
-/// does not depend on it.
+/// Time given to statements to end: asking the server for waits takes as long as most statements do. The schedule does not depend
+/// on it.
 const ASK_AFTER: Duration = Duration::from_millis(1);
 /// Seeds of which one has three engines instead of two.
 const SEEDS_PER_TRIO: u64 = 3;
@@ -84,7 +84,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Plays `steps` calls and events, and looks at what is left; what was found, with the schedule.
+    /// Plays `steps` calls and events, and compares the rest; the error is the finding, with the schedule.
     pub(super) async fn play(mut self, steps: usize) -> Result<(), String> {
         let mut left = steps;
         for engine in [0, 1, 0, 1] {
@@ -124,7 +124,7 @@ impl<'a> Schedule<'a> {
         self.conclude().await
     }
 
-    /// Plays `calls` that are made at once, and looks at what is left.
+    /// Plays `calls` that are made at once, and compares the rest.
     pub(super) async fn interleave(&mut self, calls: Vec<Call>) {
         for call in calls {
             self.call(call);
@@ -137,7 +137,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Compares the store with the answers; what was found, with the schedule.
+    /// Compares the store with the answers; the error is the finding, with the schedule.
     pub(super) async fn conclude(mut self) -> Result<(), String> {
         if self.book.findings.is_empty() {
             self.compare().await;
@@ -305,7 +305,7 @@ impl<'a> Schedule<'a> {
         state.statement = if verdict == Verdict::Cut { "" } else { arrival.statement };
         let words = short(arrival.statement);
         self.note(format_args!("{}: {cut}{words}", name_of(actor)));
-        // A writer that does not wait any more is seen by what it does next.
+        // A writer that does not wait any more is seen by its next statement.
         let _gone = arrival.go.send(verdict);
     }
 }

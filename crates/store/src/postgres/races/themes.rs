@@ -69,7 +69,7 @@ pub(super) const THEMES: [&[Kind]; 11] = [
         Drain,
         MoveFeed,
     ],
-    // Few notifications, and all callers want them.
+    // Few notifications, which all callers request.
     &[
         Claim, Claim, Claim, Claim, Begin, Begin, Begin, Settle, Settle, Settle, Settle,
         SettleLate, SettleLate, CancelOne, CancelOne, Reap, Reap,
@@ -115,12 +115,12 @@ pub(super) const THEMES: [&[Kind]; 11] = [
         Settle,
         Settle,
     ],
-    // What is claimed is withdrawn at the same time.
+    // Claimed notifications are withdrawn at the same time.
     &[
         Ingest, Claim, Claim, Claim, Claim, CancelOne, CancelOne, CancelOne, CancelOne, CancelOne,
         Begin, Begin, Settle,
     ],
-    // What died is sent again, by several at once.
+    // Dead notifications are sent again, by several callers at once.
     &[
         Claim, Claim, Claim, Die, Die, Die, Settle, Requeue, Requeue, Requeue, Requeue, Requeue,
         Requeue, CancelOne, Reap,
@@ -177,7 +177,7 @@ pub(super) const THEMES: [&[Kind]; 11] = [
         WriteOff,
         Reap,
     ],
-    // A scope is cancelled while what is part of it is released, claimed and put away, and some of it is sent again.
+    // A scope is cancelled while parts of it are released, claimed and put away, and some of it is sent again.
     &[
         Release,
         Release,

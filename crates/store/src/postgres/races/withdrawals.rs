@@ -1,4 +1,4 @@
-//! The answers about what was cancelled: one notification, a broadcast, a scope.
+//! The answers to cancellations: of one notification, a broadcast, a scope.
 
 use notification::{BroadcastId, NotificationId, State};
 

@@ -42,7 +42,7 @@ impl Lanes {
         self.total.failing_weight()
     }
 
-    /// The chunk that was claimed holds so many bytes.
+    /// Adds the bytes of a claimed chunk.
     pub(crate) fn add_bytes(&mut self, id: LaneId, chunk: ChunkId, (items, bytes): (usize, usize)) {
         let weight = limits::weight_of_bytes(items, bytes);
         if weight > 0 {
@@ -124,7 +124,7 @@ impl Lanes {
             work.counted = LoadKind::Proven;
             self.total.add(work.counted, work.load.weight);
         }
-        // A proven lane stands where it stands, as long as it is: that is looked at when it has its turn.
+        // A proven lane keeps its place as long as it is proven: that is looked at when it has its turn.
         if !matches!(before, Standing::Proven { .. }) && work.readiness != LaneReadiness::Ready {
             let next_due = work.next_due;
             self.enqueue(id, next_due);

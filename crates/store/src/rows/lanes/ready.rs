@@ -30,7 +30,7 @@ struct TenantTurns {
     served: u64,
 }
 
-/// Tenants without a ready lane whose count is kept, at least; with very many, all of theirs are forgotten.
+/// Tenants without a ready lane whose count is kept, at least; with very many, all of their counts are dropped.
 const COUNTS_KEPT: usize = 1_024;
 
 // === impl ReadyLanes ===

@@ -58,7 +58,7 @@ impl Lanes {
             if self.normal_ahead > 0 { bulk.or(normal) } else { normal.or(bulk) }
         })?;
         let standing = request.standing(self.evidence.of(turn.lane));
-        // What a lane holds from before it failed is counted with its probes: it is less than those.
+        // Deliveries that a lane holds from before it failed are counted with its probes: they are fewer than those.
         let is_failing = matches!(standing, Standing::Failing { .. });
         if let Some(work) = self.work.get_mut(&turn.lane)
             && (work.load.weight == 0 || is_failing)
@@ -131,7 +131,8 @@ impl Lanes {
         }
     }
 
-    /// The lane was not looked through, and had its turn with what was passed: that counts as a chunk for its tenant.
+    /// Notes that the lane was not read to its end, and had its turn with the chunks that were passed: that counts as a chunk for
+    /// its tenant.
     #[cfg(feature = "postgres")]
     pub(crate) fn passed(&mut self, id: LaneId, next_due: Option<Timestamp>) {
         if let Some(work) = self.work.get(&id) {
