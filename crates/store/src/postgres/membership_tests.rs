@@ -93,7 +93,7 @@ async fn who_is_silent_for_too_long_is_reaped_and_joins_anew_when_it_comes_back(
     assert!(workers[0].id > worker && workers[0].alive_for > limits::WORKER_BEAT);
 }
 
-/// Such a lease would have been chosen by pauses that were in force before the process came back.
+/// A lease of that claim would have been chosen by pauses that were in force before the process came back.
 #[tokio::test]
 async fn a_claim_from_before_its_process_was_removed_leases_nothing_when_that_is_back() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();

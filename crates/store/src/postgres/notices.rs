@@ -17,7 +17,7 @@ use crate::rows::room::LaneLoad;
 pub(super) enum Notice {
     /// A chunk of the lane is ready, due at this instant.
     Due(LaneId, Timestamp),
-    /// This part of the load claimed from the partition in this lane is settled or due again.
+    /// Load that is settled or due again, with its partition and lane.
     Freed(i16, LaneId, LaneLoad),
     /// Evidence of settlements for the lane's destination.
     Tried(LaneId, Attempts),
