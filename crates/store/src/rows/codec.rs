@@ -43,7 +43,7 @@ const VERSION: u8 = 1;
 /// The part of a content that each item of a batch has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Own {
-    /// No content: it is stored with the broadcast.
+    /// No content: the items share one, in the batch row or with the broadcast.
     Nothing = 0,
     /// A content.
     Content = 1,

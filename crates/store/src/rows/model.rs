@@ -109,7 +109,7 @@ impl ChunkRow {
     /// State of a member, and its due time if it is ready.
     fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
         match (self.lease_until, self.begun_through) {
-            // A chunk that is put away has no due time of its own.
+            // The due time of a chunk that is put away is not known.
             (None, _) => (State::Pending, Some(self.due_at).filter(|at| *at < PUT_AWAY)),
             (Some(_), Some(through)) if index <= through => (State::Begun, None),
             (Some(_), _) => (State::Claimed, None),
