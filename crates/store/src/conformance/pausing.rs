@@ -23,7 +23,7 @@ fn scope(text: &str) -> Scope {
 }
 
 /// Pauses at 3; since when it is paused.
-pub(super) async fn pause(store: &dyn Store, text: &str) -> notification::Timestamp {
+async fn pause(store: &dyn Store, text: &str) -> notification::Timestamp {
     let pause = Pause { tenant: name("tenant"), scope: scope(text), since: at(3) };
     let paused = store.pause(pause).await.unwrap();
     let Paused::InForce { since, is_everywhere: true } = paused else { panic!("{paused:?}") };

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use notification::{Chunk, Disposition, Priority, Settlement, State, Timestamp, limits};
 
-use super::pausing::pause;
 use super::support::{Shape, claim_one, indexes, part, settle_one};
 use super::{at, claim_request};
 use crate::{ClaimRequest, LaneEvidence, Store};
@@ -145,16 +144,17 @@ pub(super) async fn a_lane_that_answered_lately_is_probed_beside_the_probes_unde
     assert!(!more.chunks.is_empty(), "any answer opens it");
 }
 
-pub(super) async fn what_is_paused_is_no_probe(store: &dyn Store) {
-    Shape::default().ingest(store, 100).await;
+pub(super) async fn what_expired_is_no_probe(store: &dyn Store) {
+    Shape::default().ingest(store, 16).await;
     let first = store.claim(request(0)).await.unwrap();
     settle_one(store, part(&first.chunks[0], &[0], DELIVERED)).await;
     let rest = &indexes(&first.chunks[0])[1..];
-    let failed = part(&first.chunks[0], rest, Disposition::Retry { at: at(4_000) });
+    let failed = part(&first.chunks[0], rest, Disposition::Retry { at: at(60_000) });
     settle_one(store, Settlement { at: at(2_000), ..failed }).await;
     assert_eq!(evidence(store).await.closed_until, Some(at(3_000)));
-    pause(store, "tenant").await;
+    Shape { expires_at: Some(2_500), ..Shape::default() }.ingest(store, 1).await;
     assert!(store.claim(request(3_500)).await.unwrap().chunks.is_empty());
+    assert_eq!(store.totals().await.unwrap().expired, 1);
     assert_eq!(evidence(store).await.closed_until, Some(at(3_000)), "nothing was tried");
 }
 
