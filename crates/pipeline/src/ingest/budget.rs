@@ -18,7 +18,7 @@ use super::IngestError;
 pub(super) struct Budget {
     /// Bytes free to any request.
     common: Arc<Semaphore>,
-    /// Bytes free only to requests of at most [`INGEST_SMALL`](notification::limits::INGEST_SMALL).
+    /// Bytes free only to requests of at most [`INGEST_SMALL`].
     reserve: Arc<Semaphore>,
     /// Bytes free to each tenant that holds some.
     of_tenants: Mutex<HashMap<Name, Arc<Semaphore>>>,

@@ -61,7 +61,7 @@ pub fn notification<'a>(
     Ok((submission, share(whole, to)))
 }
 
-/// The notifications in the array `json`, each for [`notification`].
+/// The notifications in the array `json`, each for [`notification()`].
 ///
 /// # Errors
 /// When it is no JSON array, or has more than [`REQUEST_ITEMS`].

@@ -87,7 +87,7 @@ impl CancelScope {
         let begin = transaction.begin_cancel(id, self, &mut slice).await?;
         let Some(begin) = begin else { return Ok(None) };
         let mut place = begin;
-        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = self.from {
+        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = self.from {
             // The first call has counted those that wait. Slices that were released or written down since then are among them.
             let until = until.min(begin.until);
             (place, slice) = (CancelCursor { after, until }, CancelSlice::default());

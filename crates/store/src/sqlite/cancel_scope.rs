@@ -61,7 +61,8 @@ impl Transaction<'_> {
         let mut slice = CancelSlice::default();
         let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
         let mut place = begin;
-        if let Some(CancelPlace(Place::Batches(CancelCursor { after, until }))) = request.from {
+        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = request.from
+        {
             // The first call has counted those that wait. Slices that were released or written down since then are among them.
             let until = until.min(begin.until);
             (place, slice) = (CancelCursor { after, until }, CancelSlice::default());

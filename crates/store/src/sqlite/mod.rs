@@ -267,7 +267,7 @@ impl Drop for WriterEnd {
 }
 
 /// A thread for each loop. The last that ends closes the files.
-fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<Ending, StoreError> {
+fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, StoreError> {
     // Nothing is ever sent: the loss of the senders is the sign of the end of the threads, whatever it was.
     let (ending, ended) = std_mpsc::sync_channel(1);
     let failed = writer.failed.clone();
