@@ -192,23 +192,6 @@ async fn an_outage_answers_everything_503() {
 }
 
 #[tokio::test]
-async fn silence_holds_a_stream_until_the_client_resets_it() {
-    let sim = Sim::start(|options| {
-        options.faults.silent_to = Some(device(7));
-        options.max_streams = 1.try_into().unwrap();
-    });
-    let mut client = sim.apns().await;
-    for number in 0..3 {
-        let silent = client.begin(push(&id(7), &device(7)), PAYLOAD).await.unwrap();
-        while sim.journal().len() == 2 * number {
-            tokio::task::yield_now().await;
-        }
-        drop(silent);
-        assert_eq!(push_all(&mut client, 1).await, [200]);
-    }
-}
-
-#[tokio::test]
 async fn silence_does_not_hold_up_the_end_of_a_connection() {
     for abrupt in [false, true] {
         let sim = Sim::start(|options| {
