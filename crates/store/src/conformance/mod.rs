@@ -175,6 +175,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             a_lane_that_answered_lately_is_probed_beside_the_probes_under_way
             what_was_not_sent_tells_nothing
             what_expired_is_no_probe
+            a_suppressed_recipient_is_no_probe
             what_expired_ends_at_once_however_little_may_be_sent
             lanes_that_do_not_answer_leave_room_for_those_that_do;
         leases:

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use notification::{Chunk, Disposition, Priority, Settlement, State, Timestamp, limits};
 
-use super::support::{Shape, claim_one, indexes, part, settle_one};
+use super::support::{Shape, claim_one, indexes, name, part, settle_one};
 use super::{at, claim_request};
-use crate::{ClaimRequest, LaneEvidence, Store};
+use crate::{ClaimRequest, LaneEvidence, Store, Suppression};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 const LATENCY: Option<Duration> = Some(Duration::from_millis(80));
@@ -144,7 +144,8 @@ pub(super) async fn a_lane_that_answered_lately_is_probed_beside_the_probes_unde
     assert!(!more.chunks.is_empty(), "any answer opens it");
 }
 
-pub(super) async fn what_expired_is_no_probe(store: &dyn Store) {
+/// A lane that has answered lately, and then failed: it is closed until 3 s.
+async fn close_lately_answered(store: &dyn Store) {
     Shape::default().ingest(store, 16).await;
     let first = store.claim(request(0)).await.unwrap();
     settle_one(store, part(&first.chunks[0], &[0], DELIVERED)).await;
@@ -152,10 +153,38 @@ pub(super) async fn what_expired_is_no_probe(store: &dyn Store) {
     let failed = part(&first.chunks[0], rest, Disposition::Retry { at: at(60_000) });
     settle_one(store, Settlement { at: at(2_000), ..failed }).await;
     assert_eq!(evidence(store).await.closed_until, Some(at(3_000)));
+}
+
+pub(super) async fn what_expired_is_no_probe(store: &dyn Store) {
+    close_lately_answered(store).await;
     Shape { expires_at: Some(2_500), ..Shape::default() }.ingest(store, 1).await;
     assert!(store.claim(request(3_500)).await.unwrap().chunks.is_empty());
     assert_eq!(store.totals().await.unwrap().expired, 1);
     assert_eq!(evidence(store).await.closed_until, Some(at(3_000)), "nothing was tried");
+}
+
+pub(super) async fn a_suppressed_recipient_is_no_probe(store: &dyn Store) {
+    close_lately_answered(store).await;
+    let suppressed = Suppression {
+        channel: name("channel"),
+        recipient: "gone".into(),
+        reason: "asked us".into(),
+        status: 0,
+        since: at(1),
+    };
+    store.suppress(vec![suppressed], at(2_000)).await.unwrap();
+    let to = |recipient| Shape::default().draft(recipient);
+    store.ingest(vec![to("gone")], at(3_100)).await.unwrap();
+    assert!(store.claim(request(3_500)).await.unwrap().chunks.is_empty());
+    assert_eq!(store.totals().await.unwrap().suppressed, 1);
+    assert_eq!(evidence(store).await.closed_until, Some(at(3_000)), "nothing was tried");
+    // What is behind it is the probe.
+    store.ingest(vec![to("gone")], at(3_500)).await.unwrap();
+    store.ingest(vec![to("here")], at(3_500)).await.unwrap();
+    let claim = store.claim(request(3_600)).await.unwrap();
+    assert_eq!(sizes(&claim.chunks), [1]);
+    assert_eq!(&*claim.chunks[0].deliveries[0].recipient, "here");
+    assert_eq!(evidence(store).await.closed_until, Some(at(5_600)));
 }
 
 pub(super) async fn what_was_not_sent_tells_nothing(store: &dyn Store) {

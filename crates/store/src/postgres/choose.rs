@@ -47,6 +47,16 @@ struct Chosen {
     chunks: Vec<ChunkRow>,
     /// Rests that were cut off some of them.
     rests: HashMap<ChunkId, NewChunk>,
+    probes: HashMap<LaneId, Timestamp>,
+}
+
+/// Chunks that were leased.
+#[derive(Debug, Default)]
+pub(super) struct Leased {
+    /// As they were before.
+    pub(super) chunks: Vec<ChunkRow>,
+    /// The lanes of which a probe was noted, and until when each was closed before.
+    pub(super) probes: HashMap<LaneId, Timestamp>,
 }
 
 /// Parks the lanes of other channels.
@@ -87,14 +97,13 @@ impl Transaction<'_> {
         ClaimRequest { lane_window, total_window, probe_window, ..request }
     }
 
-    /// Leases the due chunks that may be claimed now, in turn; those whose leases ended are due again first. Returns them as
-    /// they were before.
+    /// Leases the due chunks that may be claimed now, in turn; those whose leases ended are due again first.
     pub(super) async fn claim(
         &mut self,
         request: ClaimRequest,
         lease: Lease,
-    ) -> Result<Vec<ChunkRow>, RunError> {
-        let Chosen { mut chunks, mut rests } = self.choose(request).await?;
+    ) -> Result<Leased, RunError> {
+        let Chosen { mut chunks, mut rests, probes } = self.choose(request).await?;
         let leased = self.lease(&chunks, lease).await?;
         chunks.retain(|chunk| leased.contains(&chunk.id));
         let mut writes = Writes::default();
@@ -109,7 +118,7 @@ impl Transaction<'_> {
             }
         }
         self.write(writes).await?;
-        Ok(chunks)
+        Ok(Leased { chunks, probes })
     }
 
     async fn choose(&mut self, request: ClaimRequest) -> Result<Chosen, RunError> {
@@ -156,8 +165,8 @@ impl Transaction<'_> {
             }
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
-            if !is_whole {
-                lanes.note_probe(lane, request.now);
+            if !is_whole && let Some(before) = lanes.note_probe(lane, request.now) {
+                chosen.probes.entry(lane).or_insert(before);
             }
             lanes.add_claimed(lane, first.count);
             lanes.add_load(lane, LaneLoad { deliveries: 0, weight: first.weight });

@@ -12,12 +12,13 @@ use notification::{
 use tokio_postgres::Row;
 
 use super::Postgres;
+use super::choose::Leased;
 use super::columns::lane_at;
 use super::lease::Lease;
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codec::LogLine;
-use crate::rows::codes;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::listing::{self, SuppressedMembers};
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, NewChunk, deliveries};
@@ -43,6 +44,9 @@ pub(super) struct TakeChunks {
 /// Time after which a process that lost a lease to another one claims again. Not at once: its partitions, or its own row, may be
 /// gone, which its next beat only finds.
 const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Number of times that a claim chooses while all recipients of a probe turn out to be suppressed: after as many rounds the next
+/// claim goes on, so that a long list of suppressed recipients does not hold up the other requests of the writer.
+const ROUNDS_MAX: usize = 16;
 
 /// A statement whose rows [`batch_at`] reads. The content of a broadcast is in the first row of each only.
 macro_rules! select_batch {
@@ -67,11 +71,21 @@ impl WriterRequest for ClaimChunks {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.0.now);
-        let request = ClaimRequest { now, ..self.0 };
+        let mut request = ClaimRequest { now, ..self.0 };
         let (worker, until) = (transaction.worker(), now.plus(request.lease));
         let lease = Lease { worker, until, is_ticket: false, is_guarded: true };
-        let claimed = transaction.claim(request, lease).await?;
-        let chunks = transaction.open(claimed, now, lease).await?;
+        let mut chunks = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let Leased { chunks: leased, probes } = transaction.claim(request, lease).await?;
+            let claimed: usize = leased.iter().map(|chunk| chunk.count).sum();
+            request.items = request.items.saturating_sub(claimed);
+            let opened = transaction.open(leased, now, lease).await?;
+            let not_made = transaction.take_back_probes(probes, &opened, now);
+            chunks.extend(opened);
+            if not_made == 0 || request.items == 0 {
+                break;
+            }
+        }
         Ok(Claim { chunks, next_at: transaction.claim_again_at(&request) })
     }
 }
@@ -85,7 +99,8 @@ impl WriterRequest for IssueTickets {
         let request = transaction.share_of(ClaimRequest { now, ..self.0 });
         let (worker, until) = (transaction.worker(), request.now.plus(request.lease));
         let lease = Lease { worker, until, is_ticket: true, is_guarded: true };
-        let claimed = transaction.claim(request, lease).await?;
+        // Whether anything is left to send of a ticket's chunk is looked up when it is taken: each is a probe.
+        let claimed = transaction.claim(request, lease).await?.chunks;
         let mut chunks = Vec::with_capacity(claimed.len());
         for chunk in &claimed {
             chunks.push(Ticket {
@@ -163,6 +178,25 @@ impl Transaction<'_> {
         let lost = self.state.claiming.read_for.is_none();
         let again = lost.then(|| request.now.plus(CLAIM_AGAIN_AFTER));
         self.next_at(request).into_iter().chain(again).min()
+    }
+
+    /// Takes back the probes, noted at `now`, of lanes of which nothing is left to send, since all recipients are suppressed;
+    /// returns how many.
+    fn take_back_probes(
+        &mut self,
+        mut probes: HashMap<LaneId, Timestamp>,
+        opened: &[Chunk],
+        now: Timestamp,
+    ) -> usize {
+        let lanes = &mut self.state.claiming.lanes;
+        probes.retain(|id, _| {
+            let Some(lane) = lanes.lane(*id) else { return false };
+            !opened.iter().any(|chunk| chunk.envelope.lane == *lane)
+        });
+        for (id, before) in &probes {
+            lanes.take_back_probe(*id, *before, now);
+        }
+        probes.len()
     }
 
     /// Makes due again the chunks of good tickets, locked, that this worker may not take because it is overdue or removed:

@@ -208,12 +208,13 @@ impl Evidence {
     }
 
     /// Notes a claim of the lane at `now`. It is a probe if the lane fails; the next one of a lane that answered lately comes
-    /// soon, whatever its result.
-    pub(crate) fn note_probe(&mut self, now: Timestamp) {
+    /// soon, whatever its result. Returns until when the lane was closed before, if that has changed.
+    pub(crate) fn note_probe(&mut self, now: Timestamp) -> Option<Timestamp> {
         let was_lately = self.has_answered_within(LATELY, now);
-        if let Some(failing) = self.failing.as_mut().filter(|_| was_lately) {
-            failing.closed_until = failing.closed_until.max(now.plus(LATELY_WAIT));
-        }
+        let failing = self.failing.as_mut().filter(|_| was_lately)?;
+        let closed_until = failing.closed_until.max(now.plus(LATELY_WAIT));
+        let before = std::mem::replace(&mut failing.closed_until, closed_until);
+        (before < closed_until).then_some(before)
     }
 
     fn has_answered_within(&self, time: Duration, now: Timestamp) -> bool {
@@ -292,9 +293,22 @@ impl EvidenceBook {
         self.lock().lanes.get(&lane).copied().unwrap_or_default()
     }
 
-    pub(crate) fn note_probe(&self, lane: LaneId, now: Timestamp) {
-        if let Some(evidence) = self.lock().lanes.get_mut(&lane) {
-            evidence.note_probe(now);
+    /// [`Evidence::note_probe`].
+    pub(crate) fn note_probe(&self, lane: LaneId, now: Timestamp) -> Option<Timestamp> {
+        self.lock().lanes.get_mut(&lane)?.note_probe(now)
+    }
+
+    /// Takes a probe back that was noted at `now` and not made: the lane is closed until `before` again, which
+    /// [`Self::note_probe`] returned.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn take_back_probe(&self, lane: LaneId, before: Timestamp, now: Timestamp) {
+        let mut book = self.lock();
+        let failing = book.lanes.get_mut(&lane).and_then(|evidence| evidence.failing.as_mut());
+        // A settlement that another writer noted meanwhile has closed the lane for reasons of its own, which stay.
+        if let Some(failing) =
+            failing.filter(|failing| failing.closed_until == now.plus(LATELY_WAIT))
+        {
+            failing.closed_until = before;
         }
     }
 

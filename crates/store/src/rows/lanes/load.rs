@@ -16,8 +16,20 @@ const AHEAD_MAX: i64 = 8_000;
 
 impl Lanes {
     /// Something of the lane is sent at `now`: if the lane fails, that is a probe.
-    pub(crate) fn note_probe(&self, id: LaneId, now: Timestamp) {
-        self.evidence.note_probe(id, now);
+    ///
+    /// Returns what [`take_back_probe`](Self::take_back_probe) takes, if the lane is closed for longer now.
+    pub(crate) fn note_probe(&self, id: LaneId, now: Timestamp) -> Option<Timestamp> {
+        self.evidence.note_probe(id, now)
+    }
+
+    /// Nothing of the lane was sent, though a probe was noted at `now`: the lane is closed until `before` again.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn take_back_probe(&mut self, id: LaneId, before: Timestamp, now: Timestamp) {
+        self.evidence.take_back_probe(id, before, now);
+        // It may wait for the end of a closure that is over.
+        if let Some(next_due) = self.work.get(&id).map(|work| work.next_due) {
+            self.enqueue(id, next_due);
+        }
     }
 
     /// A chunk of `items` deliveries was claimed.
