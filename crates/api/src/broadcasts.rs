@@ -13,7 +13,8 @@ use notification::{BroadcastId, Bytes, Scope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::parse::{self, BroadcastWithRecipients};
 use pipeline::ingest::{
-    BroadcastRecipient, IngestError, InvalidField, Opening, Reservation, Submission, Upload,
+    BroadcastOpening, BroadcastRecipient, IngestError, InvalidField, Reservation, Submission,
+    Upload,
 };
 use serde::{Deserialize, Serialize};
 use store::{BroadcastStatus, CancelTarget};
@@ -134,8 +135,8 @@ async fn create_whole(
     let BroadcastWithRecipients { submission, recipients, head_bytes } =
         parse::broadcast_with_recipients(&whole)?;
     let mut upload = match open(shared, caller, parts, submission, None).await? {
-        Opening::Open(upload) => upload,
-        Opening::Replayed(id) => return replayed(shared, id).await,
+        BroadcastOpening::Open(upload) => upload,
+        BroadcastOpening::Replayed(id) => return replayed(shared, id).await,
     };
     let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(&upload, head_bytes));
     let mut recipients = recipients.into_iter().enumerate().peekable();
@@ -207,8 +208,8 @@ async fn create_from_input(
     let whole = text.map_err(|error| in_line(number, error))?;
     let submission = parse::broadcast(&whole).map_err(|error| in_line(number, error))?;
     let mut upload = match open(shared, caller, parts, submission, Some(number)).await? {
-        Opening::Open(upload) => upload,
-        Opening::Replayed(id) => {
+        BroadcastOpening::Open(upload) => upload,
+        BroadcastOpening::Replayed(id) => {
             // A caller that is still writing its recipients would not see the answer otherwise.
             input.skip().await?;
             return replayed(shared, id).await;
@@ -268,7 +269,7 @@ async fn open(
     parts: &Parts,
     mut submission: Submission<'_>,
     line: Option<u64>,
-) -> Result<Opening, Problem> {
+) -> Result<BroadcastOpening, Problem> {
     add_key(&mut submission, header_key(&parts.headers)?)?;
     let opened = shared.intake.open_broadcast(&caller.tenant, submission).await;
     opened.map_err(|error| match (error, line) {

@@ -14,7 +14,7 @@ use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::scope::{NAMES, Named};
+use crate::scope::{NAMES, NamedScope};
 use crate::view::show;
 
 /// The answer to a call.
@@ -45,7 +45,7 @@ pub(crate) async fn cancel(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &[&NAMES[..], &["after", "dry_run"]].concat())?;
-    let Named { tenant, scope } = Named::read(&mut query, &caller)?;
+    let NamedScope { tenant, scope } = NamedScope::read(&mut query, &caller)?;
     let from = query.parse("after")?;
     let is_dry = query.parse("dry_run")?.unwrap_or(false);
     let now = shared.intake.now();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flow::Backoff;
-use flow::forecast::{Backlog, Interval, Outlook, Retries, forecast};
+use flow::forecast::{Backlog, Forecast, Interval, Retries, forecast};
 use notification::{Pauses, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{BroadcastPart, BroadcastStatus};
@@ -50,20 +50,20 @@ impl EstimateAnswer {
             let taken = outlook(broadcast, backoff, went_on_until);
             let known = Self { since: Some(show(since)), ..Self::in_state("paused") };
             return match taken {
-                Outlook::Within(interval) => known.taking(interval, went_on_until),
-                Outlook::Complete | Outlook::TooEarly | Outlook::Stalled { .. } => known,
+                Forecast::Within(interval) => known.taking(interval, went_on_until),
+                Forecast::Complete | Forecast::TooEarly | Forecast::Stalled { .. } => known,
             };
         }
         if broadcast.due_at > now {
             return Self { earliest: Some(show(broadcast.due_at)), ..Self::in_state("scheduled") };
         }
         match outlook(broadcast, backoff, now) {
-            Outlook::Complete => Self::in_state("complete"),
-            Outlook::TooEarly => Self::in_state("early"),
-            Outlook::Stalled { since } => {
+            Forecast::Complete => Self::in_state("complete"),
+            Forecast::TooEarly => Self::in_state("early"),
+            Forecast::Stalled { since } => {
                 Self { since: Some(show(Timestamp::from_unix(since))), ..Self::in_state("stalled") }
             }
-            Outlook::Within(interval) => {
+            Forecast::Within(interval) => {
                 let interval = until_expiry(interval, broadcast.expires_at);
                 Self {
                     earliest: Some(show(Timestamp::from_unix(interval.earliest))),
@@ -104,28 +104,28 @@ fn paused_since(broadcast: &BroadcastStatus, pauses: &Pauses) -> Option<Timestam
 
 /// The end of the last part. Those of which too little has ended by themselves, such as the many domains of a mailing, are looked at
 /// together; if that is too little as well, so is all of it.
-fn outlook(broadcast: &BroadcastStatus, backoff: &Backoff, now: Timestamp) -> Outlook {
+fn outlook(broadcast: &BroadcastStatus, backoff: &Backoff, now: Timestamp) -> Forecast {
     let since = broadcast.accepted_at.max(broadcast.due_at).to_unix();
     let outlook_of = |part: &BroadcastPart| outlook_of(part, since, backoff, now.to_unix());
     let (mut known, mut small) = (Vec::new(), BroadcastPart::default());
     for part in &broadcast.parts {
         let outlook = outlook_of(part);
-        if outlook == Outlook::TooEarly {
+        if outlook == Forecast::TooEarly {
             small.add(part);
         } else {
             known.push(outlook);
         }
     }
     let mut of_small = outlook_of(&small);
-    if of_small == Outlook::TooEarly {
+    if of_small == Forecast::TooEarly {
         let mut whole = BroadcastPart::default();
         broadcast.parts.iter().for_each(|part| whole.add(part));
         of_small = outlook_of(&whole);
     }
-    Outlook::of_all(known.into_iter().chain([of_small]))
+    Forecast::of_all(known.into_iter().chain([of_small]))
 }
 
-fn outlook_of(part: &BroadcastPart, since: Duration, backoff: &Backoff, now: Duration) -> Outlook {
+fn outlook_of(part: &BroadcastPart, since: Duration, backoff: &Backoff, now: Duration) -> Forecast {
     let BroadcastPart { pending, retries, retry_attempt: attempt, series } = part;
     // A retry whose time has come waits with all the others.
     let later = retries.deferred_after(now);

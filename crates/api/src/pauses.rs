@@ -15,7 +15,7 @@ use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::scope::{NAMES, Named};
+use crate::scope::{NAMES, NamedScope};
 use crate::view::show;
 
 /// A pause, and the answer to one.
@@ -51,7 +51,7 @@ pub(crate) async fn pause(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let Named { tenant, scope } = Named::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
+    let NamedScope { tenant, scope } = NamedScope::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
     let pause = Pause { tenant, scope, since: shared.intake.now() };
     match operations.pause(pause.clone()).await? {
         Paused::InForce { since, is_everywhere } => {
@@ -72,7 +72,7 @@ pub(crate) async fn resume(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let Named { tenant, scope } = Named::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
+    let NamedScope { tenant, scope } = NamedScope::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
     let resumed = operations.resume(tenant, scope).await?;
     Ok(Json(ResumeAnswer { resumed }).into_response())
 }

@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::query::Query;
 
 /// Tenant and scope that a request names.
-pub(crate) struct Named {
+pub(crate) struct NamedScope {
     pub(crate) tenant: Name,
     pub(crate) scope: Scope,
 }
@@ -27,9 +27,9 @@ pub(crate) fn tenant_of(query: &mut Query, caller: &Caller) -> Result<Name, Prob
     Ok(tenant)
 }
 
-// === impl Named ===
+// === impl NamedScope ===
 
-impl Named {
+impl NamedScope {
     pub(crate) fn read(query: &mut Query, caller: &Caller) -> Result<Self, Problem> {
         let broadcast = query.parse("broadcast")?;
         let channel: Option<Name> = query.parse("channel")?;

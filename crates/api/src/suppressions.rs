@@ -73,7 +73,7 @@ struct Export {
 }
 
 /// Recipients as a request names them, checked.
-struct Named {
+struct NamedRecipients {
     channel: Name,
     recipients: Vec<ByteString>,
 }
@@ -111,7 +111,8 @@ pub(crate) async fn suppress(
         let object = Object::read(&whole, SUPPRESS)?;
         let mut reason = object.text("reason")?.unwrap_or("by an operator".into()).into_owned();
         reason.truncate(reason.floor_char_boundary(limits::DETAIL_BYTES));
-        let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Valid)?;
+        let NamedRecipients { channel, recipients } =
+            named(&shared, &whole, &object, Strictness::Valid)?;
         let since = shared.intake.now();
         let suppression = |recipient| Suppression {
             channel: channel.clone(),
@@ -145,7 +146,8 @@ pub(crate) async fn lift(
         let registered_at = registered_at
             .map_err(|error| InvalidField::new("/registered_at", error.to_string()))
             .and_then(|instant| check_registered_at(instant, shared.intake.now()))?;
-        let Named { channel, recipients } = named(&shared, &whole, &object, Strictness::Any)?;
+        let NamedRecipients { channel, recipients } =
+            named(&shared, &whole, &object, Strictness::Any)?;
         check_channel(&shared, &channel).await?;
         let count = recipients.len();
         let lift = |recipient| Lift { channel: channel.clone(), recipient, registered_at };
@@ -306,7 +308,7 @@ fn named(
     whole: &ByteString,
     object: &Object<'_>,
     strictness: Strictness,
-) -> Result<Named, Problem> {
+) -> Result<NamedRecipients, Problem> {
     let name = Object::required("channel", object.text("channel")?)?;
     let to = Object::required("to", object.raw("to"))?;
     let is_list = to.get().starts_with('[');
@@ -342,7 +344,7 @@ fn named(
             }
         });
     }
-    Ok(Named { channel, recipients })
+    Ok(NamedRecipients { channel, recipients })
 }
 
 /// Refuses a channel that is neither configured nor on the list: it is mistyped.

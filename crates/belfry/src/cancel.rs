@@ -30,7 +30,7 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct CancelAnswer {
+struct CancelCounts {
     cancelled: u64,
     under_way: u64,
     ended: u64,
@@ -72,11 +72,11 @@ pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode
 }
 
 fn one(args: &CancelArgs, client: &Client, path: &str) -> anyhow::Result<ExitCode> {
-    let answer: CancelAnswer = client.post(path, &())?;
+    let answer: CancelCounts = client.post(path, &())?;
     if args.json {
         output::json(&answer)?;
     } else {
-        let CancelAnswer { cancelled, under_way, ended } = answer;
+        let CancelCounts { cancelled, under_way, ended } = answer;
         output::line(format_args!(
             "{cancelled} cancelled; too late for {under_way} under way and {ended} that ended"
         ))?;

@@ -65,7 +65,7 @@ pub(crate) enum CliCommand {
     /// Deliver a million notifications to a local provider, with a crash halfway
     Demo(DemoArgs),
     /// Run local providers that speak the real protocols
-    ProviderSim(Box<provider_sim::Options>),
+    ProviderSim(Box<provider_sim::SimulatorOptions>),
     /// Check a configuration without touching the network
     CheckConfig(CheckConfigArgs),
     /// Seal the secrets of a configuration

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use bench::{Finished, Guarantee, Setup, Trial, Workload};
+use bench::{Finished, Setup, Trial, Workload, WorkloadGuarantee};
 use flow::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -27,7 +27,7 @@ pub(crate) struct DemoArgs {
 
     /// The guarantee across a crash: `at_least_once` or `at_most_once`
     #[arg(long, default_value = "at_least_once", value_parser = guarantee)]
-    pub(crate) guarantee: Guarantee,
+    pub(crate) guarantee: WorkloadGuarantee,
 
     /// Fraction of the device tokens that are dead at the provider
     #[arg(long, value_name = "FRACTION", default_value = "0.001")]
@@ -186,10 +186,10 @@ fn fresh(directory: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn guarantee(text: &str) -> Result<Guarantee, String> {
+fn guarantee(text: &str) -> Result<WorkloadGuarantee, String> {
     match text {
-        "at_least_once" => Ok(Guarantee::AtLeastOnce),
-        "at_most_once" => Ok(Guarantee::AtMostOnce),
+        "at_least_once" => Ok(WorkloadGuarantee::AtLeastOnce),
+        "at_most_once" => Ok(WorkloadGuarantee::AtMostOnce),
         _ => Err("write `at_least_once` or `at_most_once`".to_owned()),
     }
 }

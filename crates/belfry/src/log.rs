@@ -39,7 +39,7 @@ const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// One attempt, or the end, of one notification.
 #[derive(Debug, Serialize)]
-struct LogLineView {
+struct ReceivedLogLine {
     at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -65,7 +65,7 @@ struct Story {
     next_attempt_at: Option<String>,
     fallback_of: Option<String>,
     fallback_id: Option<String>,
-    attempts: Vec<LogLineView>,
+    attempts: Vec<ReceivedLogLine>,
 }
 
 /// Prints the log, or the history of one notification.
@@ -83,7 +83,7 @@ async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     loop {
         let page = reads.log(position, PAGE_ENTRIES).await?;
         for entry in page.entries {
-            let line = LogLineView::from(entry);
+            let line = ReceivedLogLine::from(entry);
             if args.json { output::json(&line)? } else { output::line(line.to_text())? }
         }
         if page.next != position {
@@ -125,9 +125,9 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
     Ok(())
 }
 
-// === impl LogLineView ===
+// === impl ReceivedLogLine ===
 
-impl LogLineView {
+impl ReceivedLogLine {
     fn new(id: Option<NotificationId>, attempted: Attempted) -> Self {
         Self {
             at: attempted.at.to_string(),
@@ -148,7 +148,7 @@ impl LogLineView {
     }
 }
 
-impl From<LogEntry> for LogLineView {
+impl From<LogEntry> for ReceivedLogLine {
     fn from(entry: LogEntry) -> Self {
         Self::new(Some(entry.id), entry.attempted)
     }
@@ -176,7 +176,7 @@ impl From<History> for Story {
             attempts: history
                 .attempts
                 .into_iter()
-                .map(|line| LogLineView::new(None, line))
+                .map(|line| ReceivedLogLine::new(None, line))
                 .collect(),
         }
     }
@@ -196,7 +196,7 @@ mod tests {
             status: 410,
             detail: "Unregistered\x1b[2J\n".to_owned(),
         };
-        let line = LogLineView::new(None, attempted);
+        let line = ReceivedLogLine::new(None, attempted);
         assert_eq!(
             line.to_text(),
             "1970-01-01T00:00:00.000Z attempt 2 refused 410 Unregistered[2J"

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Finished, Guarantee, Setup, Trial, Workload};
+use bench::{Finished, Setup, Trial, Workload, WorkloadGuarantee};
 use notification::limits;
 use tempfile::TempDir;
 use testbed::Database;
@@ -101,7 +101,7 @@ fn deliver_the_innocent(database: Option<Database>) {
     const KILLS: usize = 20;
     let recipient = token(0);
     let mut victim = Victim::start(database, &["--silent-to", &recipient]);
-    victim.trial.broadcast(0..1, CONTENT, Guarantee::AtLeastOnce).unwrap();
+    victim.trial.broadcast(0..1, CONTENT, WorkloadGuarantee::AtLeastOnce).unwrap();
     for kill in 1..=KILLS {
         victim.trial.wait_for_requests(&recipient, kill, PATIENCE).unwrap();
         victim.kill();
@@ -127,7 +127,7 @@ fn find_the_guilty(database: Option<Database>) {
     let most = limits::CRASHES_BEFORE_SUSPICION + 2 * 2 + limits::WEIGHT_BEFORE_QUARANTINE;
     let poison = token(POISON);
     let mut victim = Victim::start(database, &["--silent-to", &poison]);
-    victim.trial.broadcast(0..COUNT, CONTENT, Guarantee::AtLeastOnce).unwrap();
+    victim.trial.broadcast(0..COUNT, CONTENT, WorkloadGuarantee::AtLeastOnce).unwrap();
     let mut kills = 0;
     while victim.trial.audit().unwrap().dead == 0 {
         assert!(kills < most, "{kills} kills");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Guarantee, Setup, Trial, Webhook, Workload};
+use bench::{Setup, Trial, WebhookPayload, Workload, WorkloadGuarantee};
 use provider_sim::journal::Reader;
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -25,11 +25,11 @@ fn without_a_fault_nothing_is_lost_repeated_or_in_doubt() {
     let directory = tempfile::tempdir().unwrap();
     let trial = start(directory.path(), &[]);
     let webhook =
-        |number| Webhook { path: format!("/hook/{number}"), payload: format!("[{number}]") };
+        |number| WebhookPayload { path: format!("/hook/{number}"), payload: format!("[{number}]") };
     let workload = Workload { tokens: 6_000, webhooks: (0..50).map(webhook).collect() };
     trial.webhooks(&workload).unwrap();
-    trial.broadcast(0..3_000, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
-    trial.broadcast(3_000..6_000, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
+    trial.broadcast(0..3_000, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
+    trial.broadcast(3_000..6_000, r#"{"aps":{}}"#, WorkloadGuarantee::AtMostOnce).unwrap();
     trial.drain(PATIENCE, || Ok(())).unwrap();
     let finished = trial.finish(&workload).unwrap();
     let (audit, tally) = (finished.audit, finished.books.tally());
@@ -56,8 +56,8 @@ fn faults_of_the_provider_lose_nothing_and_double_nothing_that_must_not_be() {
     trial.restart().unwrap();
     let workload = Workload { tokens: 6_000, webhooks: Vec::new() };
     let (least, most) = (0..3_000, 3_000..6_000);
-    trial.broadcast(least.clone(), r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
-    trial.broadcast(most.clone(), r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
+    trial.broadcast(least.clone(), r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
+    trial.broadcast(most.clone(), r#"{"aps":{}}"#, WorkloadGuarantee::AtMostOnce).unwrap();
     trial.drain(PATIENCE, || Ok(())).unwrap();
     let finished = trial.finish(&workload).unwrap();
     let (audit, books) = (finished.audit, finished.books);
@@ -70,15 +70,20 @@ fn faults_of_the_provider_lose_nothing_and_double_nothing_that_must_not_be() {
 }
 
 /// Imports tokens `0..count`, each with a webhook to fall back to, whose endpoint is not dead at `dead`.
-fn import_with_fallbacks(trial: &Trial, guarantee: Guarantee, dead: f64, count: u64) -> Workload {
+fn import_with_fallbacks(
+    trial: &Trial,
+    guarantee: WorkloadGuarantee,
+    dead: f64,
+    count: u64,
+) -> Workload {
     let address = &trial.simulator().ready.webhook;
     let path = |number: u64| {
         let mut paths = (0..).map(|salt| format!("/instead/{number}/{salt}"));
         paths.find(|path| !provider_sim::is_dead(path, dead)).unwrap()
     };
-    let webhook = |number| Webhook { path: path(number), payload: number.to_string() };
+    let webhook = |number| WebhookPayload { path: path(number), payload: number.to_string() };
     let workload = Workload { tokens: count, webhooks: (0..count).map(webhook).collect() };
-    let rows = workload.webhooks.iter().zip(0..).map(|(Webhook { path, payload }, number)| {
+    let rows = workload.webhooks.iter().zip(0..).map(|(WebhookPayload { path, payload }, number)| {
         let (to, guarantee) = (token(number), guarantee.as_str());
         format!(
             r#"{{"channel":"ios","to":"{to}","content":{{"aps":{{}}}},"guarantee":"{guarantee}","fallback":[{{"channel":"hooks","to":"https://{address}{path}","content":{payload}}}]}}"#
@@ -95,7 +100,7 @@ fn import_with_fallbacks(trial: &Trial, guarantee: Guarantee, dead: f64, count: 
 fn every_dead_token_falls_back_to_its_webhook_once() {
     let directory = tempfile::tempdir().unwrap();
     let trial = start(directory.path(), &["--dead-tokens", "0.3"]);
-    let workload = import_with_fallbacks(&trial, Guarantee::AtLeastOnce, 0.3, 1_000);
+    let workload = import_with_fallbacks(&trial, WorkloadGuarantee::AtLeastOnce, 0.3, 1_000);
     trial.drain(PATIENCE, || Ok(())).unwrap();
     let finished = trial.finish(&workload).unwrap();
     let (audit, tally) = (finished.audit, finished.books.tally());
@@ -111,7 +116,7 @@ fn every_dead_token_falls_back_to_its_webhook_once() {
 fn a_kill_makes_no_fallback_twice_and_none_of_what_is_in_doubt() {
     let directory = tempfile::tempdir().unwrap();
     let mut trial = start(directory.path(), &["--dead-tokens", "0.3"]);
-    let workload = import_with_fallbacks(&trial, Guarantee::AtMostOnce, 0.3, 2_000);
+    let workload = import_with_fallbacks(&trial, WorkloadGuarantee::AtMostOnce, 0.3, 2_000);
     trial.kill().unwrap();
     trial.restart().unwrap();
     trial.drain(PATIENCE, || Ok(())).unwrap();
@@ -138,9 +143,9 @@ fn a_kill_leaves_in_doubt_what_was_on_the_wire_and_two_slices() {
     trial.set("BELFRY__DELIVERY__SENDERS", &SENDERS.to_string());
     trial.kill().unwrap();
     trial.restart().unwrap();
-    trial.broadcast(2_000..2_001, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
+    trial.broadcast(2_000..2_001, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
     trial.drain(PATIENCE, || Ok(())).unwrap();
-    trial.broadcast(0..2_000, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
+    trial.broadcast(0..2_000, r#"{"aps":{}}"#, WorkloadGuarantee::AtMostOnce).unwrap();
     let mut journal = trial.journal().unwrap();
     // Both chunks may go to the sender that has had no answer, which has one stream then.
     while journal.lines().unwrap() < 2 {

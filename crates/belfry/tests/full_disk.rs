@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{Guarantee, LoadCaller, Setup, Trial, Workload};
-use testbed::disk::{PartEnd, Place, SmallDisk};
+use bench::{LoadCaller, Setup, Trial, Workload, WorkloadGuarantee};
+use testbed::disk::{DiskNamespace, PartEnd, SmallDisk};
 
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Of the file system: the reserve, the low-space mark, and what is accepted.
@@ -22,7 +22,7 @@ fn a_full_disk_is_told_to_callers_and_stops_no_delivery_and_no_restart() {
 #[test]
 #[ignore = "runs on the disk that the other test makes"]
 fn fill_it_and_kill_the_engine() {
-    let place = Place::of_this_part().unwrap();
+    let place = DiskNamespace::of_this_part().unwrap();
     // A provider that takes its time, so that much is waiting and something in flight when the engine is killed.
     let simulator_flags =
         ["--latency", "500ms", "--max-streams", "100"].map(str::to_owned).to_vec();
@@ -33,7 +33,7 @@ fn fill_it_and_kill_the_engine() {
         simulator_flags,
     })
     .unwrap();
-    trial.broadcast(0..NOTIFICATIONS, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
+    trial.broadcast(0..NOTIFICATIONS, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
     place.fill().unwrap();
     post_is_refused(&trial);
     trial.wait_for_requests(&token(0), 1, PATIENCE).unwrap();

@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use bench::{Guarantee, Setup, Trial};
+use bench::{Setup, Trial, WorkloadGuarantee};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -88,7 +88,7 @@ fn an_application_is_told_of_every_dead_token_once_whatever_dies() {
     trial.set("BELFRY__SUPPRESSIONS__FEED__TO", &to);
     trial.kill().unwrap();
     trial.restart().unwrap();
-    trial.broadcast(0..2_000, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
+    trial.broadcast(0..2_000, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
     trial.drain(PATIENCE, || Ok(())).unwrap();
     // Perhaps while a part is being handed on.
     trial.kill().unwrap();
@@ -124,7 +124,7 @@ fn an_application_is_told_of_every_dead_token_once_whatever_dies() {
     assert!(changes.contains(&(back.clone(), "lifted".to_owned())));
     trial.drain(PATIENCE, || Ok(())).unwrap();
     let before = trial.audit().unwrap();
-    trial.broadcast(0..2_000, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
+    trial.broadcast(0..2_000, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
     trial.drain(PATIENCE, || Ok(())).unwrap();
     let after = trial.audit().unwrap();
     assert!(after.balanced, "{after:?}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use bench::{AuditOutput, Guarantee, Setup, Trial};
+use bench::{AuditOutput, Setup, Trial, WorkloadGuarantee};
 use provider_sim::is_dead;
 use provider_sim::journal::{JournalChannel, Reader};
 
@@ -28,7 +28,11 @@ fn start(directory: &Path, flags: &[&str]) -> Trial {
 }
 
 /// Sends one mail to each recipient, as one broadcast.
-fn broadcast(trial: &Trial, recipients: impl Iterator<Item = String>, guarantee: Guarantee) {
+fn broadcast(
+    trial: &Trial,
+    recipients: impl Iterator<Item = String>,
+    guarantee: WorkloadGuarantee,
+) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), recipients.collect::<Vec<_>>().join("\n")).unwrap();
     let mut command = trial.engine().client().command("send");
@@ -62,7 +66,7 @@ fn recipient(number: u64) -> String {
 fn each_mail_arrives_once_over_connections_that_end_as_the_server_likes() {
     let directory = tempfile::tempdir().unwrap();
     let trial = start(directory.path(), &["--goaway-every", "37"]);
-    broadcast(&trial, (0..2_000).map(recipient), Guarantee::AtMostOnce);
+    broadcast(&trial, (0..2_000).map(recipient), WorkloadGuarantee::AtMostOnce);
     let audit = drained(&trial);
     assert!(audit.balanced, "{audit:?}");
     assert_eq!((audit.delivered, audit.in_doubt), (2_000, 0), "{audit:?}");
@@ -77,8 +81,8 @@ fn a_lost_answer_is_repeated_or_in_doubt_and_who_is_gone_is_not_written_to_again
     let directory = tempfile::tempdir().unwrap();
     let trial = start(directory.path(), &["--drop-rate", "0.02", "--dead-tokens", "0.1"]);
     let (least, most) = (0..500, 500..1_000);
-    broadcast(&trial, least.clone().map(recipient), Guarantee::AtLeastOnce);
-    broadcast(&trial, most.clone().map(recipient), Guarantee::AtMostOnce);
+    broadcast(&trial, least.clone().map(recipient), WorkloadGuarantee::AtLeastOnce);
+    broadcast(&trial, most.clone().map(recipient), WorkloadGuarantee::AtMostOnce);
     let audit = drained(&trial);
     let is_gone = |number: &u64| is_dead(&recipient(*number).to_lowercase(), 0.1);
     let gone = u64::try_from((0..1_000).filter(is_gone).count()).unwrap();
@@ -93,6 +97,6 @@ fn a_lost_answer_is_repeated_or_in_doubt_and_who_is_gone_is_not_written_to_again
     let times = |number| arrived.get(&recipient(number).to_lowercase()).copied().unwrap_or(0);
     assert!(least.filter(|number| !is_gone(number)).all(|number| times(number) >= 1));
     assert!(most.filter(|number| !is_gone(number)).all(|number| times(number) == 1));
-    broadcast(&trial, (0..1_000).filter(is_gone).map(recipient), Guarantee::AtLeastOnce);
+    broadcast(&trial, (0..1_000).filter(is_gone).map(recipient), WorkloadGuarantee::AtLeastOnce);
     assert_eq!(drained(&trial).suppressed, gone);
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use bench::{Guarantee, Setup, Trial};
+use bench::{Setup, Trial, WorkloadGuarantee};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     })?;
     let clock = flow::Clock::system();
     let started = clock.monotonic();
-    trial.broadcast(0..count, r#"{"aps":{"alert":"backlog"}}"#, Guarantee::AtLeastOnce)?;
+    trial.broadcast(0..count, r#"{"aps":{"alert":"backlog"}}"#, WorkloadGuarantee::AtLeastOnce)?;
     let took = clock.monotonic().duration_since(started);
     let memory_in = trial.engine().usage()?.memory_bytes_max >> 20;
     trial.kill()?;

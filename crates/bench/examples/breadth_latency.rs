@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess};
 use flow::Clock;
-use testbed::postgres::{Database, Postgres, PostgresOptions};
+use testbed::postgres::{Database, PostgresOptions, PostgresServer};
 
 /// Between two notifications, so that the engines are idle again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -59,7 +59,7 @@ fn main() -> Result<()> {
     let pairs: u64 = arguments.next().map_or(Ok(200), |text| text.parse()).context(usage)?;
     let directory = tempfile::tempdir()?;
     let server = match kind.as_str() {
-        "postgres" => Some(Postgres::start_with(PostgresOptions::default())?),
+        "postgres" => Some(PostgresServer::start_with(PostgresOptions::default())?),
         "sqlite" => None,
         _ => bail!(usage),
     };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{between, median};
-use bench::{Guarantee, Workload};
+use bench::{Workload, WorkloadGuarantee};
 
 /// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(20);
@@ -115,7 +115,7 @@ fn ask(cluster: &Cluster, notifications: u64, way: Way) -> Result<()> {
         Way::Broadcast => client.broadcast(
             0..notifications,
             r#"{"aps":{"alert":"news"}}"#,
-            Guarantee::AtLeastOnce,
+            WorkloadGuarantee::AtLeastOnce,
         ),
         Way::Import => std::thread::scope(|scope| {
             let share = notifications.div_ceil(IMPORTS);
@@ -123,7 +123,11 @@ fn ask(cluster: &Cluster, notifications: u64, way: Way) -> Result<()> {
                 .map(|i| {
                     let numbers = i * share..((i + 1) * share).min(notifications);
                     scope.spawn(move || {
-                        client.import(numbers, Guarantee::AtLeastOnce, &format!("part-{i}-"))
+                        client.import(
+                            numbers,
+                            WorkloadGuarantee::AtLeastOnce,
+                            &format!("part-{i}-"),
+                        )
                     })
                 })
                 .collect();

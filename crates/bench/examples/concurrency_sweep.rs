@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::rate::{median, per_second};
-use bench::{Finished, Guarantee, Setup, Trial, Workload};
+use bench::{Finished, Setup, Trial, Workload, WorkloadGuarantee};
 
 /// About what two cores deliver at most, notifications a second.
 const RATE_MAX: u64 = 500_000;
@@ -80,7 +80,7 @@ fn run(binary: &Path, latency_ms: u64, seconds: u64, setting: &str) -> Result<Me
     let of_setting =
         setting.parse().map_or(u64::MAX, |limit: u64| 1000 * limit * SENDERS / latency_ms.max(1));
     let tokens = RATE_MAX.min(of_setting) * (seconds + FINDING as u64);
-    trial.broadcast(0..tokens, r#"{"aps":{"alert":"news"}}"#, Guarantee::AtLeastOnce)?;
+    trial.broadcast(0..tokens, r#"{"aps":{"alert":"news"}}"#, WorkloadGuarantee::AtLeastOnce)?;
     trial.drain(PATIENCE, || Ok(()))?;
     let Finished { books, engine, .. } =
         trial.finish(&Workload { tokens, webhooks: Vec::new() })?;

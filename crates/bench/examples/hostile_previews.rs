@@ -19,7 +19,7 @@ use bench::tenants::{FIRST_KEY, SECOND_KEY};
 use bench::workload::token;
 use bench::{EngineProcess, LoadCaller, SimulatorProcess, tenants};
 use flow::Clock;
-use testbed::{Postgres, PostgresOptions};
+use testbed::{PostgresOptions, PostgresServer};
 
 const HOSTILE_CALLERS: usize = 8;
 const IDLE_STREAMS: usize = 32;
@@ -58,13 +58,13 @@ fn main() -> Result<()> {
     let binary = PathBuf::from(arguments.next().context(usage)?);
     let postgres = match arguments.next().as_deref() {
         Some("sqlite") => None,
-        Some("postgres") => Some(Postgres::start_with(PostgresOptions::default())?),
+        Some("postgres") => Some(PostgresServer::start_with(PostgresOptions::default())?),
         _ => bail!(usage),
     };
     let seconds = arguments.next().map_or(Ok(60), |text| text.parse()).context(usage)?;
     let hostile_phase = Duration::from_secs(seconds);
     let side_phase = hostile_phase.min(SIDE_PHASE);
-    let database = postgres.as_ref().map(Postgres::create_database).transpose()?;
+    let database = postgres.as_ref().map(PostgresServer::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
     let simulator = SimulatorProcess::start(&binary, directory.path(), &[])?;
     let store = database.as_ref().map(testbed::Database::url);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bench::rate::{median, per_second};
-use bench::{Guarantee, LoadCaller, Setup, Trial, Workload};
+use bench::{LoadCaller, Setup, Trial, Workload, WorkloadGuarantee};
 
 /// Between two notifications, so that the engine is idle again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -29,7 +29,11 @@ fn main() -> Result<()> {
     let clock = flow::Clock::system();
     let tokens = count + broadcast;
     if broadcast > 0 {
-        trial.broadcast(count..tokens, r#"{"aps":{"alert":"news"}}"#, Guarantee::AtLeastOnce)?;
+        trial.broadcast(
+            count..tokens,
+            r#"{"aps":{"alert":"news"}}"#,
+            WorkloadGuarantee::AtLeastOnce,
+        )?;
     }
     let mut caller = LoadCaller::connect(trial.engine().listen())?;
     let mut posted_us = Vec::new();

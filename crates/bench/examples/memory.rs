@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::{EngineProcess, EngineRole, EngineSettings, LoadCaller, SimulatorProcess, Usage};
 use flow::Clock;
-use testbed::{Postgres, PostgresOptions};
+use testbed::{PostgresOptions, PostgresServer};
 
 /// From a request to its answer.
 const LATENCY: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
     let binary = PathBuf::from(arguments.next().context(usage)?);
     let postgres = match arguments.next().as_deref() {
         Some("sqlite") => None,
-        Some("postgres") => Some(Postgres::start_with(PostgresOptions::default())?),
+        Some("postgres") => Some(PostgresServer::start_with(PostgresOptions::default())?),
         _ => bail!(usage),
     };
     let chunks = arguments.next().map_or(Ok(3_000), |text| text.parse()).context(usage)?;
@@ -78,8 +78,13 @@ fn main() -> Result<()> {
 }
 
 /// How many bytes the engine took at most, above what it takes when idle.
-fn measure(binary: &Path, postgres: Option<&Postgres>, load: Load, chunks: u64) -> Result<u64> {
-    let database = postgres.map(Postgres::create_database).transpose()?;
+fn measure(
+    binary: &Path,
+    postgres: Option<&PostgresServer>,
+    load: Load,
+    chunks: u64,
+) -> Result<u64> {
+    let database = postgres.map(PostgresServer::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
     let provider = Provider::start()?;
     // It writes what a configuration needs, and is sent nothing.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::rate::{median, per_window};
-use bench::{AuditOutput, Guarantee, Setup, Tally, Trial, Workload};
+use bench::{AuditOutput, Setup, Tally, Trial, Workload, WorkloadGuarantee};
 use provider_sim::journal::Reader;
 
 /// Seconds of work before the outage, and after it.
@@ -101,7 +101,11 @@ impl Scenario {
             simulator_flags: self.simulator_flags(),
         })?;
         let tokens = self.tokens();
-        trial.broadcast(0..tokens, r#"{"aps":{"alert":"news"}}"#, Guarantee::AtLeastOnce)?;
+        trial.broadcast(
+            0..tokens,
+            r#"{"aps":{"alert":"news"}}"#,
+            WorkloadGuarantee::AtLeastOnce,
+        )?;
         let clock = flow::Clock::system();
         let mut memory = Vec::new();
         trial.drain(self.lasts + PATIENCE, || {

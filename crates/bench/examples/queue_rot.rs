@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{median, per_window};
-use bench::{EngineRole, Guarantee, LoadCaller, Workload};
+use bench::{EngineRole, LoadCaller, Workload, WorkloadGuarantee};
 
 /// Callers that send singles, each over its own connection.
 const CALLERS: u64 = 64;
@@ -128,7 +128,7 @@ fn feed(cluster: &Cluster, way: Way, numbers: &Numbers, is_over: &AtomicBool) ->
                 let from = numbers.fetch_add(IMPORT_ROWS, Ordering::Relaxed);
                 let client = worker.client()?;
                 let key = format!("import-{from}-");
-                client.import(from..from + IMPORT_ROWS, Guarantee::AtLeastOnce, &key)?;
+                client.import(from..from + IMPORT_ROWS, WorkloadGuarantee::AtLeastOnce, &key)?;
             }
         }
     }

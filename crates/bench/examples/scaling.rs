@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{between, median};
-use bench::{Guarantee, Workload};
+use bench::{Workload, WorkloadGuarantee};
 
 const CONSUMERS: [usize; 3] = [1, 2, 4];
 const LATENCY_MS: u64 = 100;
@@ -71,7 +71,7 @@ fn run(binary: &Path, backing: Backing, consumers: usize, seconds: u64) -> Resul
     })?;
     let tokens = seconds * consumers as u64 * CONCURRENCY * 1000 / LATENCY_MS;
     let content = r#"{"aps":{"alert":"news"}}"#;
-    cluster.operator().broadcast(0..tokens, content, Guarantee::AtLeastOnce)?;
+    cluster.operator().broadcast(0..tokens, content, WorkloadGuarantee::AtLeastOnce)?;
     cluster.drain(tokens, PATIENCE)?;
     cluster.stop()?;
     let tally = cluster.books(&Workload { tokens, webhooks: Vec::new() })?.tally();

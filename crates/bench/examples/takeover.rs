@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use bench::cluster::{Backing, Cluster, ClusterSetup};
 use bench::rate::{median, per_window};
-use bench::{EngineRole, Guarantee, Workload};
+use bench::{EngineRole, Workload, WorkloadGuarantee};
 use provider_sim::journal::Reader;
 
 const ENGINES: usize = 4;
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     let tokens = ENGINES as u64 * RATE * (BEFORE + after).as_secs();
     let clock = flow::Clock::system();
     let content = r#"{"aps":{"alert":"news"}}"#;
-    cluster.operator().broadcast(0..tokens, content, Guarantee::AtLeastOnce)?;
+    cluster.operator().broadcast(0..tokens, content, WorkloadGuarantee::AtLeastOnce)?;
     let began = clock.wall();
     std::thread::sleep(BEFORE);
 

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bench::workload::token;
 use bench::{EngineProcess, LoadCaller, SimulatorProcess, tenants};
 use flow::Clock;
-use testbed::{Postgres, PostgresOptions};
+use testbed::{PostgresOptions, PostgresServer};
 
 /// Between two measurements.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -24,7 +24,7 @@ fn main() -> Result<()> {
     let binary = PathBuf::from(arguments.next().context(usage)?);
     let postgres = match arguments.next().as_deref() {
         Some("sqlite") => None,
-        Some("postgres") => Some(Postgres::start_with(PostgresOptions::default())?),
+        Some("postgres") => Some(PostgresServer::start_with(PostgresOptions::default())?),
         _ => bail!(usage),
     };
     let waiting: u64 = arguments.next().context(usage)?.parse().context(usage)?;
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     let seconds = arguments.next().map_or(Ok(20), |text| text.parse()).context(usage)?;
     let time = Duration::from_secs(seconds);
 
-    let database = postgres.as_ref().map(Postgres::create_database).transpose()?;
+    let database = postgres.as_ref().map(PostgresServer::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
     let flags = ["--latency".to_owned(), format!("{latency}ms")];
     let simulator = SimulatorProcess::start(&binary, directory.path(), &flags)?;

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-use crate::workload::{Guarantee, token};
+use crate::workload::{WorkloadGuarantee, token};
 
 /// Commands of one binary, with one configuration, for one engine. Outlives the engine.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ impl BenchClient {
         &self,
         numbers: Range<u64>,
         content: &str,
-        guarantee: Guarantee,
+        guarantee: WorkloadGuarantee,
     ) -> Result<()> {
         let mut command = self.command("send");
         command.args(["--channel", "ios", "--to-file", "-", "--json", "--content", content]);
@@ -77,7 +77,12 @@ impl BenchClient {
     ///
     /// # Errors
     /// With the command's own words when some were not accepted; a repetition accepts the rest.
-    pub fn import(&self, numbers: Range<u64>, guarantee: Guarantee, key: &str) -> Result<()> {
+    pub fn import(
+        &self,
+        numbers: Range<u64>,
+        guarantee: WorkloadGuarantee,
+        key: &str,
+    ) -> Result<()> {
         let rows = numbers.map(|number| {
             let (to, guarantee) = (token(number), guarantee.as_str());
             let content = format!(r#"{{"aps":{{"alert":"{number}"}}}}"#);

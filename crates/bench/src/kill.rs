@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::trial::{Setup, Trial};
-use crate::workload::{Guarantee, Workload};
+use crate::workload::{Workload, WorkloadGuarantee};
 
 /// The result of one round; a result says that every promise held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub fn round(binary: &Path, directory: &Path, seed: u64) -> Result<Survived> {
         )],
         simulator_flags: vec!["--latency".into(), format!("{latency_ms}ms")],
     })?;
-    let least = || (0..NOTIFICATIONS, Guarantee::AtLeastOnce, "least-");
-    let most = || (NOTIFICATIONS..2 * NOTIFICATIONS, Guarantee::AtMostOnce, "most-");
+    let least = || (0..NOTIFICATIONS, WorkloadGuarantee::AtLeastOnce, "least-");
+    let most = || (NOTIFICATIONS..2 * NOTIFICATIONS, WorkloadGuarantee::AtMostOnce, "most-");
     let import = |trial: &Trial, (numbers, guarantee, key)| trial.import(numbers, guarantee, key);
     let imports = [import(&trial, least()), import(&trial, most())];
 

@@ -35,9 +35,9 @@ pub use caller::LoadCaller;
 pub use client::{AuditOutput, BenchClient};
 pub use port::HeldPort;
 pub use process::{
-    EngineProcess, EngineRole, EngineSettings, SimulatorProcess, SimulatorReady, Watch,
+    EngineProcess, EngineRole, EngineSettings, KillGuard, SimulatorProcess, SimulatorReady,
 };
 pub use tally::{JournalBooks, JournalTail, Tally};
 pub use trial::{Finished, ImportRun, Setup, Trial};
 pub use usage::Usage;
-pub use workload::{Guarantee, Webhook, Workload};
+pub use workload::{WebhookPayload, Workload, WorkloadGuarantee};

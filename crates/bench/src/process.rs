@@ -93,12 +93,12 @@ struct EngineReady {
 struct RunningProcess {
     child: Child,
     /// Dropped after the child was ended.
-    _watch: Watch,
+    _watch: KillGuard,
 }
 
 /// Kills a process when the holder of this ends in whatever way, by SIGKILL too: the kernel closes a pipe then.
 #[derive(Debug)]
-pub struct Watch(Child);
+pub struct KillGuard(Child);
 
 /// Waits for the end of its input.
 const WATCH: &str = r#"trap '' INT TERM HUP; read -r line; kill -s KILL "$1""#;
@@ -269,9 +269,9 @@ impl Drop for RunningProcess {
     }
 }
 
-// === impl Watch ===
+// === impl KillGuard ===
 
-impl Watch {
+impl KillGuard {
     /// Watches over `process`.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for KillGuard {
     fn drop(&mut self) {
         // Before its pipe is closed: the number may be another's by now.
         let _gone = self.0.kill();
@@ -302,7 +302,7 @@ fn start<Ready: for<'de> Deserialize<'de>>(
     let stderr = std::fs::File::options().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-    let mut running = RunningProcess { _watch: Watch::over(&child)?, child };
+    let mut running = RunningProcess { _watch: KillGuard::over(&child)?, child };
     let stdout = running.child.stdout.take().context("stdout is piped")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;

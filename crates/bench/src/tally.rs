@@ -184,7 +184,7 @@ impl JournalTail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Webhook, token};
+    use crate::workload::{WebhookPayload, token};
     use std::io::Write as _;
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
         for (at, channel, status, recipient) in lines {
             writeln!(journal, "{at}\t{channel}\t{status}\tid\t{recipient}").unwrap();
         }
-        let webhooks = vec![Webhook { path: "/a".into(), payload: "{}".into() }];
+        let webhooks = vec![WebhookPayload { path: "/a".into(), payload: "{}".into() }];
         let books = JournalBooks::read(journal.path(), &Workload { tokens: 4, webhooks }).unwrap();
         let tally = books.tally();
         let counted = (tally.accepted, tally.refused, tally.duplicates, tally.missing);

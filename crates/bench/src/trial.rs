@@ -10,7 +10,7 @@ use crate::port::HeldPort;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::tally::{JournalBooks, JournalTail};
 use crate::usage::Usage;
-use crate::workload::{Guarantee, Workload};
+use crate::workload::{Workload, WorkloadGuarantee};
 
 /// A run under way.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Trial {
         &self,
         numbers: std::ops::Range<u64>,
         content: &str,
-        guarantee: Guarantee,
+        guarantee: WorkloadGuarantee,
     ) -> Result<()> {
         self.engine.client().broadcast(numbers, content, guarantee)
     }
@@ -137,7 +137,7 @@ impl Trial {
     pub fn import(
         &self,
         numbers: std::ops::Range<u64>,
-        guarantee: Guarantee,
+        guarantee: WorkloadGuarantee,
         key: &str,
     ) -> ImportRun {
         let (client, key) = (self.engine.client().clone(), key.to_owned());

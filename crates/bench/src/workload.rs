@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 /// The guarantee, by the number of the recipient's workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guarantee {
+pub enum WorkloadGuarantee {
     /// Lost never, repeated only if in flight.
     AtLeastOnce,
     /// Repeated never.
@@ -21,12 +21,12 @@ pub struct Workload {
     /// How many device tokens.
     pub tokens: u64,
     /// One notification each.
-    pub webhooks: Vec<Webhook>,
+    pub webhooks: Vec<WebhookPayload>,
 }
 
 /// A payload for an endpoint of its own.
 #[derive(Debug, Clone)]
-pub struct Webhook {
+pub struct WebhookPayload {
     /// The endpoint's path at the simulator, unique within the workload.
     pub path: String,
     /// The payload (JSON).
@@ -43,9 +43,9 @@ struct WebhookEvent {
 /// The digits of a token that say its number.
 const NUMBER_DIGITS: usize = 16;
 
-// === impl Guarantee ===
+// === impl WorkloadGuarantee ===
 
-impl Guarantee {
+impl WorkloadGuarantee {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -63,11 +63,12 @@ impl Workload {
     ///
     /// # Errors
     /// When the file cannot be read, or holds no example at all.
-    pub fn webhooks_from(index: &Path) -> Result<Vec<Webhook>> {
+    pub fn webhooks_from(index: &Path) -> Result<Vec<WebhookPayload>> {
         let file = std::fs::read(index).with_context(|| index.display().to_string())?;
         let events: Vec<WebhookEvent> =
             serde_json::from_slice(&file).with_context(|| index.display().to_string())?;
-        let webhooks: Vec<Webhook> = events.iter().flat_map(WebhookEvent::webhooks).collect();
+        let webhooks: Vec<WebhookPayload> =
+            events.iter().flat_map(WebhookEvent::webhooks).collect();
         anyhow::ensure!(!webhooks.is_empty(), "{} holds no example", index.display());
         Ok(webhooks)
     }
@@ -76,8 +77,8 @@ impl Workload {
 // === impl WebhookEvent ===
 
 impl WebhookEvent {
-    fn webhooks(&self) -> impl Iterator<Item = Webhook> {
-        self.examples.iter().enumerate().map(|(number, example)| Webhook {
+    fn webhooks(&self) -> impl Iterator<Item = WebhookPayload> {
+        self.examples.iter().enumerate().map(|(number, example)| WebhookPayload {
             path: format!("/github/{}/{number}", self.name),
             payload: example.to_string(),
         })

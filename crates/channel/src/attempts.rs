@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use net::http2::{Outcome, Outcomes, Unanswered};
+use net::http2::{RequestOutcome, RequestOutcomes, Unanswered};
 use notification::{Delivery, Report};
 use tokio::time::Instant;
 
@@ -15,13 +15,13 @@ pub(crate) trait Attempts<'job> {
     /// An attempt that was begun. Dropping it gives it up.
     type Begun: Unpin;
 
-    /// Begins the attempt of a delivery that may start; at once, which is at `now`. Its outcome comes to the [`Outcomes`] under the
+    /// Begins the attempt of a delivery that may start; at once, which is at `now`. Its outcome comes to the [`RequestOutcomes`] under the
     /// key. `None` when it has to wait for anything, or may not be possible: then it is made by [`attempt`](Self::attempt).
     fn begin(
         &self,
         delivery: &'job Delivery,
         now: Instant,
-        to: (&Rc<Outcomes>, u16),
+        to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<Self::Begun>;
 
     /// Interprets the outcome of an attempt that was begun.
@@ -32,7 +32,7 @@ pub(crate) trait Attempts<'job> {
         &self,
         delivery: &'job Delivery,
         begun: Self::Begun,
-        outcome: Outcome,
+        outcome: RequestOutcome,
     ) -> Result<Attempt, Again>;
 
     /// Makes an attempt, and waits for what it needs.
@@ -82,7 +82,7 @@ where
         &self,
         _delivery: &'job Delivery,
         _now: Instant,
-        _to: (&Rc<Outcomes>, u16),
+        _to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<Infallible> {
         None
     }
@@ -91,7 +91,7 @@ where
         &self,
         _delivery: &'job Delivery,
         begun: Infallible,
-        _outcome: Outcome,
+        _outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         match begun {}
     }

@@ -1,6 +1,6 @@
 //! Attempts that are begun at once: their time, their panics, their places.
 
-use net::http2::{Outcome, Outcomes};
+use net::http2::{RequestOutcome, RequestOutcomes};
 
 use super::*;
 
@@ -27,7 +27,7 @@ impl<'job> Attempts<'job> for Silent {
         &self,
         delivery: &'job Delivery,
         _now: Instant,
-        _to: (&Rc<Outcomes>, u16),
+        _to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<GivenUp> {
         assert_ne!(delivery.index, 0, "as planned");
         (delivery.index < 4).then(|| GivenUp(Rc::clone(&self.given_up)))
@@ -37,7 +37,7 @@ impl<'job> Attempts<'job> for Silent {
         &self,
         _delivery: &'job Delivery,
         _begun: GivenUp,
-        _outcome: Outcome,
+        _outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         unreachable!("there are no outcomes");
     }

@@ -11,7 +11,7 @@ use flow::Pass;
 use futures_util::future::CatchUnwind;
 use futures_util::stream::{FuturesUnordered, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
-use net::http2::{Outcome, Outcomes};
+use net::http2::{RequestOutcome, RequestOutcomes};
 use notification::{Delivery, Report, Verdict};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
@@ -29,7 +29,7 @@ pub(crate) struct UnderWay<'a, 'job, All: Attempts<'job>, Make, Attempting> {
     /// Those that were begun at once, by their place in the job, and how many they are.
     begun: Vec<Option<BegunAttempt<All::Begun>>>,
     open: usize,
-    outcomes: Rc<Outcomes>,
+    outcomes: Rc<RequestOutcomes>,
     /// Those that are futures.
     waiting: FuturesUnordered<OneAttempt<'a, 'job, Attempting>>,
     /// Reports of those that ended without an outcome.
@@ -136,7 +136,7 @@ where
     }
 
     /// Takes the outcome of the attempt at `place`, if that is still under way.
-    fn conclude(&mut self, place: u16, outcome: Outcome) {
+    fn conclude(&mut self, place: u16, outcome: RequestOutcome) {
         let at = usize::from(place);
         let begun = self.begun.get_mut(at).and_then(Option::take);
         let (Some(one), Some(delivery)) = (begun, self.job.deliveries.get(at)) else { return };

@@ -50,7 +50,7 @@ pub struct Bounds {
 }
 
 /// A request that can be merged.
-pub trait Item {
+pub trait Weighted {
     /// Weight of the item, counted against [`Bounds::weight`].
     fn weight(&self) -> usize;
 }
@@ -59,7 +59,7 @@ pub trait Item {
 #[derive(Debug)]
 pub struct Merge<T, const KINDS: usize> {
     /// Callers' ends of the queues, one for each kind.
-    pub callers: [Caller<T>; KINDS],
+    pub callers: [MergeHandle<T>; KINDS],
     /// Loops' ends of the queues: one, or one for each kind.
     pub loops: Vec<Groups<T>>,
     /// Control of all loops.
@@ -68,7 +68,7 @@ pub struct Merge<T, const KINDS: usize> {
 
 /// Hands in items of one kind.
 #[derive(Debug)]
-pub struct Caller<T>(mpsc::Sender<T>);
+pub struct MergeHandle<T>(mpsc::Sender<T>);
 
 /// Answer to a caller whose loop has ended: its item was not performed, or it is unknown whether it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub struct Counts {
 /// A loop's end of the queues.
 #[derive(Debug)]
 pub struct Groups<T> {
-    kinds: Vec<Kind<T>>,
+    kinds: Vec<KindQueue<T>>,
     /// The kind whose turn it is.
     turn: usize,
     /// Items of the last group.
@@ -107,9 +107,9 @@ pub struct Groups<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone<E> {
     /// An item of it cannot be done; which one is not known.
-    ByAnItem(E),
+    OneItemFailed(E),
     /// A failure of what all items share, such as the connection.
-    ByAll(E),
+    AllFailed(E),
 }
 
 /// Search for the items of a group that fail, while the others are done; it gives the part to be performed next, as one.
@@ -139,14 +139,14 @@ struct GroupTally {
 
 /// The queue of one kind.
 #[derive(Debug)]
-struct Kind<T> {
+struct KindQueue<T> {
     /// The first that waits, once the loop has looked at it.
     first: Option<T>,
     queue: mpsc::Receiver<T>,
 }
 
 /// Wakes a thread.
-struct Unpark(Thread);
+struct ThreadWaker(Thread);
 
 /// State of a loop that yields to callers that come back.
 #[derive(Default)]
@@ -162,7 +162,7 @@ const YIELDS: usize = 64;
 
 // === impl Merge ===
 
-impl<T: Item, const KINDS: usize> Merge<T, KINDS> {
+impl<T: Weighted, const KINDS: usize> Merge<T, KINDS> {
     /// Queues of `KINDS` kinds, and the ends of the loops that are to take from them.
     pub fn new(merging: Merging, bounds: Bounds) -> Self {
         let (callers, kinds) = queues(bounds.waiting);
@@ -177,15 +177,15 @@ impl<T: Item, const KINDS: usize> Merge<T, KINDS> {
     }
 }
 
-// === impl Caller ===
+// === impl MergeHandle ===
 
-impl<T> Clone for Caller<T> {
+impl<T> Clone for MergeHandle<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T> Caller<T> {
+impl<T> MergeHandle<T> {
     /// Hands in the item that `make` makes with the place for its outcome, and waits for that. Waits before while too many of
     /// its kind do.
     ///
@@ -210,7 +210,7 @@ impl Control {
         }
     }
 
-    fn groups<T>(&mut self, kinds: Vec<Kind<T>>, bounds: Bounds) -> Groups<T> {
+    fn groups<T>(&mut self, kinds: Vec<KindQueue<T>>, bounds: Bounds) -> Groups<T> {
         // A second request to look again is the first, and one to close waits for its place.
         let (sender, signals) = mpsc::channel(1);
         self.signals.push(sender);
@@ -238,7 +238,7 @@ impl Wake for Control {
 
 // === impl Groups ===
 
-impl<T: Item> Groups<T> {
+impl<T: Weighted> Groups<T> {
     /// Parks until an item waits, or until the control wakes it; true if the loop goes on. Once closed, or without callers, it
     /// goes on for as long as an item waits. Cancel safe.
     pub async fn ready(&mut self) -> bool {
@@ -324,7 +324,7 @@ impl<T: Item> Groups<T> {
 
     /// True if the loop is to yield once more before it takes a group.
     fn yields(&self, yielding: &mut Yielding) -> bool {
-        let waiting = self.kinds.iter().map(Kind::waiting).sum();
+        let waiting = self.kinds.iter().map(KindQueue::waiting).sum();
         if waiting != yielding.waiting {
             *yielding = Yielding { waiting, times: 0 };
         }
@@ -375,13 +375,13 @@ impl<E: Clone> Unmerge<E> {
     pub fn ended(&mut self, performed: Result<(), Undone<E>>) {
         let Some(Range { start, end }) = self.parts.pop() else { return };
         match performed {
-            Err(Undone::ByAnItem(_)) if end - start > 1 => {
+            Err(Undone::OneItemFailed(_)) if end - start > 1 => {
                 let middle = start.midpoint(end);
                 self.parts.extend([middle..end, start..middle]);
             }
             Ok(()) => self.outcomes.resize(end, Ok(())),
-            Err(Undone::ByAnItem(error)) => self.outcomes.resize(end, Err(error)),
-            Err(Undone::ByAll(error)) => {
+            Err(Undone::OneItemFailed(error)) => self.outcomes.resize(end, Err(error)),
+            Err(Undone::AllFailed(error)) => {
                 self.outcomes.resize(self.items, Err(error));
                 self.parts.clear();
             }
@@ -394,9 +394,9 @@ impl<E: Clone> Unmerge<E> {
     }
 }
 
-// === impl Kind ===
+// === impl KindQueue ===
 
-impl<T: Item> Kind<T> {
+impl<T: Weighted> KindQueue<T> {
     /// Ready with true if an item waits, with false if the queue is closed; pending while it is empty.
     fn poll_first(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if self.first.is_none() {
@@ -423,32 +423,34 @@ impl<T: Item> Kind<T> {
     }
 }
 
-// === impl Unpark ===
+// === impl ThreadWaker ===
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
 }
 
 /// [`Merge::new`] with one loop and without a control.
-pub fn shared<T: Item, const KINDS: usize>(bounds: Bounds) -> ([Caller<T>; KINDS], Groups<T>) {
+pub fn shared<T: Weighted, const KINDS: usize>(
+    bounds: Bounds,
+) -> ([MergeHandle<T>; KINDS], Groups<T>) {
     let (callers, kinds) = queues(bounds.waiting);
     (callers, Control::default().groups(kinds, bounds))
 }
 
-fn queues<T, const KINDS: usize>(waiting: usize) -> ([Caller<T>; KINDS], Vec<Kind<T>>) {
+fn queues<T, const KINDS: usize>(waiting: usize) -> ([MergeHandle<T>; KINDS], Vec<KindQueue<T>>) {
     let mut kinds = Vec::with_capacity(KINDS);
     let callers = std::array::from_fn(|_kind| {
         let (sender, queue) = mpsc::channel(waiting);
-        kinds.push(Kind { first: None, queue });
-        Caller(sender)
+        kinds.push(KindQueue { first: None, queue });
+        MergeHandle(sender)
     });
     (callers, kinds)
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {

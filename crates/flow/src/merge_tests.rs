@@ -21,7 +21,7 @@ struct Work {
     outcome: oneshot::Sender<usize>,
 }
 
-impl Item for Work {
+impl Weighted for Work {
     fn weight(&self) -> usize {
         self.weight
     }
@@ -30,17 +30,17 @@ impl Item for Work {
 /// Calls under way; each gives its outcome.
 type Calls = Vec<std::pin::Pin<Box<dyn Future<Output = Result<usize, Closed>>>>>;
 
-fn one_loop(bounds: Bounds) -> ([Caller<Work>; KINDS], Groups<Work>, Control) {
+fn one_loop(bounds: Bounds) -> ([MergeHandle<Work>; KINDS], Groups<Work>, Control) {
     let Merge { callers, mut loops, control } = Merge::new(Merging::Shared, bounds);
     (callers, loops.remove(0), control)
 }
 
-async fn call(caller: Caller<Work>, number: usize, weight: usize) -> Result<usize, Closed> {
+async fn call(caller: MergeHandle<Work>, number: usize, weight: usize) -> Result<usize, Closed> {
     caller.call(|outcome| Work { number, weight, outcome }).await
 }
 
 /// Calls that have handed in their items, as far as the bounds let them.
-fn handed_in(caller: &Caller<Work>, numbers: Range<usize>, weight: usize) -> Calls {
+fn handed_in(caller: &MergeHandle<Work>, numbers: Range<usize>, weight: usize) -> Calls {
     let mut calls: Calls = Vec::new();
     for number in numbers {
         // Without the budget of a task: with it they would not get as far as that.
@@ -355,7 +355,7 @@ fn a_failed_item_fails_alone() {
     let mut done = Vec::new();
     let (outcomes, groups) = unmerged(1_000, |part| {
         if let Some(cause) = bad.range(part.clone()).next() {
-            return Err(Undone::ByAnItem(*cause));
+            return Err(Undone::OneItemFailed(*cause));
         }
         done.extend(part);
         Ok(())
@@ -372,8 +372,8 @@ fn a_failed_item_fails_alone() {
 fn a_lost_connection_is_told_to_all_that_are_not_done() {
     let (outcomes, groups) = unmerged(8, |part| match part {
         Range { start: 0, end: 4 } => Ok(()),
-        Range { start: 4, .. } => Err(Undone::ByAll(7)),
-        _ => Err(Undone::ByAnItem(0)),
+        Range { start: 4, .. } => Err(Undone::AllFailed(7)),
+        _ => Err(Undone::OneItemFailed(0)),
     });
     assert_eq!(outcomes, [[Ok(()); 4], [Err(7); 4]].concat());
     assert_eq!(groups, 3);

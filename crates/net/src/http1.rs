@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::endpoint::Origin;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
-use crate::idle::{Idle, Keep};
+use crate::idle::{Idle, Reusable};
 use crate::redact::CredentialHeaders;
 use crate::tasks::LocalTasks;
 use crate::tcp::{self, Reach};
@@ -50,7 +50,7 @@ pub struct HttpTarget {
 
 /// Connections to servers.
 #[derive(Debug)]
-pub struct Pool {
+pub struct Http1Pool {
     reach: Arc<dyn Reach>,
     tls: Vec<Arc<ClientConfig>>,
     idle: Idle<HttpTarget, Requests>,
@@ -61,7 +61,7 @@ pub struct Pool {
 
 /// Why a try has no answer.
 #[derive(Debug)]
-struct Unanswered {
+struct FailedTry {
     /// The request, if nothing of it was sent.
     unsent: Option<Request<Full<Bytes>>>,
     /// The server refused the handshake, and so has not read the request. Of a connection that carried nothing before.
@@ -71,9 +71,9 @@ struct Unanswered {
 
 type Requests = SendRequest<Full<Bytes>>;
 
-// === impl Pool ===
+// === impl Http1Pool ===
 
-impl Pool {
+impl Http1Pool {
     /// A pool without connections, to the addresses that `reach` admits, with the configurations `tls`.
     pub fn new(reach: Arc<dyn Reach>, tls: Vec<Arc<ClientConfig>>, clock: Clock) -> Self {
         let idle = Idle::new(clock, IDLE_MAX, IDLE_CONNECTIONS_MAX);
@@ -106,8 +106,8 @@ impl Pool {
             }
             match self.try_over(Some(target), kept, request, waiting_since).await {
                 Ok(reply) => return Ok(reply),
-                Err(Unanswered { unsent: Some(unsent), .. }) => request = unsent,
-                Err(Unanswered { message, .. }) => return Err(Failure::Lost(message)),
+                Err(FailedTry { unsent: Some(unsent), .. }) => request = unsent,
+                Err(FailedTry { message, .. }) => return Err(Failure::Lost(message)),
             }
         }
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
@@ -120,7 +120,7 @@ impl Pool {
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
         self.try_over(next, fresh, request, waiting_since).await.map_err(|no_reply| {
-            let Unanswered { unsent, is_refused, message } = no_reply;
+            let FailedTry { unsent, is_refused, message } = no_reply;
             // Only of a new connection: one that was kept has its handshake behind it.
             if unsent.is_some() || is_refused {
                 Failure::Unsent(Unsent::Unreachable(message))
@@ -138,7 +138,7 @@ impl Pool {
         mut requests: Requests,
         request: Request<Full<Bytes>>,
         waiting_since: Instant,
-    ) -> Result<Reply, Unanswered> {
+    ) -> Result<Reply, FailedTry> {
         let credentials = CredentialHeaders::of(request.headers());
         let sent_at = self.clock.monotonic();
         match requests.try_send_request(request).await {
@@ -160,7 +160,7 @@ impl Pool {
                 let is_refused = refusal.is_some();
                 let cause = refusal.unwrap_or_else(|| error.to_string());
                 let message = words::short(format!("no answer: {cause}"));
-                Err(Unanswered { unsent, is_refused, message })
+                Err(FailedTry { unsent, is_refused, message })
             }
         }
     }
@@ -295,7 +295,7 @@ async fn drain(mut body: Incoming, beginning: &mut Vec<u8>, room: usize) -> bool
 
 // === impl Requests ===
 
-impl Keep for Requests {
+impl Reusable for Requests {
     fn is_usable(&mut self) -> bool {
         !self.is_closed()
     }

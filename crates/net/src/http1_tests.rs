@@ -53,7 +53,7 @@ async fn a_request_over_a_kept_connection_is_asked_about_as_one_over_a_new_one()
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let target = HttpTarget { origin: Endpoint::parse(&url).unwrap().origin, tls: 0 };
-    let pool = Pool::new(Arc::new(Anywhere), Vec::new(), Clock::starting_at(Duration::ZERO));
+    let pool = Http1Pool::new(Arc::new(Anywhere), Vec::new(), Clock::starting_at(Duration::ZERO));
     let seen = Rc::new(RefCell::new(Vec::new()));
     let log = Rc::clone(&seen);
     let serve = async move {

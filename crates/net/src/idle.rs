@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::tasks::LocalTasks;
 
 /// A connection that can be kept.
-pub trait Keep: 'static {
+pub trait Reusable: 'static {
     /// Whether it can be used again, as far as is known.
     fn is_usable(&mut self) -> bool;
 
@@ -23,13 +23,13 @@ pub trait Keep: 'static {
 /// The idle connections of one thread, by what they lead to.
 #[derive(Debug)]
 pub struct Idle<Key, Connection> {
-    shelf: Rc<Shelf<Key, Connection>>,
+    shelf: Rc<IdleConnections<Key, Connection>>,
     connections_max: usize,
     tasks: LocalTasks,
 }
 
 #[derive(Debug)]
-struct Shelf<Key, Connection> {
+struct IdleConnections<Key, Connection> {
     clock: Clock,
     kept_for: Duration,
     /// The one that is idle longest first.
@@ -39,12 +39,12 @@ struct Shelf<Key, Connection> {
 
 // === impl Idle ===
 
-impl<Key: Eq + 'static, Connection: Keep> Idle<Key, Connection> {
+impl<Key: Eq + 'static, Connection: Reusable> Idle<Key, Connection> {
     /// Keeps connections for `kept_for` and up to twice as long. Beyond `connections_max` the one that is idle longest is
     /// dropped.
     pub fn new(clock: Clock, kept_for: Duration, connections_max: usize) -> Self {
         let (connections, is_swept) = (RefCell::default(), Cell::new(false));
-        let shelf = Rc::new(Shelf { clock, kept_for, connections, is_swept });
+        let shelf = Rc::new(IdleConnections { clock, kept_for, connections, is_swept });
         Self { shelf, connections_max, tasks: LocalTasks::default() }
     }
 
@@ -88,7 +88,7 @@ impl<Key: Eq + 'static, Connection: Keep> Idle<Key, Connection> {
 }
 
 /// Ends connections that have been idle for long, until none is left.
-async fn sweep<Key: 'static, Connection: Keep>(shelf: Weak<Shelf<Key, Connection>>) {
+async fn sweep<Key: 'static, Connection: Reusable>(shelf: Weak<IdleConnections<Key, Connection>>) {
     let mut is_any_left = true;
     while is_any_left {
         let Some(kept_for) = shelf.upgrade().map(|shelf| shelf.kept_for) else { return };
@@ -99,13 +99,13 @@ async fn sweep<Key: 'static, Connection: Keep>(shelf: Weak<Shelf<Key, Connection
         shelf.is_swept.set(is_any_left);
         // Not held while they end: the owner may go.
         drop(shelf);
-        join_all(expired.into_iter().map(Keep::end)).await;
+        join_all(expired.into_iter().map(Reusable::end)).await;
     }
 }
 
-// === impl Shelf ===
+// === impl IdleConnections ===
 
-impl<Key, Connection> Shelf<Key, Connection> {
+impl<Key, Connection> IdleConnections<Key, Connection> {
     fn take_expired(&self) -> Vec<Connection> {
         let (now, kept_for) = (self.clock.monotonic(), self.kept_for);
         let mut connections = self.connections.borrow_mut();
@@ -122,7 +122,7 @@ mod tests {
     /// Counts what was ended.
     struct Kept(u8, Rc<Cell<u32>>);
 
-    impl Keep for Kept {
+    impl Reusable for Kept {
         fn is_usable(&mut self) -> bool {
             self.0 != 0
         }

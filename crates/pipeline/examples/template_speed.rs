@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use channel::dry_run::{DryRunChannel, Settings};
 use flow::Clock;
 use notification::{ByteString, Bytes};
-use pipeline::ingest::{BroadcastRecipient, Opening, Submission};
+use pipeline::ingest::{BroadcastOpening, BroadcastRecipient, Submission};
 use pipeline::{Channels, Intake};
 
 /// A push message with two strings, as most are.
@@ -119,7 +119,8 @@ async fn run(name: &str, content: &str, is_template: bool, count: usize) {
         ..Submission::default()
     };
     let tenant = "default".parse().expect("a name");
-    let Ok(Opening::Open(mut upload)) = intake.open_broadcast(&tenant, submission).await else {
+    let Ok(BroadcastOpening::Open(mut upload)) = intake.open_broadcast(&tenant, submission).await
+    else {
         panic!("the broadcast is not open");
     };
     let started = Instant::now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow::Clock;
 use notification::{Chunk, Priority, Ticket, limits};
 use queue::{Consume, Message, Publish};
-use store::{StoreError, Take};
+use store::{StoreError, TakeTickets};
 use tokio::sync::watch;
 
 /// Exchanges tickets for chunks.
@@ -17,7 +17,7 @@ pub struct Collect {
     /// Consumer's end of the broker's queue of tickets.
     pub tickets: Arc<dyn Consume<Ticket>>,
     /// Store that exchanges a ticket for its chunk.
-    pub store: Arc<dyn Take>,
+    pub store: Arc<dyn TakeTickets>,
     /// Queue of chunks within the process.
     pub queue: Arc<dyn Publish<Arc<Chunk>>>,
     /// The time.

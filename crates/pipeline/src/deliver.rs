@@ -4,10 +4,10 @@
 
 mod chunk;
 mod fence;
-mod homes;
 mod lane_gates;
 mod lane_quotas;
 mod open_channels;
+mod thread_affinity;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::Channels;
-use crate::report::Reported;
+use crate::report::ReportMessage;
 use chunk::Route;
-pub use homes::Homes;
-use homes::{Arrived, ChunkOrigin, Seat};
 use lane_gates::LaneGates;
 pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
+pub use thread_affinity::ThreadAffinity;
+use thread_affinity::{ArrivedChunk, ChunkOrigin, ThreadInbox};
 
 /// The stage on one sender thread: its connections to the other stages, its channels and its quotas.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub struct Deliver {
     /// The channels. After a change, new attempts go over the new channels; those under way end on the channel they began on.
     pub channels: watch::Receiver<Channels>,
     /// Channel to settle.
-    pub reports: mpsc::Sender<Reported>,
+    pub reports: mpsc::Sender<ReportMessage>,
     /// Turns true when no attempt may start any more.
     pub stopping: watch::Receiver<bool>,
     /// Time until which this worker may start attempts.
@@ -51,7 +51,7 @@ pub struct Deliver {
     /// Seed of this thread's generators.
     pub seed: u64,
     /// Sender threads of the process, with this one.
-    pub homes: Arc<Homes>,
+    pub affinity: Arc<ThreadAffinity>,
 }
 
 /// The parts of a sender thread that all its chunks share.
@@ -60,12 +60,12 @@ struct SenderThread {
     channels: OpenChannels,
     lane_gates: LaneGates,
     begin: Arc<dyn Begin>,
-    reports: mpsc::Sender<Reported>,
+    reports: mpsc::Sender<ReportMessage>,
     stopping: watch::Receiver<bool>,
     pauses: watch::Receiver<Arc<Pauses>>,
     worker_deadline: WorkerDeadline,
     clock: Clock,
-    homes: Arc<Homes>,
+    affinity: Arc<ThreadAffinity>,
 }
 
 /// Chunks taken from the queue at once: one, so that the threads share them.
@@ -82,12 +82,12 @@ impl Deliver {
     pub async fn run(self) -> Result<(), ChannelError> {
         let (queue, mut channels) = (Arc::clone(&self.queue), self.channels.clone());
         let thread = Rc::new(self.open()?);
-        let mut seat = thread.homes.sit();
+        let mut inbox = thread.affinity.open_inbox();
         let mut chunks = JoinSet::new();
         loop {
             let messages = tokio::select! {
-                arrived = seat.receive() => {
-                    thread.take(&seat, arrived, &mut chunks);
+                arrived = inbox.receive() => {
+                    thread.take(&inbox, arrived, &mut chunks);
                     continue;
                 }
                 // Chunks of every priority are taken: the gates bound the attempts, and urgent ones are received first.
@@ -105,10 +105,14 @@ impl Deliver {
                 break;
             }
             for message in messages {
-                thread.take(&seat, Arrived { message, from: ChunkOrigin::Queue }, &mut chunks);
+                thread.take(
+                    &inbox,
+                    ArrivedChunk { message, from: ChunkOrigin::Queue },
+                    &mut chunks,
+                );
             }
         }
-        for message in seat.leave() {
+        for message in inbox.close() {
             let route = Route::of(&thread, &message.item);
             chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message, route));
         }
@@ -130,7 +134,7 @@ impl Deliver {
             stopping: self.stopping,
             worker_deadline: self.worker_deadline,
             clock: self.clock,
-            homes: self.homes,
+            affinity: self.affinity,
         })
     }
 }
@@ -139,10 +143,10 @@ impl Deliver {
 
 impl SenderThread {
     /// Sends a chunk, unless another thread is to do it.
-    fn take(self: &Rc<Self>, seat: &Seat, arrived: Arrived, chunks: &mut JoinSet<()>) {
+    fn take(self: &Rc<Self>, inbox: &ThreadInbox, arrived: ArrivedChunk, chunks: &mut JoinSet<()>) {
         let route = Route::of(self, &arrived.message.item);
         let limit = route.as_ref().and_then(Route::learned_limit);
-        if let Some(message) = seat.keep(arrived, limit.unwrap_or(usize::MAX)) {
+        if let Some(message) = inbox.keep(arrived, limit.unwrap_or(usize::MAX)) {
             chunks.spawn_local(chunk::deliver(Rc::clone(self), message, route));
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 /// A message from deliver to settle. Messages about one chunk arrive in the order in which they were sent.
 #[derive(Debug)]
-pub enum Reported {
+pub enum ReportMessage {
     /// Reports of some deliveries of the chunk.
     Deliveries {
         /// The chunk.
@@ -26,6 +26,6 @@ pub enum Reported {
 }
 
 /// A bounded channel: when settle cannot keep up, deliver waits.
-pub fn channel() -> (mpsc::Sender<Reported>, mpsc::Receiver<Reported>) {
+pub fn channel() -> (mpsc::Sender<ReportMessage>, mpsc::Receiver<ReportMessage>) {
     mpsc::channel(limits::REPORT_BATCHES)
 }

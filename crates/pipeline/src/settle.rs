@@ -16,7 +16,7 @@ use store::{Settled, Settlements, StoreError};
 use tokio::sync::{mpsc, watch};
 
 use crate::metrics::Metrics;
-use crate::report::Reported;
+use crate::report::ReportMessage;
 use decide::Decision;
 pub use policy::RetryPolicy;
 
@@ -26,7 +26,7 @@ pub struct Settle {
     /// Store of outcomes.
     pub store: Arc<dyn Settlements>,
     /// Channel from deliver.
-    pub reports: mpsc::Receiver<Reported>,
+    pub reports: mpsc::Receiver<ReportMessage>,
     /// Retry policy of each channel, read when a report comes.
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     /// Counts outcomes and latencies.
@@ -64,9 +64,9 @@ impl Settle {
         Ok(())
     }
 
-    fn take(&mut self, batch: &mut WriteBatch, reported: Reported) {
+    fn take(&mut self, batch: &mut WriteBatch, reported: ReportMessage) {
         match reported {
-            Reported::Deliveries { chunk, reports, places, latency } => {
+            ReportMessage::Deliveries { chunk, reports, places, latency } => {
                 let channel = &chunk.envelope.lane.channel;
                 // A channel that was taken out of the configuration meanwhile has the usual policy.
                 let policy = self.policies.borrow().get(channel).copied().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Settle {
                     decision.add(index, report, now, &mut self.random);
                 }
             }
-            Reported::Done(receipt) => batch.receipts.push(receipt),
+            ReportMessage::Done(receipt) => batch.receipts.push(receipt),
         }
     }
 

@@ -8,7 +8,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 struct Command {
     #[command(flatten)]
-    options: provider_sim::Options,
+    options: provider_sim::SimulatorOptions,
 }
 
 fn main() -> Result<(), provider_sim::Error> {

@@ -148,10 +148,10 @@ fn unit(value: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
+    use crate::options::SimulatorOptions;
 
     fn dice(change: impl FnOnce(&mut Faults)) -> Dice {
-        let mut faults = Options::default().faults;
+        let mut faults = SimulatorOptions::default().faults;
         change(&mut faults);
         Dice::new(&faults, 0)
     }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn an_outage_begins_after_its_count_and_ends() {
-        let mut faults = Options::default().faults;
+        let mut faults = SimulatorOptions::default().faults;
         faults.outage_after = Some(2);
         faults.outage_for = Duration::from_micros(100);
         let outage = Outage::new(&faults);

@@ -39,7 +39,7 @@ mod clock;
 mod tls;
 
 pub use faults::is_dead;
-pub use options::{Faults, Options};
+pub use options::{Faults, SimulatorOptions};
 pub use run::run;
 pub use server::{Running, Simulator};
 pub use webpush::subscription;

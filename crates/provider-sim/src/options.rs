@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 
-/// Everything the simulator can be told. [`Options::default`] is what the flags default to.
+/// Everything the simulator can be told. [`SimulatorOptions::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
 #[command(about = "Local APNs, FCM, webhook, Web Push and mail providers that keep their own books", long_about = None)]
-pub struct Options {
+pub struct SimulatorOptions {
     /// Address of the APNs provider; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2197")]
     pub apns: SocketAddr,
@@ -173,7 +173,7 @@ pub struct Faults {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for SimulatorOptions {
     #[expect(clippy::expect_used, reason = "every flag has a default; a test builds this value")]
     fn default() -> Self {
         let command = Self::augment_args(Command::new("provider-sim"));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_flag_has_a_default() {
-        let options = Options::default();
+        let options = SimulatorOptions::default();
         assert!(options.apns.ip().is_loopback() && options.webhook.ip().is_loopback());
         assert_eq!(options.max_streams.get(), 1000);
         assert_eq!(options.faults.latency, Duration::ZERO);

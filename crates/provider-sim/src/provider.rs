@@ -12,14 +12,14 @@ use crate::exchange::{Finding, NEVER_US, Request, SimAnswer, SimReply, SimVerdic
 use crate::faults::{Dice, Outage, SimFault, is_dead};
 use crate::fcm::Fcm;
 use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
-use crate::options::Options;
+use crate::options::SimulatorOptions;
 use crate::webhook::Webhook;
 use crate::webpush::WebPush;
 
 /// One provider in one serving thread.
 #[derive(Debug)]
 pub(crate) struct Provider {
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<SimulatorOptions>,
     pub(crate) journal: Rc<Journal>,
     protocol: SimProtocol,
     dice: RefCell<Dice>,
@@ -37,7 +37,7 @@ pub(crate) enum SimProtocol {
 
 impl Provider {
     pub(crate) fn new(
-        options: Arc<Options>,
+        options: Arc<SimulatorOptions>,
         journal: Rc<Journal>,
         protocol: SimProtocol,
         dice: Dice,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Error;
-use crate::options::Options;
+use crate::options::SimulatorOptions;
 use crate::server::{Running, Simulator};
 use crate::webpush::subscription;
 
@@ -16,7 +16,7 @@ use crate::webpush::subscription;
 ///
 /// # Errors
 /// Those of [`Simulator::start`], and a journal that can no longer be written.
-pub fn run(options: Options) -> Result<(), Error> {
+pub fn run(options: SimulatorOptions) -> Result<(), Error> {
     let subscriptions = options.web_push_subscriptions;
     let running = Simulator::start(options)?;
     let runtime =

@@ -21,7 +21,7 @@ use crate::apns::Apns;
 use crate::faults::{Dice, Outage};
 use crate::fcm::{self, Fcm};
 use crate::journal::{self, Journal};
-use crate::options::Options;
+use crate::options::SimulatorOptions;
 use crate::provider::{Provider, SimProtocol};
 use crate::smtp::MailServer;
 use crate::webhook::Webhook;
@@ -66,7 +66,7 @@ pub struct Running {
 
 /// All that one thread needs, before it has a runtime.
 struct ServerThread {
-    options: Arc<Options>,
+    options: Arc<SimulatorOptions>,
     journal: Arc<std::fs::File>,
     outage: Arc<Outage>,
     apns: SimEndpoint,
@@ -96,7 +96,7 @@ impl Simulator {
     ///
     /// # Errors
     /// When a file, an address or a secret cannot be used.
-    pub fn start(options: Options) -> Result<Running, Error> {
+    pub fn start(options: SimulatorOptions) -> Result<Running, Error> {
         let options = Arc::new(options);
         let apns_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2])?;
         let any_tls = tls::server_config(&options.tls_dir, &[ALPN_HTTP2, ALPN_HTTP1])?;

@@ -3,7 +3,7 @@
 //! The store is the truth. A queue may lose or repeat an item at any time, and no promise breaks: a lost item is due again when
 //! its lease ends, and a repeated one is refused by its epoch. A queue adds speed and distribution.
 //!
-//! Within one process the items are chunks ([`Memory`]); through a broker they are tickets, which are exchanged
+//! Within one process the items are chunks ([`MemoryQueue`]); through a broker they are tickets, which are exchanged
 //! for their chunks in the store. A backend implements its broker's protocol and is small; the common part of both is in the
 //! module `broker`.
 
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 #[cfg(feature = "broker")]
 pub use broker::{Broker, BrokerOptions};
-pub use memory::Memory;
+pub use memory::MemoryQueue;
 
 /// An item of a queue: a chunk within a process, a ticket through a broker.
 pub trait Item: Send + Sync + std::fmt::Debug + 'static {

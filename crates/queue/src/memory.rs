@@ -11,12 +11,12 @@ use crate::{Acknowledge, Consume, Item, Message, Publish, QueueError, Receipt};
 
 /// A queue in memory. Cloning gives another handle on the same one.
 #[derive(Debug)]
-pub struct Memory<T> {
-    inner: Arc<MemoryQueue<T>>,
+pub struct MemoryQueue<T> {
+    inner: Arc<SharedQueue<T>>,
 }
 
 #[derive(Debug)]
-struct MemoryQueue<T> {
+struct SharedQueue<T> {
     weight_max: usize,
     state: Mutex<QueueState<T>>,
     /// Wakes all consumers, since they may wait for different priorities.
@@ -37,14 +37,14 @@ struct QueueState<T> {
 
 #[derive(Debug)]
 struct ItemReceipt<T: Item + Clone> {
-    queue: Memory<T>,
+    queue: MemoryQueue<T>,
     /// Present until acknowledged.
     item: Option<T>,
 }
 
-// === impl Memory ===
+// === impl MemoryQueue ===
 
-impl<T: Item + Clone> Memory<T> {
+impl<T: Item + Clone> MemoryQueue<T> {
     /// A queue for items that weigh `weight_max` together, unacknowledged ones included, or one more. Items that are not urgent
     /// leave an eighth of it to those that are. When they hold [`limits::CLAIMED_BYTES`], it has no room for more, and still
     /// takes items: its publisher would hold the bytes otherwise.
@@ -56,7 +56,7 @@ impl<T: Item + Clone> Memory<T> {
             unacknowledged: 0,
             closed: false,
         };
-        let inner = MemoryQueue {
+        let inner = SharedQueue {
             weight_max,
             state: Mutex::new(state),
             arrived: Notify::new(),
@@ -122,14 +122,14 @@ impl<T: Item + Clone> Memory<T> {
     }
 }
 
-impl<T> Clone for Memory<T> {
+impl<T> Clone for MemoryQueue<T> {
     fn clone(&self) -> Self {
         Self { inner: Arc::clone(&self.inner) }
     }
 }
 
 #[async_trait]
-impl<T: Item + Clone> Publish<T> for Memory<T> {
+impl<T: Item + Clone> Publish<T> for MemoryQueue<T> {
     async fn publish(&self, items: Vec<T>) -> Vec<Result<(), QueueError>> {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
@@ -143,7 +143,7 @@ impl<T: Item + Clone> Publish<T> for Memory<T> {
     }
 }
 
-impl<T: Item + Clone> Memory<T> {
+impl<T: Item + Clone> MemoryQueue<T> {
     async fn put(&self, mut item: T) -> Result<(), QueueError> {
         let mut capacity = self.inner.capacity.subscribe();
         loop {
@@ -158,7 +158,7 @@ impl<T: Item + Clone> Memory<T> {
 }
 
 #[async_trait]
-impl<T: Item + Clone> Consume<T> for Memory<T> {
+impl<T: Item + Clone> Consume<T> for MemoryQueue<T> {
     async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<T>> {
         loop {
             let arrived = self.inner.arrived.notified();
@@ -245,8 +245,8 @@ mod tests {
     use notification::{Bytes, Chunk, Content, Ticket};
 
     /// Room for `tickets` of one delivery each.
-    fn queue(tickets: usize) -> Memory<Ticket> {
-        Memory::new(tickets * (1 + limits::CHUNK_WEIGHT))
+    fn queue(tickets: usize) -> MemoryQueue<Ticket> {
+        MemoryQueue::new(tickets * (1 + limits::CHUNK_WEIGHT))
     }
 
     #[tokio::test]
@@ -287,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn three_thousand_chunks_of_a_mebibyte_are_fetched_as_fast_as_their_bytes_go() {
-        let queue: Memory<Arc<Chunk>> = Memory::new(limits::QUEUE_WEIGHT);
+        let queue: MemoryQueue<Arc<Chunk>> = MemoryQueue::new(limits::QUEUE_WEIGHT);
         let payload = Bytes::from(vec![b'1'; limits::BATCH_BYTES]);
         let (mut held, mut most, mut left) = (VecDeque::new(), 0, 3_000);
         while left > 0 {

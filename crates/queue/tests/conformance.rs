@@ -5,12 +5,12 @@ use std::sync::Arc;
 use flow::Clock;
 use notification::Chunk;
 use queue::conformance::{TestedQueue, exercise};
-use queue::{Broker, BrokerOptions, Memory, nats, rabbitmq};
+use queue::{Broker, BrokerOptions, MemoryQueue, nats, rabbitmq};
 
 #[tokio::test]
 async fn the_in_process_queue_is_a_queue() {
     exercise(|| async {
-        let queue: Memory<Arc<Chunk>> = Memory::new(usize::MAX);
+        let queue: MemoryQueue<Arc<Chunk>> = MemoryQueue::new(usize::MAX);
         let closing = queue.clone();
         TestedQueue {
             publish: Arc::new(queue.clone()),

@@ -63,7 +63,7 @@ async fn main() {
     let server = match arguments.next() {
         Some(_) => None,
         None => Some(
-            testbed::Postgres::start_with(PostgresOptions {
+            testbed::PostgresServer::start_with(PostgresOptions {
                 settings: &[("shared_buffers", "512MB"), ("max_wal_size", "4GB")],
                 tls: None,
             })

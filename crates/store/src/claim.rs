@@ -61,7 +61,7 @@ pub struct Mark {
 
 /// The answer to a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begun {
+pub enum MarkAnswer {
     /// Durably marked: go.
     Granted,
     /// The chunk has another holder, is settled, or was begun this far before: send nothing.
@@ -106,11 +106,11 @@ impl ClaimRequest {
 }
 
 /// Leases due work. For dispatch: as a [`Chunk`](notification::Chunk) where deliver runs in the same process, as a [`Ticket`]
-/// where a broker lies between them. The chunk of a ticket is looked at when it is taken ([`Take`]): the claim settles none of
+/// where a broker lies between them. The chunk of a ticket is looked at when it is taken ([`TakeTickets`]): the claim settles none of
 /// its notifications as expired or suppressed.
 ///
 /// [`Ticket`]: notification::Ticket
-/// [`Take`]: crate::Take
+/// [`TakeTickets`]: crate::Take
 #[async_trait]
 pub trait Claims<T>: Send + Sync + std::fmt::Debug {
     /// Leases due chunks, each with a new epoch. Before that, in the same transaction: a chunk whose lease ended is due again
@@ -142,7 +142,7 @@ pub trait Begin: Send + Sync + std::fmt::Debug {
     /// Marks at-most-once deliveries as begun, durably, if the claim is still the current one. Answers in
     /// order. A mark only ever rises: one that does not is stale, so a chunk that a queue gave out twice is
     /// sent once. At-least-once deliveries need no mark, and theirs are granted while the claim is current.
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError>;
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<MarkAnswer>, StoreError>;
 
     /// The pauses, under which no attempt may begin, claimed or not. Updated before the call that changes a pause is answered.
     fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>>;

@@ -11,7 +11,7 @@ use crate::StoreError;
 
 /// Exchanges tickets for chunks. For collect, in the process that delivers them.
 #[async_trait]
-pub trait Take: Send + Sync + std::fmt::Debug {
+pub trait TakeTickets: Send + Sync + std::fmt::Debug {
     /// Claims the chunk of each ticket for this process, with the next epoch and a lease of its own, durably. Answers
     /// in order; `None` where there is nothing to send: the ticket is void (it was taken before, its lease ended),
     /// or all of the chunk was expired or suppressed and is settled as that.

@@ -32,8 +32,12 @@ mod statements;
 mod suppression;
 
 pub use cancel::{CancelPage, CancelPlace, CancelPlaceError, CancelScope, CancelTarget, Cancelled};
-pub use claim::{Begin, Begun, Claim, ClaimRequest, Claims, Mark, Offer, Settled, Settlements};
-pub use cluster::{ClusterStatus, DrainedRows, Outbox, OutboxRow, Take, Validator, WorkerStatus};
+pub use claim::{
+    Begin, Claim, ClaimRequest, Claims, Mark, MarkAnswer, Offer, Settled, Settlements,
+};
+pub use cluster::{
+    ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
+};
 pub use error::{ErrorKind, StoreError};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 #[cfg(feature = "memory")]

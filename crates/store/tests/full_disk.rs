@@ -6,7 +6,7 @@ use notification::{Disposition, State, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
 use store::sqlite::Options;
 use store::{ClaimRequest, Claims, Ingest, ReadStore, Recovery, Sqlite, StoreError};
-use testbed::disk::{PartEnd, Place, SmallDisk};
+use testbed::disk::{DiskNamespace, PartEnd, SmallDisk};
 
 /// Size of the file system: the reserve, the low-space mark, and the room of 100,000 notifications.
 const DISK_MIB: u64 = 384;
@@ -27,7 +27,7 @@ fn a_disk_that_others_fill_stops_no_delivery_and_no_restart() {
 #[tokio::test]
 #[ignore = "runs on the disk that the other test makes"]
 async fn fill_it_and_be_killed() {
-    let place = Place::of_this_part().unwrap();
+    let place = DiskNamespace::of_this_part().unwrap();
     let store = open(&place).0;
     let together = usize::try_from(NOTIFICATIONS).unwrap() - ALONE;
     for _ in 0..together / limits::BATCH_ITEMS {
@@ -51,7 +51,7 @@ async fn fill_it_and_be_killed() {
 #[tokio::test]
 #[ignore = "runs on the disk that the other test makes"]
 async fn restart_on_the_full_disk() {
-    let place = Place::of_this_part().unwrap();
+    let place = DiskNamespace::of_this_part().unwrap();
     place.fill().unwrap();
     let (store, recovery) = open(&place);
     assert!(recovery.returned > 0, "{recovery:?}");
@@ -72,7 +72,7 @@ async fn restart_on_the_full_disk() {
     assert_eq!(*store.failed().borrow(), None);
 }
 
-fn open(place: &Place) -> (Sqlite, Recovery) {
+fn open(place: &DiskNamespace) -> (Sqlite, Recovery) {
     Sqlite::open(&place.disk(), Options::new(1), at(0)).unwrap()
 }
 

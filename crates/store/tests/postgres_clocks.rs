@@ -10,7 +10,7 @@ use flow::{Clock, Steering};
 use notification::{Chunk, Ticket, Timestamp, limits};
 use store::conformance::{Shape, claim_request};
 use store::postgres::Options;
-use store::{Claim, ClaimRequest, Claims, Postgres, Take};
+use store::{Claim, ClaimRequest, Claims, Postgres, TakeTickets};
 
 use support::fresh;
 

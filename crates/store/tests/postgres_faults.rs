@@ -71,7 +71,7 @@ async fn a_settlement_that_is_cut_anywhere_is_written_once() {
 
 #[tokio::test]
 async fn calls_wait_for_a_server_that_crashed_and_go_on_when_it_is_back() {
-    let mut server = testbed::Postgres::start().unwrap();
+    let mut server = testbed::PostgresServer::start().unwrap();
     let database = server.create_database().unwrap();
     let store = Arc::new(open(database.url()).await);
     let ids = Shape::default().ingest(&*store, 5).await;

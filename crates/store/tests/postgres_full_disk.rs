@@ -11,7 +11,7 @@ use notification::{Disposition, State, limits};
 use store::conformance::{Shape, at, claim_request, settle_all, the_books_balance};
 use store::{Claims, Ingest, Postgres, ReadStore, StoreError};
 use testbed::PostgresOptions;
-use testbed::disk::{PartEnd, Place, SmallDisk};
+use testbed::disk::{DiskNamespace, PartEnd, SmallDisk};
 
 const DISK_MIB: u64 = 64;
 const NOTIFICATIONS: usize = 20 * limits::BATCH_ITEMS;
@@ -27,9 +27,9 @@ fn a_full_disk_of_the_server_refuses_what_comes_in_and_loses_nothing() {
 #[tokio::test]
 #[ignore = "runs on the disk that the other test makes"]
 async fn refuse_wait_and_go_on() {
-    let server = testbed::Postgres::start_with(PostgresOptions::default()).unwrap();
+    let server = testbed::PostgresServer::start_with(PostgresOptions::default()).unwrap();
     let database = server.create_database().unwrap();
-    let place = Place::of_this_part().unwrap();
+    let place = DiskNamespace::of_this_part().unwrap();
     for statement in [
         // The server's user owns what it makes. The program reads its whole input: the server takes a pipe that is closed before
         // for a failure.

@@ -57,15 +57,16 @@ async fn refuse(store: &Postgres, recipient: &str, since: i64) {
 
 /// Two databases on two servers, the second of which is behind.
 struct Servers {
-    old: testbed::Postgres,
-    _new: testbed::Postgres,
+    old: testbed::PostgresServer,
+    _new: testbed::PostgresServer,
     from: Database,
     to: Database,
 }
 
 impl Servers {
     fn start() -> Self {
-        let (old, new) = (testbed::Postgres::start().unwrap(), testbed::Postgres::start().unwrap());
+        let (old, new) =
+            (testbed::PostgresServer::start().unwrap(), testbed::PostgresServer::start().unwrap());
         let (from, to) = (old.create_database().unwrap(), new.create_database().unwrap());
         let spend = "DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$";
         from.query(spend).unwrap();

@@ -160,7 +160,7 @@ async fn processes_that_start_at_once_make_one_schema() {
 
 #[tokio::test]
 async fn a_standby_answers_questions_and_does_no_work() {
-    let mut server = testbed::Postgres::start().unwrap();
+    let mut server = testbed::PostgresServer::start().unwrap();
     let database = server.create_database().unwrap();
     open(database.url()).await.close().await;
     server.stop_immediate().unwrap();

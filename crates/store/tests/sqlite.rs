@@ -13,8 +13,8 @@ use store::conformance::{
 };
 use store::sqlite::Options;
 use store::{
-    Begin, Begun, CancelScope, Claims, Filter, Ingest, Mark, Operations, ReadStore, RecipientGroup,
-    Recovery, Sqlite, Store, StoreError,
+    Begin, CancelScope, Claims, Filter, Ingest, Mark, MarkAnswer, Operations, ReadStore,
+    RecipientGroup, Recovery, Sqlite, Store, StoreError,
 };
 use tempfile::TempDir;
 
@@ -87,13 +87,13 @@ async fn what_was_answered_survives_a_crash_at_any_moment() {
     let chunk_again = claim_all(&store, 0).await.remove(0);
     assert!(chunk_again.epoch > chunk.epoch, "the fence holds across a crash");
     let mark = Mark { chunk: chunk_again.id, epoch: chunk_again.epoch, through: 2 };
-    assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+    assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Granted]);
     let in_doubt = Recovery { returned: 1, in_doubt: 3, ..Recovery::default() };
     assert_eq!(crash(&mut directory, &mut store), in_doubt);
     let history = store.find(ids[1]).await.unwrap().unwrap();
     assert_eq!((history.state, &*history.attempts[0].detail), (State::InDoubt, "process ended"));
     let rest = claim_all(&store, 0).await.remove(0);
-    assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Stale]);
+    assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Stale]);
     settle_all(&store, &rest, Disposition::HandedBack { at: at(0) }).await;
     assert_eq!(crash(&mut directory, &mut store), Recovery::default());
     assert_eq!(claim_all(&store, 0).await[0].notification_id(3), ids[3]);

@@ -2,7 +2,7 @@
 //!
 //! It lies in memory, in a mount namespace that the test makes for itself, so no other process sees it and nothing is left
 //! of it. What is to happen on it are tests that are marked as ignored: [`SmallDisk::run`] runs the binary that it is called
-//! from once more for each of them, within the namespace, and there [`Place::of_this_part`] finds the file system.
+//! from once more for each of them, within the namespace, and there [`DiskNamespace::of_this_part`] finds the file system.
 
 use std::fs::{File, Permissions};
 use std::io::{ErrorKind, Write as _};
@@ -31,7 +31,7 @@ pub enum PartEnd {
 
 /// The file system, within the namespace.
 #[derive(Debug)]
-pub struct Place {
+pub struct DiskNamespace {
     directory: PathBuf,
 }
 
@@ -117,9 +117,9 @@ impl SmallDisk {
     }
 }
 
-// === impl Place ===
+// === impl DiskNamespace ===
 
-impl Place {
+impl DiskNamespace {
     /// The file system that the running part was given.
     ///
     /// # Errors

@@ -32,12 +32,12 @@ pub mod rabbitmq;
 
 mod find;
 
-pub use disk::{Place, SmallDisk};
+pub use disk::{DiskNamespace, SmallDisk};
 pub use find::free_port;
 pub use http2::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
 pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};
 pub use nats::Nats;
-pub use postgres::{Database, Postgres, PostgresOptions};
+pub use postgres::{Database, PostgresOptions, PostgresServer};
 pub use proxy::{Direction, Proxy};
 pub use rabbitmq::RabbitMq;
 

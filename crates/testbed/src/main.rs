@@ -6,13 +6,13 @@
 use std::io::{Read as _, Write as _};
 
 use anyhow::{Result, bail};
-use testbed::{Nats, Postgres, RabbitMq};
+use testbed::{Nats, PostgresServer, RabbitMq};
 
 /// Held so that it runs.
 #[derive(Debug)]
 #[expect(dead_code, reason = "a server runs as long as its handle is there")]
 enum ServerChoice {
-    Postgres(Postgres),
+    Postgres(PostgresServer),
     RabbitMq(RabbitMq),
     Nats(Nats),
 }
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     for name in std::env::args().skip(1) {
         let (variable, url, server) = match name.as_str() {
             "postgres" => {
-                let server = Postgres::start()?;
+                let server = PostgresServer::start()?;
                 ("POSTGRES", server.url(), ServerChoice::Postgres(server))
             }
             "rabbitmq" => {

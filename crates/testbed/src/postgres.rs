@@ -14,7 +14,7 @@ use crate::{find, running_server, unique_prefix};
 
 /// A running server with password authentication, in a private directory.
 #[derive(Debug)]
-pub struct Postgres {
+pub struct PostgresServer {
     keeper: Keeper,
     programs: PathBuf,
     /// Whom the server runs as, when that is another user than ours.
@@ -70,18 +70,18 @@ const STATE_LINE: usize = 7;
 /// # Errors
 /// When it does not start.
 pub fn shared() -> Result<Databases> {
-    static SHARED: OnceLock<Result<Postgres, String>> = OnceLock::new();
+    static SHARED: OnceLock<Result<PostgresServer, String>> = OnceLock::new();
     if let Some(url) = running_server("BELFRY_TEST_POSTGRES_URL") {
         return Ok(Databases { url });
     }
-    let start = || Postgres::start_with(PostgresOptions { settings: HASTE, tls: None });
+    let start = || PostgresServer::start_with(PostgresOptions { settings: HASTE, tls: None });
     let shared = SHARED.get_or_init(|| start().map_err(|error| format!("{error:#}")));
-    shared.as_ref().map(Postgres::databases).map_err(|error| anyhow::anyhow!("{error}"))
+    shared.as_ref().map(PostgresServer::databases).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-// === impl Postgres ===
+// === impl PostgresServer ===
 
-impl Postgres {
+impl PostgresServer {
     /// Starts an empty server with the defaults of its version: what it has committed is on the disk.
     ///
     /// # Errors

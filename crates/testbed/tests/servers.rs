@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testbed::{Nats, Postgres, RabbitMq, postgres};
+use testbed::{Nats, PostgresServer, RabbitMq, postgres};
 
 #[test]
 fn postgres_keeps_what_it_committed_through_an_immediate_stop() {
-    let mut server = Postgres::start().unwrap();
+    let mut server = PostgresServer::start().unwrap();
     let database = server.create_database().unwrap();
     database.query("CREATE TABLE bell (note int); INSERT INTO bell VALUES (7)").unwrap();
     server.stop_immediate().unwrap();
@@ -21,7 +21,7 @@ fn postgres_keeps_what_it_committed_through_an_immediate_stop() {
 
 #[test]
 fn postgres_refuses_a_wrong_password() {
-    let server = Postgres::start().unwrap();
+    let server = PostgresServer::start().unwrap();
     let wrong = server.url().replace("a-password", "another");
     let psql = server.bin_dir().join("psql");
     let output = Command::new(psql).args(["-c", "SELECT 1", &wrong]).output().unwrap();

@@ -45,7 +45,7 @@ pub(super) struct ConfigSource {
 }
 
 /// One key that is set outside of the file.
-struct Setting<'a> {
+struct OutsideSetting<'a> {
     /// The name of the place: a flag, a variable.
     said_by: &'a str,
     path: Vec<String>,
@@ -153,9 +153,9 @@ impl ConfigSource {
         }
     }
 
-    fn of_variables(&self) -> Vec<Setting<'_>> {
+    fn of_variables(&self) -> Vec<OutsideSetting<'_>> {
         let variables = self.variables.iter();
-        let settings = variables.map(|(name, value)| Setting {
+        let settings = variables.map(|(name, value)| OutsideSetting {
             said_by: name,
             path: variable_path(name),
             value: literal(value),
@@ -237,8 +237,8 @@ fn named<T>(
 }
 
 /// The settings that `flags` hold.
-fn of_flags(flags: &Flags) -> Vec<Setting<'static>> {
-    let setting = |said_by, table: &str, key: &str, value: &str| Setting {
+fn of_flags(flags: &Flags) -> Vec<OutsideSetting<'static>> {
+    let setting = |said_by, table: &str, key: &str, value: &str| OutsideSetting {
         said_by,
         path: vec![table.to_owned(), key.to_owned()],
         value: Value::String(value.to_owned()),
@@ -254,7 +254,7 @@ fn of_flags(flags: &Flags) -> Vec<Setting<'static>> {
 }
 
 /// Puts the settings of one place over what stands in `table`.
-fn put(table: &mut Table, layer: Vec<Setting<'_>>, problems: &mut Vec<Mistake>) {
+fn put(table: &mut Table, layer: Vec<OutsideSetting<'_>>, problems: &mut Vec<Mistake>) {
     let names: Vec<String> = layer.iter().map(|setting| setting.path.join(".")).collect();
     for [said, other] in RIVALS {
         let says = |key: &str| names.iter().any(|name| name == key);

@@ -12,7 +12,7 @@ use crate::exit::{CliError, FailureKind};
 use super::args::{ImportArgs, ImportFormat, OnError};
 use super::csv::Csv;
 use super::ndjson::Ndjson;
-use super::row::{BadRow, Parsed, Row};
+use super::row::{BadRow, ImportRow, Parsed};
 use super::{is_standard_input, name};
 
 /// Rows in one request, the size that a store keeps in one row.
@@ -24,7 +24,7 @@ const BATCH_BYTES: usize = notification::limits::REQUEST_BYTES / 4;
 #[derive(Debug, Default)]
 pub(super) struct ImportBatch {
     /// In the order of the file; never empty.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ImportRow>,
     /// Bytes of the file up to the end of the batch.
     pub(super) end_offset: u64,
     bytes: usize,
@@ -144,7 +144,7 @@ impl BatchReading {
         }
     }
 
-    fn keyed(&self, row: Row) -> Row {
+    fn keyed(&self, row: ImportRow) -> ImportRow {
         match &self.key_prefix {
             Some(prefix) => {
                 let key = format!("{prefix}{}", row.line);
@@ -158,7 +158,7 @@ impl BatchReading {
 // === impl ImportBatch ===
 
 impl ImportBatch {
-    fn add(&mut self, row: Row, end_offset: u64) {
+    fn add(&mut self, row: ImportRow, end_offset: u64) {
         self.bytes += row.json.len();
         self.end_offset = end_offset;
         self.rows.push(row);

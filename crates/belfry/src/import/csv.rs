@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::exit::{CliError, FailureKind};
 
-use super::row::{BadRow, Parsed, Row};
+use super::row::{BadRow, ImportRow, Parsed};
 
 /// More columns than there can be fields.
 const COLUMNS: usize = 256;
@@ -49,13 +49,13 @@ enum Column {
 /// The fields that the cells of a row make together.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Field {
+enum CsvField {
     /// The text of a cell as JSON, or the JSON of a cell as it is written.
     Leaf(Box<RawValue>),
     Object(CsvFields),
 }
 
-type CsvFields = BTreeMap<String, Field>;
+type CsvFields = BTreeMap<String, CsvField>;
 
 /// Cuts a file into records, in constant memory.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl<R: BufRead> Csv<R> {
             }
         }
         match serde_json::to_string(&fields) {
-            Ok(json) => Ok(Row::made(record.line, json, raw)),
+            Ok(json) => Ok(ImportRow::made(record.line, json, raw)),
             Err(error) => refuse("", format!("cannot be written as JSON: {error}")),
         }
     }
@@ -220,14 +220,14 @@ fn nest(fields: &mut CsvFields, steps: &[String], leaf: Box<RawValue>) -> Option
         [] => None,
         [last] if fields.contains_key(last) => None,
         [last] => {
-            fields.insert(last.clone(), Field::Leaf(leaf));
+            fields.insert(last.clone(), CsvField::Leaf(leaf));
             Some(())
         }
         [step, rest @ ..] => {
             let inner = fields.entry(step.clone());
-            match inner.or_insert_with(|| Field::Object(CsvFields::new())) {
-                Field::Object(fields) => nest(fields, rest, leaf),
-                Field::Leaf(_) => None,
+            match inner.or_insert_with(|| CsvField::Object(CsvFields::new())) {
+                CsvField::Object(fields) => nest(fields, rest, leaf),
+                CsvField::Leaf(_) => None,
             }
         }
     }

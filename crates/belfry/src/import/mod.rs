@@ -65,7 +65,7 @@ struct Stop {
 
 /// Everything that an import keeps while it runs.
 #[derive(Debug)]
-struct Import<'a> {
+struct ImportState<'a> {
     args: &'a ImportArgs,
     engine: &'a EngineApi,
     idle: Vec<EngineConnection>,
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode
     let ended = client.drive(async |engine| {
         let idle = Vec::new();
         let summary = ImportSummary::default();
-        let import = Import { args, engine, idle, rejects, progress, summary, stop: None };
+        let import = ImportState { args, engine, idle, rejects, progress, summary, stop: None };
         import.run(batches).await
     })?;
     // The receiver went with the import, so a reader that is not at the end stops at its next message.
@@ -120,9 +120,9 @@ fn finish(
     }
 }
 
-// === impl Import ===
+// === impl ImportState ===
 
-impl Import<'_> {
+impl ImportState<'_> {
     async fn run(
         mut self,
         mut batches: mpsc::Receiver<Read>,

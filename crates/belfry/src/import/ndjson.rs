@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use notification::limits::LINE_BYTES;
 
-use super::row::{BadRow, Parsed, Row};
+use super::row::{BadRow, ImportRow, Parsed};
 
 /// Reads a file line by line. A line longer than [`LINE_BYTES`] is read to its end and not kept.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<R: BufRead> Ndjson<R> {
                 return Ok(Some(Err(BadRow::new(self.line, "", message))));
             }
             raw.truncate(raw.trim_ascii_end().len());
-            return Ok(Some(Row::from_json(self.line, raw)));
+            return Ok(Some(ImportRow::from_json(self.line, raw)));
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 /// A row that can be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct ImportRow {
     /// The line it begins on, from 1.
     pub(super) line: u64,
     /// A JSON object.
@@ -32,7 +32,7 @@ pub(super) struct BadRow {
 }
 
 /// The next row, as a format reads it.
-pub(super) type Parsed = Result<Row, BadRow>;
+pub(super) type Parsed = Result<ImportRow, BadRow>;
 
 /// The fields of a row that are needed before it is sent. Reading it checks the syntax of the whole.
 #[derive(Debug, Deserialize)]
@@ -42,9 +42,9 @@ struct RowFields<'a> {
     idempotency_key: Option<&'a RawValue>,
 }
 
-// === impl Row ===
+// === impl ImportRow ===
 
-impl Row {
+impl ImportRow {
     /// A row whose bytes are JSON already.
     pub(super) fn from_json(line: u64, raw: Vec<u8>) -> Parsed {
         let json = String::from_utf8(raw).map_err(|error| {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_row_has_its_own_key_or_the_one_that_it_is_given_and_never_both() {
         let check = |json: &str, expect: &str| {
-            let row = Row::from_json(1, json.into()).unwrap().key("k-1");
+            let row = ImportRow::from_json(1, json.into()).unwrap().key("k-1");
             assert_eq!(row.json, expect);
             let raw = (json != expect).then(|| json.as_bytes().to_vec());
             assert_eq!(row.raw, raw, "a row that is rejected is written as it was");

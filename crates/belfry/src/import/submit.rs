@@ -12,7 +12,7 @@ use crate::exit::{CliError, FailureKind};
 
 use super::args::OnError;
 use super::batch::ImportBatch;
-use super::row::{BadRow, Row};
+use super::row::{BadRow, ImportRow};
 
 /// How often a batch is sent to an engine that says it has too much to do: a minute or more in all.
 const TRIES: u32 = 60;
@@ -105,7 +105,7 @@ pub(super) async fn submit(
 async fn send(
     engine: &EngineApi,
     connection: &mut Option<EngineConnection>,
-    rows: &[Row],
+    rows: &[ImportRow],
 ) -> SubmitReply {
     match engine.call(connection, Method::POST, "/v1/notifications", body(rows)).await {
         Ok(answer) => SubmitReply::from_answer(&answer, rows.len()),
@@ -116,7 +116,7 @@ async fn send(
     }
 }
 
-fn body(rows: &[Row]) -> Bytes {
+fn body(rows: &[ImportRow]) -> Bytes {
     let bytes = rows.iter().map(|row| row.json.len() + 1).sum::<usize>() + 1;
     let mut body = Vec::with_capacity(bytes);
     let mut separator = b'[';
@@ -130,11 +130,11 @@ fn body(rows: &[Row]) -> Bytes {
 }
 
 fn take_out(
-    rows: Vec<Row>,
+    rows: Vec<ImportRow>,
     errors: &BTreeMap<usize, (String, String)>,
     on_error: OnError,
     bad: &mut Vec<BadRow>,
-) -> Vec<Row> {
+) -> Vec<ImportRow> {
     let mut good = Vec::new();
     for (i, row) in rows.into_iter().enumerate() {
         match errors.get(&i) {
@@ -150,7 +150,7 @@ fn take_out(
     good
 }
 
-fn broken(rows: &[Row], is_unknown: bool, failure: CliError) -> Option<BrokenRequest> {
+fn broken(rows: &[ImportRow], is_unknown: bool, failure: CliError) -> Option<BrokenRequest> {
     let (first_line, last_line) = (rows.first()?.line, rows.last()?.line);
     Some(BrokenRequest { first_line, last_line, is_unknown, failure })
 }

@@ -9,7 +9,7 @@ use flow::{Clock, WorkerDeadline};
 use notification::Ticket;
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Claims, Ending, Outbox, Recovery, Store, StoreError, Take};
+use store::{Claims, Ending, Outbox, Recovery, Store, StoreError, TakeTickets};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -93,7 +93,7 @@ impl Backend {
     }
 
     /// Where chunks are taken for tickets, if several processes share the store.
-    pub(super) fn take(&self) -> Option<Arc<dyn Take>> {
+    pub(super) fn take(&self) -> Option<Arc<dyn TakeTickets>> {
         self.shared().map(|store| Arc::clone(store) as _)
     }
 

@@ -21,7 +21,7 @@ impl Senders {
     /// Starts as many threads as `deliver` says, each with a seed of its own.
     pub(super) fn start(deliver: &Deliver) -> std::io::Result<Self> {
         let senders = Self::default();
-        for (number, seed) in (0..deliver.homes.threads()).zip(deliver.seed..) {
+        for (number, seed) in (0..deliver.affinity.threads()).zip(deliver.seed..) {
             let (ended, end) = oneshot::channel();
             // The factor, 2^64 divided by the golden ratio, spreads neighbouring numbers over all bits.
             let deliver =

@@ -8,7 +8,7 @@ use feed::Feed;
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Collect, Deliver, Dispatch, Homes, Metrics, Settle, report};
+use pipeline::{Collect, Deliver, Dispatch, Metrics, Settle, ThreadAffinity, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, StoreError};
 use tokio::net::TcpListener;
@@ -46,7 +46,7 @@ pub(super) struct StageParts<'a> {
 }
 
 /// Closes a queue when the stage that feeds it ends, however it ends: senders take what is in the queue, and end as well.
-struct Feeding(queue::Memory<Arc<Chunk>>);
+struct Feeding(queue::MemoryQueue<Arc<Chunk>>);
 
 // === impl Stages ===
 
@@ -130,7 +130,7 @@ impl Stages {
 
     /// Claims chunks, and hands them to senders in this process.
     pub(super) fn dispatch(&mut self, parts: &mut StageParts<'_>) -> anyhow::Result<()> {
-        let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
+        let queue = queue::MemoryQueue::new(limits::QUEUE_WEIGHT);
         let dispatch: Dispatch<Chunk, Arc<Chunk>> = Dispatch {
             claims: parts.backend.store() as _,
             queue: Arc::new(queue.clone()),
@@ -184,7 +184,7 @@ impl Stages {
         link: &BrokerLink,
     ) -> anyhow::Result<()> {
         let Some(store) = parts.backend.take() else { return Ok(()) };
-        let queue = queue::Memory::new(limits::CONSUMER_WEIGHT);
+        let queue = queue::MemoryQueue::new(limits::CONSUMER_WEIGHT);
         let (tickets, clock) = (link.consumer(), parts.clock);
         let collect = Collect { tickets, store, queue: Arc::new(queue.clone()), clock };
         let (stopping, feeding, in_use) = (self.stopping(), Feeding(queue.clone()), link.in_use());
@@ -200,7 +200,7 @@ impl Stages {
     fn deliver(
         &mut self,
         parts: &mut StageParts<'_>,
-        queue: queue::Memory<Arc<Chunk>>,
+        queue: queue::MemoryQueue<Arc<Chunk>>,
     ) -> anyhow::Result<()> {
         let (reports, reported) = report::channel();
         let metrics = Metrics::default();
@@ -215,7 +215,7 @@ impl Stages {
             quotas: parts.live.quotas(),
             clock: parts.clock,
             seed: parts.random.u64(..),
-            homes: Homes::new(parts.config.delivery.threads()),
+            affinity: ThreadAffinity::new(parts.config.delivery.threads()),
         };
         self.senders = Senders::start(&deliver)?;
         // It holds a sender of reports: settle ends when the last one is gone, and the threads have theirs.

@@ -1,6 +1,6 @@
 //! Everything arrives, whatever lies between the one who takes it in and the one who delivers it.
 
-use bench::Guarantee::{AtLeastOnce, AtMostOnce};
+use bench::WorkloadGuarantee::{AtLeastOnce, AtMostOnce};
 
 use crate::support::{Cluster, Process, checked, eventually};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use bench::Guarantee::AtLeastOnce;
+use bench::WorkloadGuarantee::AtLeastOnce;
 use serde_json::{Value, json};
 
 use crate::receiver::{Answer, Receiver};

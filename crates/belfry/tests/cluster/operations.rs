@@ -1,6 +1,6 @@
 //! Operations on a cluster, and faults of it.
 
-use bench::Guarantee::{AtLeastOnce, AtMostOnce};
+use bench::WorkloadGuarantee::{AtLeastOnce, AtMostOnce};
 use serde_json::json;
 
 use crate::support::{Cluster, Process, eventually};
@@ -101,7 +101,7 @@ fn a_killed_worker_is_replaced_and_nothing_is_lost() {
 
 #[test]
 fn an_engine_is_not_ready_while_its_database_is_away_and_goes_on_afterwards() {
-    let mut server = testbed::Postgres::start().unwrap();
+    let mut server = testbed::PostgresServer::start().unwrap();
     let cluster = Cluster::new(&server.url(), 1_000, &[]);
     let engine = cluster.start("serve", "engine");
     assert_eq!((engine.get("/healthz"), engine.get("/readyz")), (Some(200), Some(200)));

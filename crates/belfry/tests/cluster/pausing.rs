@@ -1,6 +1,6 @@
 //! Pauses of engines that are sending.
 
-use bench::Guarantee::{AtLeastOnce, AtMostOnce};
+use bench::WorkloadGuarantee::{AtLeastOnce, AtMostOnce};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bench::Guarantee::AtLeastOnce;
+use bench::WorkloadGuarantee::AtLeastOnce;
 use bench::workload::token;
 use flow::Clock;
 use rustix::process::Signal;

@@ -8,7 +8,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bench::workload::token;
-use bench::{AuditOutput, Guarantee, JournalBooks, JournalTail, SimulatorProcess, Watch, Workload};
+use bench::{
+    AuditOutput, JournalBooks, JournalTail, KillGuard, SimulatorProcess, Workload,
+    WorkloadGuarantee,
+};
 use flow::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -32,7 +35,7 @@ pub(crate) struct Process {
     listen: String,
     log: PathBuf,
     /// Dropped after the child was ended.
-    _watch: Watch,
+    _watch: KillGuard,
 }
 
 // === impl Cluster ===
@@ -97,7 +100,7 @@ impl Cluster {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let child = command.spawn().unwrap();
         Process {
-            _watch: Watch::over(&child).unwrap(),
+            _watch: KillGuard::over(&child).unwrap(),
             child,
             config,
             listen: listen.to_owned(),
@@ -121,7 +124,7 @@ impl Cluster {
         &self,
         by: &Process,
         numbers: Range<u64>,
-        guarantee: Guarantee,
+        guarantee: WorkloadGuarantee,
     ) -> String {
         let recipients = self.directory.path().join("recipients");
         let lines: Vec<String> = numbers.map(token).collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use bench::{Guarantee, Setup, SimulatorProcess, Trial, Workload};
+use bench::{Setup, SimulatorProcess, Trial, Workload, WorkloadGuarantee};
 use provider_sim::journal::{JournalChannel, JournalStatus, Reader};
 use rcgen::KeyPair;
 use rustix::process::Signal;
@@ -63,8 +63,8 @@ fn reloads_under_load_lose_and_double_nothing() {
     };
     reload(0);
     let (least, most) = (0..TOKENS / 2, TOKENS / 2..TOKENS);
-    trial.broadcast(least, r#"{"aps":{}}"#, Guarantee::AtLeastOnce).unwrap();
-    trial.broadcast(most, r#"{"aps":{}}"#, Guarantee::AtMostOnce).unwrap();
+    trial.broadcast(least, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
+    trial.broadcast(most, r#"{"aps":{}}"#, WorkloadGuarantee::AtMostOnce).unwrap();
     for round in 1..6 {
         reload(round);
         assert!(trial.pending().unwrap() > 0, "there is nothing to reload under");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use bench::Watch;
+use bench::KillGuard;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ pub(crate) struct Engine {
     child: Child,
     pub(crate) listen: String,
     /// Dropped after the child was ended.
-    _watch: Watch,
+    _watch: KillGuard,
 }
 
 // === impl Workspace ===
@@ -101,7 +101,7 @@ impl Workspace {
         let ready: serde_json::Value =
             serde_json::from_str(&ready).unwrap_or_else(|_| panic!("{}", self.read("log")));
         let listen = ready["listen"].as_str().unwrap().to_owned();
-        Engine { _watch: Watch::over(&child).unwrap(), child, listen }
+        Engine { _watch: KillGuard::over(&child).unwrap(), child, listen }
     }
 
     /// The answer to a request, head and body.

@@ -24,7 +24,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bench::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use flow::Clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use testbed::{Postgres, PostgresOptions};
+use testbed::{PostgresOptions, PostgresServer};
 
 use endpoints::{Arrivals, Attempts, Death, Endpoints};
 use load::{Posted, Schedule};
@@ -63,9 +63,11 @@ struct Bench {
 
 fn main() -> Result<()> {
     let setup = Setup::read(std::env::args().skip(1))?;
-    let postgres =
-        setup.is_postgres.then(|| Postgres::start_with(PostgresOptions::default())).transpose()?;
-    let database = postgres.as_ref().map(Postgres::create_database).transpose()?;
+    let postgres = setup
+        .is_postgres
+        .then(|| PostgresServer::start_with(PostgresOptions::default()))
+        .transpose()?;
+    let database = postgres.as_ref().map(PostgresServer::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
     let store = database.as_ref().map(testbed::Database::url);
     let mut bench = Bench::start(&setup, directory.path(), store)?;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use flow::Clock;
 use flow::merge::{Counts, Merging};
-use testbed::postgres::Postgres;
+use testbed::postgres::PostgresServer;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// The place where groups are performed.
 enum Place {
     Sqlite,
-    Postgres(Postgres),
+    Postgres(PostgresServer),
 }
 
 /// One of them, open.
@@ -100,7 +100,7 @@ fn main() -> Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        for place in [Place::Sqlite, Place::Postgres(Postgres::start()?)] {
+        for place in [Place::Sqlite, Place::Postgres(PostgresServer::start()?)] {
             println!("{}", place.name());
             for callers in CALLERS {
                 compare(&place, callers, Duration::from_secs(seconds), repetitions).await?;

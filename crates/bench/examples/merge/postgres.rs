@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use flow::Tasks;
-use flow::merge::{Bounds, Caller, Control, Counts, Groups, Item, Merge, Merging, Undone, Unmerge};
+use flow::merge::{
+    Bounds, Control, Counts, Groups, Merge, MergeHandle, Merging, Undone, Unmerge, Weighted,
+};
 use futures_util::future::try_join_all;
-use testbed::postgres::{Database, Postgres};
+use testbed::postgres::{Database, PostgresServer};
 use tokio::sync::{Mutex, oneshot};
 use tokio_postgres::{Client, NoTls, Statement};
 
 /// A database of its own, a connection, and what it takes to use it.
 pub(crate) struct OneConnection {
-    callers: [Caller<Request>; 2],
+    callers: [MergeHandle<Request>; 2],
     control: Control,
     /// The loops and the connection; waited for when it is closed.
     tasks: Mutex<Tasks>,
@@ -49,7 +51,11 @@ const BODY_BYTES: usize = 200;
 
 impl OneConnection {
     /// With a row for each of the `callers` that change one.
-    pub(crate) async fn open(server: &Postgres, merging: Merging, callers: usize) -> Result<Self> {
+    pub(crate) async fn open(
+        server: &PostgresServer,
+        merging: Merging,
+        callers: usize,
+    ) -> Result<Self> {
         let database = server.create_database()?;
         let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await?;
         let mut tasks = Tasks::default();
@@ -98,7 +104,7 @@ impl OneConnection {
 
 // === impl Request ===
 
-impl Item for Request {
+impl Weighted for Request {
     fn weight(&self) -> usize {
         1
     }
@@ -112,9 +118,9 @@ impl Session {
         let Err(error) = self.transaction(requests).await else { return Ok(()) };
         let told = error.to_string();
         if error.code().is_none() || self.client.batch_execute("ROLLBACK").await.is_err() {
-            return Err(Undone::ByAll(told));
+            return Err(Undone::AllFailed(told));
         }
-        Err(Undone::ByAnItem(told))
+        Err(Undone::OneItemFailed(told))
     }
 
     async fn transaction(&self, requests: &[Request]) -> Result<(), tokio_postgres::Error> {

@@ -17,7 +17,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use testbed::{Database, Nats, Postgres, PostgresOptions, Proxy, RabbitMq};
+use testbed::{Database, Nats, PostgresOptions, PostgresServer, Proxy, RabbitMq};
 
 use crate::client::BenchClient;
 use crate::port::HeldPort;
@@ -71,7 +71,7 @@ pub struct Cluster {
     operator: BenchClient,
     broker: Option<Mutex<BrokerChoice>>,
     database: Database,
-    store: Mutex<Postgres>,
+    store: Mutex<PostgresServer>,
 }
 
 /// The broker of a cluster.
@@ -145,8 +145,10 @@ impl Cluster {
     /// # Errors
     /// When one of them does not start.
     pub fn start(setup: &ClusterSetup) -> Result<Self> {
-        let store =
-            Postgres::start_with(PostgresOptions { settings: &setup.store_settings, tls: None })?;
+        let store = PostgresServer::start_with(PostgresOptions {
+            settings: &setup.store_settings,
+            tls: None,
+        })?;
         let database = store.create_database()?;
         let broker = BrokerChoice::start(setup.backing)?;
         let simulator =
@@ -200,7 +202,7 @@ impl Cluster {
     }
 
     /// PostgreSQL.
-    pub fn store(&self) -> MutexGuard<'_, Postgres> {
+    pub fn store(&self) -> MutexGuard<'_, PostgresServer> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

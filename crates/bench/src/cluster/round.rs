@@ -14,7 +14,7 @@ use crate::client::AuditOutput;
 use crate::process::EngineRole;
 use crate::rate::{longest_silence, per_second};
 use crate::tally::JournalBooks;
-use crate::workload::{Guarantee, Workload};
+use crate::workload::{Workload, WorkloadGuarantee};
 
 /// The settings of a round.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ struct Notes {
 #[derive(Debug, Clone)]
 struct RoundLoad {
     numbers: Range<u64>,
-    guarantee: Guarantee,
+    guarantee: WorkloadGuarantee,
 }
 
 const PRODUCERS: usize = 2;
@@ -121,8 +121,8 @@ impl Round {
         let half = pace.notifications;
         let (least, most) = (0..half, half..2 * half);
         // Most of it is there when the faults begin, so that there is always work.
-        let (least_first, least_later) = RoundLoad::split(&least, Guarantee::AtLeastOnce);
-        let (most_first, most_later) = RoundLoad::split(&most, Guarantee::AtMostOnce);
+        let (least_first, least_later) = RoundLoad::split(&least, WorkloadGuarantee::AtLeastOnce);
+        let (most_first, most_later) = RoundLoad::split(&most, WorkloadGuarantee::AtMostOnce);
         at_once([&least_first, &most_first], |load| load.run(&cluster, Duration::ZERO))?;
         let later = [least_later, most_later].concat();
         std::thread::scope(|scope| {
@@ -204,7 +204,7 @@ impl Backing {
 
 impl RoundLoad {
     /// The load from the start, and the load that callers bring later; each waits for its answers, however long they take.
-    fn split(numbers: &Range<u64>, guarantee: Guarantee) -> (Self, Vec<Self>) {
+    fn split(numbers: &Range<u64>, guarantee: WorkloadGuarantee) -> (Self, Vec<Self>) {
         let first = numbers.start..numbers.start + (numbers.end - numbers.start) / 4 * 3;
         let share = (numbers.end - first.end).div_ceil(CALLERS).max(1);
         let later = (first.end..numbers.end)

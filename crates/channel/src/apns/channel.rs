@@ -12,7 +12,10 @@ use flow::{Clock, LogThrottle};
 use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use net::exchange::Reply;
-use net::http2::{Begun, Dial, Outcome, Outcomes, Pool, Priming, SharedHead, Stream};
+use net::http2::{
+    BegunRequest, Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes,
+    SharedHead,
+};
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
 use notification::Delivery;
@@ -20,9 +23,9 @@ use tokio::time::Instant;
 
 use super::config::{Credential, Settings};
 use super::request::{
-    ApnsHead, Common, Encoded, Encoder, canonical_token, check_payload, check_token,
+    ApnsContent, ApnsEncoder, ApnsHead, JobTerms, canonical_token, check_payload, check_token,
 };
-use super::response::{Advice, Confirmed, Delays, READ_FIELDS, interpret};
+use super::response::{Advice, ApnsDelays, Confirmed, READ_FIELDS, interpret};
 use super::state::StateFile;
 use super::token::{ProviderToken, ProviderTokens, TokenSigner};
 use crate::attempts::{Again, Attempts};
@@ -47,7 +50,7 @@ pub struct ApnsChannel {
     concurrency: Concurrency,
     messages_per_minute: Option<NonZeroU32>,
     connections_max: usize,
-    delays: Delays,
+    delays: ApnsDelays,
 }
 
 /// Facts that acceptances have confirmed since the start, on any thread.
@@ -59,34 +62,34 @@ struct Confirmations {
 
 #[derive(Debug)]
 struct ApnsSender {
-    pool: Pool,
-    encoder: Encoder,
+    pool: Http2Pool,
+    encoder: ApnsEncoder,
     token: Option<Arc<ProviderToken>>,
     confirmations: Arc<Confirmations>,
-    delays: Delays,
+    delays: ApnsDelays,
     clock: Clock,
     log_throttle: LogThrottle,
 }
 
 /// A job, with what its deliveries share.
 #[derive(Debug)]
-struct Prepared<'a> {
+struct ApnsJob<'a> {
     sender: &'a ApnsSender,
     job: Job<'a>,
-    common: Common,
+    common: JobTerms,
     /// With the current token: all deliveries that come after one that had to have it renewed use the new one. Without any where
     /// connections have a certificate.
     address: RefCell<Rc<SharedHead>>,
     /// The chunk's own content, if it has one.
-    shared: Option<Result<Encoded, Invalid>>,
+    shared: Option<Result<ApnsContent, Invalid>>,
 }
 
 /// A request that waits for its outcome, and what it was made of.
 #[derive(Debug)]
 struct BegunApns {
-    request: Begun,
+    request: BegunRequest,
     address: Rc<SharedHead>,
-    own: Option<Box<Result<Encoded, Invalid>>>,
+    own: Option<Box<Result<ApnsContent, Invalid>>>,
 }
 
 // === impl ApnsChannel ===
@@ -121,7 +124,7 @@ impl ApnsChannel {
             concurrency: settings.concurrency,
             messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             connections_max: settings.connections_max,
-            delays: Delays {
+            delays: ApnsDelays {
                 server_error: settings.server_error_delay,
                 throttle: settings.throttle_delay,
             },
@@ -194,8 +197,8 @@ impl Channel for ApnsChannel {
         let clock = tools.clock;
         let (authority, topic) = (self.authority.clone(), self.topic.clone());
         Ok(Box::new(ApnsSender {
-            pool: Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed),
-            encoder: Encoder::new(authority, topic, self.collapses_on_retry),
+            pool: Http2Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed),
+            encoder: ApnsEncoder::new(authority, topic, self.collapses_on_retry),
             token: self.token.clone(),
             confirmations: Arc::clone(&self.confirmations),
             delays: self.delays,
@@ -217,11 +220,11 @@ impl Sender for ApnsSender {
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
         };
-        let common = Common::new(job.chunk);
+        let common = JobTerms::new(job.chunk);
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &common));
         let address = RefCell::new(address);
-        drive_all(job, &Prepared { sender: self, job, common, address, shared }).await;
+        drive_all(job, &ApnsJob { sender: self, job, common, address, shared }).await;
     }
 
     async fn close(&self) {
@@ -229,14 +232,14 @@ impl Sender for ApnsSender {
     }
 }
 
-impl<'job> Attempts<'job> for Prepared<'job> {
+impl<'job> Attempts<'job> for ApnsJob<'job> {
     type Begun = BegunApns;
 
     fn begin(
         &self,
         delivery: &'job Delivery,
         now: Instant,
-        to: (&Rc<Outcomes>, u16),
+        to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<BegunApns> {
         let (pool, priority) = (&self.sender.pool, self.job.priority());
         if !pool.has_free_stream(priority) {
@@ -254,7 +257,7 @@ impl<'job> Attempts<'job> for Prepared<'job> {
         &self,
         delivery: &'job Delivery,
         mut begun: BegunApns,
-        outcome: Outcome,
+        outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         let encoded = match self.encoded(begun.own.as_deref()) {
             Ok(encoded) => encoded,
@@ -298,24 +301,24 @@ impl<'job> Attempts<'job> for Prepared<'job> {
     }
 }
 
-impl Prepared<'_> {
+impl ApnsJob<'_> {
     /// The content of a delivery, if it has one. Boxed: every attempt would carry the room for it.
-    fn own(&self, delivery: &Delivery) -> Option<Box<Result<Encoded, Invalid>>> {
+    fn own(&self, delivery: &Delivery) -> Option<Box<Result<ApnsContent, Invalid>>> {
         let own = delivery.content.as_deref()?;
         Some(Box::new(self.sender.encoder.encode(own, &self.common)))
     }
 
     fn encoded<'a>(
         &'a self,
-        own: Option<&'a Result<Encoded, Invalid>>,
-    ) -> Result<&'a Encoded, Attempt> {
+        own: Option<&'a Result<ApnsContent, Invalid>>,
+    ) -> Result<&'a ApnsContent, Attempt> {
         own_or_shared(own, self.shared.as_ref())
     }
 
     fn head<'a>(
         &'a self,
         address: &'a Rc<SharedHead>,
-        encoded: &'a Encoded,
+        encoded: &'a ApnsContent,
         delivery: &'a Delivery,
     ) -> ApnsHead<'a> {
         ApnsHead { address, encoded, chunk: self.job.chunk, delivery }
@@ -340,7 +343,12 @@ impl Prepared<'_> {
 
 impl ApnsSender {
     /// Interprets an answer. Its advice is followed but for a new token.
-    fn conclude(&self, encoded: &Encoded, reply: &Reply, stream: &Stream) -> (Attempt, Advice) {
+    fn conclude(
+        &self,
+        encoded: &ApnsContent,
+        reply: &Reply,
+        stream: &Http2Stream,
+    ) -> (Attempt, Advice) {
         let confirmed = self.confirmations.so_far(encoded.is_own_topic);
         let (attempt, advice) = interpret(reply, self.delays, confirmed);
         if reply.status == 200 {
@@ -359,7 +367,7 @@ impl ApnsSender {
         Some(self.encoder.address(authorization))
     }
 
-    fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Stream) {
+    fn follow(&self, advice: Advice, attempt: &Attempt, stream: &Http2Stream) {
         match advice {
             // A new token is a matter of the job.
             Advice::CarryOn | Advice::RenewToken => {}

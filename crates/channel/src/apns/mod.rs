@@ -5,7 +5,7 @@
 //!   └─ ProviderToken          the provider token of one team and key, kept over restarts
 //! ApnsChannel (shared)        settings, endpoint, TLS, its token, what is known of its environment
 //!   └─ ApnsSender (one per sender thread)
-//!        └─ http2::Pool       connections of this channel alone: one team and key, one environment
+//!        └─ Http2Pool              connections of this channel alone: one team and key, one environment
 //! ```
 //!
 //! The cost of a request decides how many notifications a core can send, so whatever is the same for a

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue};
-use net::http2::{Head, OwnField, SharedHead, SharedHeads};
+use net::http2::{OwnField, RequestHead, SharedHead, SharedHeads};
 use notification::{Chunk, Content, Delivery, Envelope, Guarantee, Priority, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -43,7 +43,7 @@ const DEVICE_TOKEN_DIGITS: std::ops::RangeInclusive<usize> = 64..=200;
 
 /// Encodes what requests share.
 #[derive(Debug)]
-pub(super) struct Encoder {
+pub(super) struct ApnsEncoder {
     authority: Authority,
     topic: String,
     collapses_on_retry: bool,
@@ -52,7 +52,7 @@ pub(super) struct Encoder {
 
 /// A content, encoded but for the device token and the identifier.
 #[derive(Debug, Clone)]
-pub(super) struct Encoded {
+pub(super) struct ApnsContent {
     shared: Rc<SharedHead>,
     /// Whether each collapses with its own repetition.
     collapses_with_itself: bool,
@@ -62,12 +62,12 @@ pub(super) struct Encoded {
     pub(super) payload: Bytes,
 }
 
-/// The head of the request that sends an [`Encoded`] to a device.
+/// The head of the request that sends an [`ApnsContent`] to a device.
 #[derive(Debug)]
 pub(super) struct ApnsHead<'a> {
     /// APNs, with the provider token if there is one.
     pub(super) address: &'a Rc<SharedHead>,
-    pub(super) encoded: &'a Encoded,
+    pub(super) encoded: &'a ApnsContent,
     pub(super) chunk: &'a Chunk,
     /// To the device with its recipient as token.
     pub(super) delivery: &'a Delivery,
@@ -75,7 +75,7 @@ pub(super) struct ApnsHead<'a> {
 
 /// The parts that a job's deliveries share, whatever their content.
 #[derive(Debug)]
-pub(super) struct Common {
+pub(super) struct JobTerms {
     expires_at: Option<Timestamp>,
     priority: Priority,
     /// Whether it may be sent again when an answer is lost.
@@ -84,7 +84,7 @@ pub(super) struct Common {
 
 /// The options of a notification.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
+struct ApnsOptions {
     topic: Option<String>,
     push_type: Option<&'static str>,
     collapse_id: Option<String>,
@@ -95,8 +95,8 @@ struct Options {
 
 /// A content that was found good.
 #[derive(Debug)]
-struct Checked {
-    options: Options,
+struct CheckedOptions {
+    options: ApnsOptions,
     push_type: &'static str,
     /// The ending of topics of that type.
     suffix: &'static str,
@@ -104,7 +104,7 @@ struct Checked {
 
 /// The properties of a payload that decide about its headers.
 #[derive(Debug, Default)]
-struct Asked {
+struct PayloadTraits {
     /// Work in the background.
     work: bool,
     /// Something to be seen or heard.
@@ -135,9 +135,9 @@ struct Aps<'a> {
     timestamp: Option<&'a RawValue>,
 }
 
-// === impl Encoder ===
+// === impl ApnsEncoder ===
 
-impl Encoder {
+impl ApnsEncoder {
     /// Encodes for `authority`; `topic` is for contents whose options name none. With `collapses_on_retry` what has no collapse
     /// identifier collapses with its own repetition.
     pub(super) fn new(authority: Authority, topic: String, collapses_on_retry: bool) -> Self {
@@ -154,8 +154,12 @@ impl Encoder {
     }
 
     /// Encodes what requests with `content` share.
-    pub(super) fn encode(&self, content: &Content, common: &Common) -> Result<Encoded, Invalid> {
-        let Checked { options, push_type, suffix } =
+    pub(super) fn encode(
+        &self,
+        content: &Content,
+        common: &JobTerms,
+    ) -> Result<ApnsContent, Invalid> {
+        let CheckedOptions { options, push_type, suffix } =
             check_content(&content.payload, &content.options)?;
         let topic = match &options.topic {
             Some(topic) => Cow::Borrowed(topic.as_str()),
@@ -185,13 +189,13 @@ impl Encoder {
         }
         let (is_own_topic, payload) = (options.topic.is_none(), content.payload.clone());
         let shared = self.heads.unique(shared);
-        Ok(Encoded { shared, collapses_with_itself, is_own_topic, payload })
+        Ok(ApnsContent { shared, collapses_with_itself, is_own_topic, payload })
     }
 }
 
 // === impl ApnsHead ===
 
-impl Head for ApnsHead<'_> {
+impl RequestHead for ApnsHead<'_> {
     fn address(&self) -> &Rc<SharedHead> {
         self.address
     }
@@ -216,9 +220,9 @@ impl Head for ApnsHead<'_> {
     }
 }
 
-// === impl Common ===
+// === impl JobTerms ===
 
-impl Common {
+impl JobTerms {
     /// The parts that the deliveries of `chunk` share.
     pub(super) fn new(chunk: &Chunk) -> Self {
         let Envelope { expires_at, ref lane, guarantee, .. } = chunk.envelope;
@@ -277,7 +281,7 @@ pub(super) fn check_payload(payload: &[u8], options: &[u8]) -> Result<(), Invali
     check_content(payload, options).map(|_| ())
 }
 
-fn check_content(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
+fn check_content(payload: &[u8], options: &[u8]) -> Result<CheckedOptions, Invalid> {
     let options = read_options(options)?;
     let is_voip = options.push_type == Some("voip");
     let bytes_max = if is_voip { PAYLOAD_BYTES_MAX_VOIP } else { PAYLOAD_BYTES_MAX };
@@ -297,11 +301,15 @@ fn check_content(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
         let message = format!("must end with {suffix} for a {push_type} notification");
         return Err(Invalid::at("/topic", message));
     }
-    Ok(Checked { options, push_type, suffix })
+    Ok(CheckedOptions { options, push_type, suffix })
 }
 
 /// The rules that APNs documents about types, priorities and payloads that do not go together.
-fn check_push_type(push_type: &str, options: &Options, asked: &Asked) -> Result<(), Invalid> {
+fn check_push_type(
+    push_type: &str,
+    options: &ApnsOptions,
+    asked: &PayloadTraits,
+) -> Result<(), Invalid> {
     match (push_type, options.priority) {
         ("background", Some("10")) => {
             Err(Invalid::at("/priority", "must be 5 or 1 for a background notification"))
@@ -321,7 +329,7 @@ fn check_push_type(push_type: &str, options: &Options, asked: &Asked) -> Result<
     }
 }
 
-fn read_payload(payload: &[u8]) -> Result<Asked, Invalid> {
+fn read_payload(payload: &[u8]) -> Result<PayloadTraits, Invalid> {
     // `serde` takes an array for a structure as well, value by value.
     let is_object = payload.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     if !is_object {
@@ -329,21 +337,21 @@ fn read_payload(payload: &[u8]) -> Result<Asked, Invalid> {
     }
     let payload: Payload<'_> = serde_json::from_slice(payload)
         .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
-    let Some(aps) = payload.aps else { return Ok(Asked::default()) };
+    let Some(aps) = payload.aps else { return Ok(PayloadTraits::default()) };
     if !aps.get().starts_with('{') {
         return Err(Invalid::at("/aps", "must be a JSON object"));
     }
     let aps: Aps<'_> = serde_json::from_str(aps.get())
         .map_err(|error| Invalid::at("/aps", format!("is not valid: {error}")))?;
-    Ok(Asked {
+    Ok(PayloadTraits {
         work: aps.content_available.is_some_and(|value| value.get() == "1"),
         show: aps.alert.or(aps.badge).or(aps.sound).is_some(),
         event: aps.event.and(aps.timestamp).is_some(),
     })
 }
 
-fn read_options(bytes: &[u8]) -> Result<Options, Invalid> {
-    let mut options = Options::default();
+fn read_options(bytes: &[u8]) -> Result<ApnsOptions, Invalid> {
+    let mut options = ApnsOptions::default();
     if bytes.is_empty() {
         return Ok(options);
     }

@@ -20,9 +20,9 @@ fn headers(priority: Priority, payload: &str, options: &str) -> HeaderMap {
 }
 
 fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &str) -> HeaderMap {
-    let common = Common::new(chunk);
+    let common = JobTerms::new(chunk);
     let authority = Authority::from_static("localhost:8443");
-    let encoder = Encoder::new(authority, "com.example".to_owned(), collapses_on_retry);
+    let encoder = ApnsEncoder::new(authority, "com.example".to_owned(), collapses_on_retry);
     let content = Content {
         payload: Bytes::copy_from_slice(payload.as_bytes()),
         options: Bytes::copy_from_slice(options.as_bytes()),
@@ -215,8 +215,8 @@ fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
 
 #[test]
 fn what_requests_share_is_one() {
-    let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
-    let common = Common::new(&chunk(Priority::Bulk, None));
+    let encoder = ApnsEncoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
+    let common = JobTerms::new(&chunk(Priority::Bulk, None));
     let shared = |payload: &'static str, options: &'static str| {
         let (payload, options) = (Bytes::from_static(payload.as_bytes()), options.into());
         let content = Content { payload, options, fallback: None };
@@ -232,11 +232,11 @@ fn what_requests_share_is_one() {
 
 #[test]
 fn a_recipient_that_makes_no_path_is_not_sent() {
-    let encoder = Encoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
+    let encoder = ApnsEncoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
     let chunk = chunk(Priority::Bulk, None);
     let content =
         Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None };
-    let shared = encoder.encode(&content, &Common::new(&chunk)).unwrap();
+    let shared = encoder.encode(&content, &JobTerms::new(&chunk)).unwrap();
     for (token, is_writable) in [(TOKEN, true), ("a b", false), ("a#b", false), ("a\u{e9}", false)]
     {
         let address = encoder.address(None);

@@ -17,7 +17,7 @@ const APNS_UNIQUE_ID: &str = "apns-unique-id";
 
 /// How long to wait after which kind of refusal to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Delays {
+pub(super) struct ApnsDelays {
     /// After 5xx.
     pub(super) server_error: Duration,
     /// After 429.
@@ -50,7 +50,7 @@ pub(super) struct Confirmed {
 
 /// The meaning of a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum ApnsMeaning {
     Accepted,
     /// This notification will never be accepted.
     Refused,
@@ -76,7 +76,7 @@ pub(super) enum Meaning {
 }
 
 #[derive(Debug, Deserialize)]
-struct Body<'a> {
+struct ApnsErrorBody<'a> {
     #[serde(borrow)]
     reason: Cow<'a, str>,
     /// Since when the token is not registered, in milliseconds.
@@ -94,43 +94,47 @@ const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 /// it belongs to another app. Either can be the sender's own mistake, which would retire every token that there is: so
 /// they retire one only when an acceptance has shown, since the start, that environment and topic are right. `Forbidden`
 /// is on Apple's list of what must not be tried again.
-pub(super) const REASONS: &[(u16, &str, Meaning)] = &[
-    (400, "BadCollapseId", Meaning::Refused),
-    (400, "BadDeviceToken", Meaning::NotOfEnvironment),
-    (400, "BadExpirationDate", Meaning::Refused),
-    (400, "BadMessageId", Meaning::Refused),
-    (400, "BadPriority", Meaning::Refused),
-    (400, "BadTopic", Meaning::Refused),
-    (400, "DeviceTokenNotForTopic", Meaning::NotOfTopic),
-    (400, "DuplicateHeaders", Meaning::Refused),
-    (400, "IdleTimeout", Meaning::Again),
-    (400, "InvalidPushType", Meaning::Refused),
-    (400, "MissingDeviceToken", Meaning::Refused),
-    (400, "MissingTopic", Meaning::Refused),
-    (400, "PayloadEmpty", Meaning::Refused),
-    (400, "TopicDisallowed", Meaning::Refused),
-    (403, "BadCertificate", Meaning::Credential),
-    (403, "BadCertificateEnvironment", Meaning::Credential),
-    (403, "ExpiredProviderToken", Meaning::TokenExpired),
-    (403, "Forbidden", Meaning::Refused),
-    (403, "InvalidProviderToken", Meaning::Credential),
-    (403, "MissingProviderToken", Meaning::Credential),
-    (404, "BadPath", Meaning::Refused),
-    (405, "MethodNotAllowed", Meaning::Refused),
-    (410, "ExpiredToken", Meaning::Unregistered),
-    (410, "Unregistered", Meaning::Unregistered),
-    (413, "PayloadTooLarge", Meaning::Refused),
-    (429, "TooManyProviderTokenUpdates", Meaning::ConnectionSpent),
-    (429, "TooManyRequests", Meaning::DeviceRate),
-    (500, "InternalServerError", Meaning::ServerError),
-    (503, "ServiceUnavailable", Meaning::ServerError),
-    (503, "Shutdown", Meaning::ServerError),
+pub(super) const REASONS: &[(u16, &str, ApnsMeaning)] = &[
+    (400, "BadCollapseId", ApnsMeaning::Refused),
+    (400, "BadDeviceToken", ApnsMeaning::NotOfEnvironment),
+    (400, "BadExpirationDate", ApnsMeaning::Refused),
+    (400, "BadMessageId", ApnsMeaning::Refused),
+    (400, "BadPriority", ApnsMeaning::Refused),
+    (400, "BadTopic", ApnsMeaning::Refused),
+    (400, "DeviceTokenNotForTopic", ApnsMeaning::NotOfTopic),
+    (400, "DuplicateHeaders", ApnsMeaning::Refused),
+    (400, "IdleTimeout", ApnsMeaning::Again),
+    (400, "InvalidPushType", ApnsMeaning::Refused),
+    (400, "MissingDeviceToken", ApnsMeaning::Refused),
+    (400, "MissingTopic", ApnsMeaning::Refused),
+    (400, "PayloadEmpty", ApnsMeaning::Refused),
+    (400, "TopicDisallowed", ApnsMeaning::Refused),
+    (403, "BadCertificate", ApnsMeaning::Credential),
+    (403, "BadCertificateEnvironment", ApnsMeaning::Credential),
+    (403, "ExpiredProviderToken", ApnsMeaning::TokenExpired),
+    (403, "Forbidden", ApnsMeaning::Refused),
+    (403, "InvalidProviderToken", ApnsMeaning::Credential),
+    (403, "MissingProviderToken", ApnsMeaning::Credential),
+    (404, "BadPath", ApnsMeaning::Refused),
+    (405, "MethodNotAllowed", ApnsMeaning::Refused),
+    (410, "ExpiredToken", ApnsMeaning::Unregistered),
+    (410, "Unregistered", ApnsMeaning::Unregistered),
+    (413, "PayloadTooLarge", ApnsMeaning::Refused),
+    (429, "TooManyProviderTokenUpdates", ApnsMeaning::ConnectionSpent),
+    (429, "TooManyRequests", ApnsMeaning::DeviceRate),
+    (500, "InternalServerError", ApnsMeaning::ServerError),
+    (503, "ServiceUnavailable", ApnsMeaning::ServerError),
+    (503, "Shutdown", ApnsMeaning::ServerError),
 ];
 
 /// The meaning of an answer. Its body may be cut short, or anything at all.
-pub(super) fn interpret(reply: &Reply, delays: Delays, confirmed: Confirmed) -> (Attempt, Advice) {
+pub(super) fn interpret(
+    reply: &Reply,
+    delays: ApnsDelays,
+    confirmed: Confirmed,
+) -> (Attempt, Advice) {
     let status = reply.status;
-    let body: Option<Body<'_>> = serde_json::from_slice(&reply.body).ok();
+    let body: Option<ApnsErrorBody<'_>> = serde_json::from_slice(&reply.body).ok();
     let (reason, timestamp) = body.map_or((Cow::Borrowed(""), None), |body| {
         (body.reason, body.timestamp.as_i64().filter(|millis| *millis > 0))
     });
@@ -145,34 +149,36 @@ pub(super) fn interpret(reply: &Reply, delays: Delays, confirmed: Confirmed) -> 
         (Attempt::answered(Answer::refused(status, is_unregistered, detail)), advice)
     };
     match meaning {
-        Meaning::Accepted => (Attempt::answered(accepted(reply)), Advice::CarryOn),
-        Meaning::Refused => {
+        ApnsMeaning::Accepted => (Attempt::answered(accepted(reply)), Advice::CarryOn),
+        ApnsMeaning::Refused => {
             (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
         }
-        Meaning::NotOfEnvironment => refused(confirmed.environment, detail),
-        Meaning::NotOfTopic => refused(confirmed.environment && confirmed.topic, detail),
-        Meaning::Unregistered => {
+        ApnsMeaning::NotOfEnvironment => refused(confirmed.environment, detail),
+        ApnsMeaning::NotOfTopic => refused(confirmed.environment && confirmed.topic, detail),
+        ApnsMeaning::Unregistered => {
             let gone_since = timestamp.map(Timestamp::from_millis);
             let answer = Answer { gone_since, ..Answer::refused(status, true, detail) };
             (Attempt::answered(answer), Advice::CarryOn)
         }
-        Meaning::Again => (Attempt::answered(deferred(None, detail)), Advice::CarryOn),
-        Meaning::TokenExpired => (Attempt::answered(deferred(None, detail)), Advice::RenewToken),
-        Meaning::Credential => {
+        ApnsMeaning::Again => (Attempt::answered(deferred(None, detail)), Advice::CarryOn),
+        ApnsMeaning::TokenExpired => {
+            (Attempt::answered(deferred(None, detail)), Advice::RenewToken)
+        }
+        ApnsMeaning::Credential => {
             (Attempt::answered(deferred(Some(CREDENTIAL_DELAY), detail)), Advice::Alert)
         }
-        Meaning::ConnectionSpent => {
+        ApnsMeaning::ConnectionSpent => {
             // No wait is asked for: it is the connection that takes no more, and another one may.
             (Attempt::pushed_back(deferred(None, detail)), Advice::LeaveConnection)
         }
         // Of the load that APNs as a whole can take, it says nothing.
-        Meaning::DeviceRate => {
+        ApnsMeaning::DeviceRate => {
             (Attempt::answered(deferred(Some(delays.throttle), detail)), Advice::CarryOn)
         }
-        Meaning::Throttled => {
+        ApnsMeaning::Throttled => {
             (Attempt::pushed_back(deferred(Some(delays.throttle), detail)), Advice::CarryOn)
         }
-        Meaning::ServerError => {
+        ApnsMeaning::ServerError => {
             (Attempt::pushed_back(deferred(Some(delays.server_error), detail)), Advice::CarryOn)
         }
     }
@@ -190,16 +196,16 @@ fn accepted(reply: &Reply) -> Answer {
 }
 
 /// The meaning of a status whose reason is unknown, or has none.
-fn by_status(status: u16) -> Meaning {
+fn by_status(status: u16) -> ApnsMeaning {
     match status {
-        200..=299 => Meaning::Accepted,
-        410 => Meaning::Unregistered,
-        401 | 403 => Meaning::Credential,
-        408 | 425 => Meaning::Again,
-        429 => Meaning::Throttled,
-        400..=499 => Meaning::Refused,
+        200..=299 => ApnsMeaning::Accepted,
+        410 => ApnsMeaning::Unregistered,
+        401 | 403 => ApnsMeaning::Credential,
+        408 | 425 => ApnsMeaning::Again,
+        429 => ApnsMeaning::Throttled,
+        400..=499 => ApnsMeaning::Refused,
         // A redirect or worse is not APNs speaking: whatever stands between may go away.
-        _ => Meaning::ServerError,
+        _ => ApnsMeaning::ServerError,
     }
 }
 

@@ -6,8 +6,8 @@ use flow::Signal;
 use http::HeaderMap;
 use notification::{Report, Verdict, limits};
 
-const DELAYS: Delays =
-    Delays { server_error: Duration::from_mins(15), throttle: Duration::from_mins(1) };
+const DELAYS: ApnsDelays =
+    ApnsDelays { server_error: Duration::from_mins(15), throttle: Duration::from_mins(1) };
 
 const REFUSED: Verdict = Verdict::Refused { gone: false };
 const GONE: Verdict = Verdict::Refused { gone: true };

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use http::HeaderMap;
 
-use super::response::{Confirmed, Delays, REASONS, interpret};
+use super::response::{ApnsDelays, Confirmed, REASONS, interpret};
 use crate::Attempt;
 use crate::test_support::{check_suppressions, reply};
 
 /// Every status alone, and every reason with its own.
 fn answers(confirmed: Confirmed) -> impl Iterator<Item = (String, Attempt)> {
-    let delays = Delays { server_error: Duration::ZERO, throttle: Duration::ZERO };
+    let delays = ApnsDelays { server_error: Duration::ZERO, throttle: Duration::ZERO };
     let alone = (100..=599).map(|status| (status, ""));
     let reasons = REASONS.iter().map(|(status, reason, _)| (*status, *reason));
     alone.chain(reasons).map(move |(status, reason)| {

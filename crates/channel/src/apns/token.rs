@@ -55,13 +55,13 @@ pub(super) struct ProviderToken {
 
 #[derive(Debug, Default)]
 struct TokenCache {
-    current: Option<Minted>,
+    current: Option<SignedToken>,
     /// The last that APNs called expired: not to be read from the file again.
     rejected: Option<HeaderValue>,
 }
 
 #[derive(Debug)]
-struct Minted {
+struct SignedToken {
     authorization: HeaderValue,
     at: Timestamp,
 }
@@ -135,7 +135,7 @@ impl ProviderToken {
         // Held over the signature and the file, once in 50 minutes: threads that come meanwhile
         // would make tokens of their own.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = |minted: &Minted| is_stale(minted.at, now, RENEW_AFTER);
+        let is_old = |minted: &SignedToken| is_stale(minted.at, now, RENEW_AFTER);
         if state.current.as_ref().is_none_or(is_old) {
             // Another process may have made one since, or we ourselves before a restart.
             let kept =
@@ -153,7 +153,7 @@ impl ProviderToken {
     pub(super) fn expired(&self, authorization: &HeaderValue, now: Timestamp) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Answers to requests with the former token still arrive after a renewal, and must not end the new one.
-        let is_meant = |minted: &Minted| {
+        let is_meant = |minted: &SignedToken| {
             minted.authorization == authorization && now.since(minted.at) >= RENEW_BEFORE_MIN
         };
         if state.current.as_ref().is_some_and(is_meant) {
@@ -161,7 +161,7 @@ impl ProviderToken {
         }
     }
 
-    fn mint_and_keep(&self, now: Timestamp) -> Option<Minted> {
+    fn mint_and_keep(&self, now: Timestamp) -> Option<SignedToken> {
         let minted = self.mint(now)?;
         if let Some(file) = self.file.get()
             && let Some(jwt) = minted.authorization.to_str().ok()?.strip_prefix(SCHEME)
@@ -171,7 +171,7 @@ impl ProviderToken {
         Some(minted)
     }
 
-    fn mint(&self, now: Timestamp) -> Option<Minted> {
+    fn mint(&self, now: Timestamp) -> Option<SignedToken> {
         let header = serde_json::json!({ "alg": "ES256", "kid": self.key_id }).to_string();
         let claims = serde_json::json!({ "iss": self.team_id, "iat": now.seconds() }).to_string();
         let mut jwt = String::new();
@@ -181,11 +181,11 @@ impl ProviderToken {
         let signature = self.key.sign(&SystemRandom::new(), jwt.as_bytes()).ok()?;
         jwt.push('.');
         BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut jwt);
-        Minted::new(&jwt, now)
+        SignedToken::new(&jwt, now)
     }
 
     /// The token in the file, if it is ours and young enough.
-    fn load(&self, now: Timestamp) -> Option<Minted> {
+    fn load(&self, now: Timestamp) -> Option<SignedToken> {
         let jwt = self.file.get()?.read()?;
         let (signed, signature) = jwt.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
@@ -201,13 +201,13 @@ impl ProviderToken {
                 .is_ok();
         // A token of the future was made before the clock was set back, and APNs would not take it.
         let is_young = at <= now && now.since(at) < RENEW_AFTER;
-        if is_ours && is_young { Minted::new(&jwt, at) } else { None }
+        if is_ours && is_young { SignedToken::new(&jwt, at) } else { None }
     }
 }
 
-// === impl Minted ===
+// === impl SignedToken ===
 
-impl Minted {
+impl SignedToken {
     fn new(jwt: &str, at: Timestamp) -> Option<Self> {
         let mut authorization = HeaderValue::from_str(&format!("{SCHEME}{jwt}")).ok()?;
         // Apple asks for "literal without indexing"; never-indexed is that, and it keeps logs clean.

@@ -10,7 +10,7 @@ use notification::{Bytes, Chunk, Content, Pause, Pauses, Report, Scope, Verdict,
 
 use tokio::sync::watch;
 
-use super::fixtures::{CollectedReports, Counting, Granting, Rig};
+use super::fixtures::{ChannelRig, CollectedReports, Counting, Granting};
 use super::{Behaviour, TestedChannel};
 use crate::{Job, timestamp};
 
@@ -27,7 +27,7 @@ pub(super) fn recipients_and_contents(subject: &dyn TestedChannel) {
 }
 
 pub(super) async fn each_delivery_is_reported_once(subject: &dyn TestedChannel, clock: Clock) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     for count in [0, 1, 2, 700] {
         let reports = rig.send(&rig.chunk(count), &Counting::new(64).gate()).await;
         assert_eq!(reports.len(), usize::from(count), "each delivery is reported");
@@ -37,7 +37,7 @@ pub(super) async fn each_delivery_is_reported_once(subject: &dyn TestedChannel, 
 }
 
 pub(super) async fn the_gate_is_kept(subject: &dyn TestedChannel, clock: Clock) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     for limit in [1, 7] {
         let counting = Counting::new(limit);
         let gate = counting.gate();
@@ -50,7 +50,7 @@ pub(super) async fn the_gate_is_kept(subject: &dyn TestedChannel, clock: Clock) 
 }
 
 pub(super) async fn several_jobs_share_a_sender(subject: &dyn TestedChannel, clock: Clock) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     let (chunk, counting) = (rig.chunk(40), Counting::new(5));
     let gate = counting.gate();
     let all = join_all((0..4).map(|_| rig.send(&chunk, &gate))).await;
@@ -66,7 +66,7 @@ pub(super) async fn what_must_not_start_is_reported_without_an_attempt(
     subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     let counting = Counting::new(8);
     let mut expired = rig.chunk(300);
     expired.envelope.expires_at = Some(timestamp(clock));
@@ -104,7 +104,7 @@ fn paused(chunk: &Chunk) -> watch::Receiver<Arc<Pauses>> {
 }
 
 pub(super) async fn what_cannot_be_begun_is_not_sent(subject: &dyn TestedChannel, clock: Clock) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     let counting = Counting::new(8);
     for grants in [true, false] {
         let (chunk, gate, reports) = (rig.chunk(300), counting.gate(), CollectedReports::default());
@@ -128,7 +128,7 @@ pub(super) async fn a_delivery_without_a_content_is_refused(
     subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     let mut chunk = rig.chunk(2);
     chunk.content = None;
     let reports = rig.send(&chunk, &Counting::new(8).gate()).await;
@@ -139,7 +139,7 @@ pub(super) async fn a_delivery_without_a_content_is_refused(
 }
 
 pub(super) async fn own_contents_come_first(subject: &dyn TestedChannel, clock: Clock) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     let mut chunk = rig.chunk(3);
     for delivery in &mut chunk.deliveries {
         delivery.content = Some(Box::new(subject.content()));
@@ -155,7 +155,7 @@ pub(super) async fn a_job_that_is_given_up_frees_its_places(
     subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, Behaviour::Accepts, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::Accepts, clock) else { return };
     let gate = Counting::new(4).gate();
     let (chunk, reports) = (rig.chunk(20), CollectedReports::default());
     let (_running, stopping) = watch::channel(false);
@@ -170,7 +170,7 @@ pub(super) async fn a_provider_that_cuts_off_leaves_it_unknown(
     subject: &dyn TestedChannel,
     clock: Clock,
 ) {
-    let Some(rig) = Rig::new(subject, Behaviour::CutsOff, clock) else { return };
+    let Some(rig) = ChannelRig::new(subject, Behaviour::CutsOff, clock) else { return };
     let reports = rig.send(&rig.chunk(1), &Counting::new(8).gate()).await;
     for report in reports.values() {
         assert_eq!(verdict(report), Verdict::Unknown, "{report:?}");

@@ -17,7 +17,7 @@ use super::{Behaviour, TestedChannel};
 use crate::{Channel, Fence, Job, Reports, Sender, Tools, timestamp};
 
 /// A sender to one kind of provider, and what belongs to it.
-pub(super) struct Rig<'a> {
+pub(super) struct ChannelRig<'a> {
     subject: &'a dyn TestedChannel,
     provider: Behaviour,
     channel: Box<dyn Channel>,
@@ -45,9 +45,9 @@ pub(super) struct Granting {
     pub(super) asked: RefCell<BTreeSet<u16>>,
 }
 
-// === impl Rig ===
+// === impl ChannelRig ===
 
-impl<'a> Rig<'a> {
+impl<'a> ChannelRig<'a> {
     /// `None` when there is no such provider.
     pub(super) fn new(
         subject: &'a dyn TestedChannel,

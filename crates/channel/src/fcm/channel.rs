@@ -11,16 +11,16 @@ use bytes::Bytes;
 use flow::{Clock, LogThrottle};
 use http::uri::Authority;
 use net::exchange::Reply;
-use net::http2::{Begun, Dial, Outcome, Outcomes, Pool, Priming};
+use net::http2::{BegunRequest, Dial, Http2Pool, Priming, RequestOutcome, RequestOutcomes};
 use net::tasks::LocalTasks;
 use net::tcp::Anywhere;
 use net::tls;
 use notification::{Delivery, Report, Verdict};
 use tokio::time::Instant;
 
-use super::config::{CheckedSettings, Settings};
-use super::oauth::Refused;
-use super::request::{Encoded, Encoder, FcmHead, FcmTarget, check_content};
+use super::config::{CheckedFcmSettings, Settings};
+use super::oauth::TokenError;
+use super::request::{FcmContent, FcmEncoder, FcmHead, FcmTarget, check_content};
 use super::response::{Advice, READ_FIELDS, interpret};
 use super::token::TokenSource;
 use crate::attempts::{Again, Attempts};
@@ -48,8 +48,8 @@ pub struct FcmChannel {
 
 #[derive(Debug)]
 struct FcmSender {
-    pool: Pool,
-    encoder: Encoder,
+    pool: Http2Pool,
+    encoder: FcmEncoder,
     tokens: Arc<TokenSource>,
     clock: Clock,
     random: RefCell<fastrand::Rng>,
@@ -60,7 +60,7 @@ struct FcmSender {
 
 /// A job, with what its deliveries share.
 #[derive(Debug)]
-struct Prepared<'a> {
+struct FcmJob<'a> {
     sender: &'a FcmSender,
     job: Job<'a>,
     /// The current one: all deliveries that come after one that had to have it renewed use the new one.
@@ -68,13 +68,13 @@ struct Prepared<'a> {
     /// Whether its first acceptance was noted.
     is_accepted: Cell<bool>,
     /// The chunk's own content, if it has one.
-    shared: Option<Result<Encoded, Invalid>>,
+    shared: Option<Result<FcmContent, Invalid>>,
 }
 
 /// A request that waits for its outcome, and its head.
 #[derive(Debug)]
 struct BegunFcm {
-    request: Begun,
+    request: BegunRequest,
     head: Rc<FcmHead>,
 }
 
@@ -88,7 +88,7 @@ impl FcmChannel {
         let tls =
             both(tls::client(ca_file, &[b"h2"], None), tls::client(ca_file, &[b"http/1.1"], None));
         let (checked, (tls, tls_http1)) = both(settings.check(), tls)?;
-        let CheckedSettings { account, project_id, origin, authority, token_uri } = checked;
+        let CheckedFcmSettings { account, project_id, origin, authority, token_uri } = checked;
         let tokens = TokenSource::new(account, token_uri, tls_http1);
         let destination: Arc<str> = format!("{authority}/{project_id}").into();
         Ok(Self {
@@ -138,13 +138,13 @@ impl Channel for FcmChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let encoder = Encoder::new(self.authority.clone(), &self.project_id);
+        let encoder = FcmEncoder::new(self.authority.clone(), &self.project_id);
         let encoder = encoder.ok_or_else(|| ChannelError::Setting {
             setting: "project_id",
             message: "makes no address with the endpoint".to_owned(),
         })?;
         Ok(Box::new(FcmSender {
-            pool: Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),
+            pool: Http2Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),
             encoder,
             tokens: Arc::clone(&self.tokens),
             clock: tools.clock,
@@ -169,10 +169,10 @@ impl Sender for FcmSender {
             }
         };
         let shared = job.chunk.content.as_ref().map(|content| {
-            Encoded::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
+            FcmContent::new(content, job.chunk.envelope.expires_at, timestamp(self.clock))
         });
         let is_accepted = Cell::new(false);
-        drive_all(job, &Prepared { sender: self, job, head, is_accepted, shared }).await;
+        drive_all(job, &FcmJob { sender: self, job, head, is_accepted, shared }).await;
     }
 
     async fn close(&self) {
@@ -181,14 +181,14 @@ impl Sender for FcmSender {
     }
 }
 
-impl<'job> Attempts<'job> for Prepared<'job> {
+impl<'job> Attempts<'job> for FcmJob<'job> {
     type Begun = BegunFcm;
 
     fn begin(
         &self,
         delivery: &'job Delivery,
         now: Instant,
-        to: (&Rc<Outcomes>, u16),
+        to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<BegunFcm> {
         let (pool, priority) = (&self.sender.pool, self.job.priority());
         if !pool.has_free_stream(priority) {
@@ -204,7 +204,7 @@ impl<'job> Attempts<'job> for Prepared<'job> {
         &self,
         _delivery: &'job Delivery,
         mut begun: BegunFcm,
-        outcome: Outcome,
+        outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         match begun.request.conclude(outcome, &*begun.head) {
             Ok(reply) => {
@@ -245,7 +245,7 @@ impl<'job> Attempts<'job> for Prepared<'job> {
     }
 }
 
-impl Prepared<'_> {
+impl FcmJob<'_> {
     fn interpret(&self, reply: &Reply) -> (Attempt, Advice) {
         let now = timestamp(self.sender.clock);
         let (attempt, advice) = interpret(reply, self.job.chunk.attempt, now);
@@ -259,7 +259,7 @@ impl Prepared<'_> {
     }
 
     /// Has the job go on with another token.
-    async fn renew(&self) -> Result<(), Refused> {
+    async fn renew(&self) -> Result<(), TokenError> {
         let renewed = self.sender.head().await?;
         self.head.replace(Rc::new(renewed));
         // The acceptance that was noted was one of the former token.
@@ -282,7 +282,7 @@ impl Prepared<'_> {
         let expires_at = self.job.chunk.envelope.expires_at;
         let own = delivery.content.as_deref();
         let own =
-            own.map(|content| Encoded::new(content, expires_at, timestamp(self.sender.clock)));
+            own.map(|content| FcmContent::new(content, expires_at, timestamp(self.sender.clock)));
         let encoded = own_or_shared(own.as_ref(), self.shared.as_ref())?;
         let target = FcmTarget::parse(&delivery.recipient)
             .and_then(|target| encoded.check_size(target).map(|()| target))
@@ -293,7 +293,7 @@ impl Prepared<'_> {
 
 impl FcmSender {
     /// The head of requests, with the access token as of now.
-    async fn head(&self) -> Result<FcmHead, Refused> {
+    async fn head(&self) -> Result<FcmHead, TokenError> {
         // A fork, since a borrow of the generator must not last over the wait.
         let (clock, mut random) = (self.clock, self.random.borrow_mut().fork());
         let (authorization, renewal) = self.tokens.authorization(clock, &mut random).await?;
@@ -326,9 +326,9 @@ impl FcmSender {
 }
 
 /// The result of an attempt without an access token.
-fn unsent(refused: &Refused) -> Attempt {
+fn unsent(refused: &TokenError) -> Attempt {
     match refused {
-        Refused::Account(message) => Attempt::unsent(message.clone(), Some(ACCOUNT_DELAY)),
-        Refused::ForNow(message) => Attempt::unsent(message.clone(), None),
+        TokenError::Account(message) => Attempt::unsent(message.clone(), Some(ACCOUNT_DELAY)),
+        TokenError::ForNow(message) => Attempt::unsent(message.clone(), None),
     }
 }

@@ -50,7 +50,7 @@ pub struct Settings {
 
 /// The settings once they are checked.
 #[derive(Debug)]
-pub(super) struct CheckedSettings {
+pub(super) struct CheckedFcmSettings {
     pub(super) account: ServiceAccount,
     pub(super) project_id: String,
     pub(super) origin: Origin,
@@ -85,7 +85,7 @@ const fn connections_max_default() -> usize {
 
 impl Settings {
     /// Checks them, and reads the service account.
-    pub(super) fn check(&self) -> Result<CheckedSettings, ChannelError> {
+    pub(super) fn check(&self) -> Result<CheckedFcmSettings, ChannelError> {
         let numbers = each([
             require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
             require(self.connections_max > 0, "connections_max", "must be at least 1"),
@@ -98,7 +98,7 @@ impl Settings {
         });
         let (_, ((origin, authority), (account, token_uri, project_id))) =
             both(numbers, both(endpoint, account))?;
-        Ok(CheckedSettings { account, project_id, origin, authority, token_uri })
+        Ok(CheckedFcmSettings { account, project_id, origin, authority, token_uri })
     }
 
     fn read_account(&self) -> Result<ServiceAccount, ChannelError> {

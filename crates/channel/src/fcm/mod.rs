@@ -4,7 +4,7 @@
 //! FcmChannel (shared)        settings, endpoint, TLS
 //!   ├─ TokenSource           the access token of all threads: asked for by one, renewed at 80 % of its life
 //!   └─ FcmSender (one per sender thread)
-//!        └─ http2::Pool
+//!        └─ Http2Pool
 //! ```
 //!
 //! Sources: <https://firebase.google.com/docs/reference/fcm/rest/v1/projects.messages>,

@@ -16,7 +16,7 @@ use super::config::TokenUri;
 
 /// An access token.
 #[derive(Debug)]
-pub(super) struct Granted {
+pub(super) struct AccessToken {
     /// The `authorization` header.
     pub(super) authorization: HeaderValue,
     pub(super) lifetime: Duration,
@@ -24,7 +24,7 @@ pub(super) struct Granted {
 
 /// Why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum TokenError {
     /// The endpoint does not accept the account: an operator must check it.
     Account(String),
     /// It may do so later.
@@ -48,7 +48,7 @@ struct TokenBody {
 }
 
 #[derive(Debug, Deserialize)]
-struct ErrorBody {
+struct TokenErrorBody {
     error: String,
     #[serde(default)]
     error_description: String,
@@ -59,7 +59,7 @@ pub(super) async fn exchange(
     uri: &TokenUri,
     tls: &Arc<rustls::ClientConfig>,
     assertion: &str,
-) -> Result<Granted, Refused> {
+) -> Result<AccessToken, TokenError> {
     // The assertion is base64url and dots, which a form leaves as it is.
     let form = format!(
         "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion={assertion}"
@@ -67,7 +67,7 @@ pub(super) async fn exchange(
     let described = |message: String| {
         words::plain(&format!("no access token from {}: {message}", uri.endpoint.origin))
     };
-    let refuse = |message: String| Refused::ForNow(described(message));
+    let refuse = |message: String| TokenError::ForNow(described(message));
     let asking = tokio::time::timeout(TIMEOUT, post(uri, tls, form));
     let Reply { status, mut body, .. } = match asking.await {
         Ok(answer) => answer.map_err(refuse)?,
@@ -80,7 +80,7 @@ pub(super) async fn exchange(
         body = shown;
     }
     read(status, &body).map_err(|message| match status {
-        400 | 401 | 403 => Refused::Account(described(message)),
+        400 | 401 | 403 => TokenError::Account(described(message)),
         _ => refuse(message),
     })
 }
@@ -90,11 +90,11 @@ const fn is_success(status: u16) -> bool {
 }
 
 /// The meaning of an answer. Its body may be anything at all.
-fn read(status: u16, body: &[u8]) -> Result<Granted, String> {
+fn read(status: u16, body: &[u8]) -> Result<AccessToken, String> {
     if !is_success(status) {
         let said = serde_json::from_slice(body).map_or_else(
             |_| String::new(),
-            |said: ErrorBody| format!(": {} {}", said.error, said.error_description),
+            |said: TokenErrorBody| format!(": {} {}", said.error, said.error_description),
         );
         return Err(words::plain(&format!("status {status}{said}")));
     }
@@ -107,7 +107,7 @@ fn read(status: u16, body: &[u8]) -> Result<Granted, String> {
     let lifetime = token.expires_in.as_ref().map_or(Some(LIFETIME_DEFAULT), seconds);
     let lifetime = lifetime.ok_or_else(|| "expires_in is not a number of seconds".to_owned())?;
     let lifetime = lifetime.clamp(LIFETIME_MIN, LIFETIME_MAX);
-    Ok(Granted { authorization, lifetime })
+    Ok(AccessToken { authorization, lifetime })
 }
 
 fn seconds(value: &serde_json::Value) -> Option<Duration> {

@@ -7,7 +7,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::uri::{Authority, PathAndQuery};
-use net::http2::{Head, SharedHead, SharedHeads};
+use net::http2::{RequestHead, SharedHead, SharedHeads};
 use notification::{Content, Timestamp};
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use crate::Invalid;
 
 /// The parts that all requests of one channel share.
 #[derive(Debug)]
-pub(super) struct Encoder {
+pub(super) struct FcmEncoder {
     authority: Authority,
     path: PathAndQuery,
     heads: SharedHeads,
@@ -31,7 +31,7 @@ pub(super) struct FcmHead {
 
 /// A content, encoded but for its target.
 #[derive(Debug, Clone)]
-pub(super) struct Encoded {
+pub(super) struct FcmContent {
     /// The bytes before the target.
     head: &'static str,
     /// The bytes behind the target.
@@ -51,7 +51,7 @@ pub(super) enum FcmTarget<'a> {
 
 /// A content that was found good.
 #[derive(Debug)]
-struct Checked {
+struct CheckedMessage {
     message: Map<String, Value>,
     validates_only: bool,
     bytes: usize,
@@ -69,9 +69,9 @@ const TTL_SECONDS_MAX: i64 = 28 * 24 * 3600;
 /// Bodies are cut from blocks of this size, so few allocations are needed.
 const BLOCK_BYTES: usize = 32 * 1024;
 
-// === impl Encoder ===
+// === impl FcmEncoder ===
 
-impl Encoder {
+impl FcmEncoder {
     /// Encodes for `project_id` at `authority`; `None` when that makes no address.
     pub(super) fn new(authority: Authority, project_id: &str) -> Option<Self> {
         let path = format!("/v1/projects/{project_id}/messages:send");
@@ -81,7 +81,7 @@ impl Encoder {
     }
 
     /// The body that sends `encoded` to `target`.
-    pub(super) fn body(&self, encoded: &Encoded, target: FcmTarget<'_>) -> Bytes {
+    pub(super) fn body(&self, encoded: &FcmContent, target: FcmTarget<'_>) -> Bytes {
         let (name, value) = match target {
             FcmTarget::Token(token) => ("\"token\":\"", token),
             FcmTarget::Topic(topic) => ("\"topic\":\"", topic),
@@ -114,15 +114,15 @@ impl Encoder {
 
 // === impl FcmHead ===
 
-impl Head for FcmHead {
+impl RequestHead for FcmHead {
     fn address(&self) -> &Rc<SharedHead> {
         &self.shared
     }
 }
 
-// === impl Encoded ===
+// === impl FcmContent ===
 
-impl Encoded {
+impl FcmContent {
     /// Encodes what requests with `content` share. What is of no use after `expires_at` is not kept longer by FCM, unless
     /// the content says how long itself.
     pub(super) fn new(
@@ -130,7 +130,7 @@ impl Encoded {
         expires_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Self, Invalid> {
-        let Checked { mut message, validates_only, bytes } =
+        let CheckedMessage { mut message, validates_only, bytes } =
             check(&content.payload, &content.options)?;
         if let Some(expires_at) = expires_at {
             expire(&mut message, expires_at, now);
@@ -188,7 +188,7 @@ pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invali
     check(payload, options).map(drop)
 }
 
-fn check(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
+fn check(payload: &[u8], options: &[u8]) -> Result<CheckedMessage, Invalid> {
     let validates_only = read_options(options)?;
     let message: Value = serde_json::from_slice(payload)
         .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
@@ -212,7 +212,7 @@ fn check(payload: &[u8], options: &[u8]) -> Result<Checked, Invalid> {
     let data = check_data(message.get("data"))?;
     let bytes = data + message.get("notification").map_or(0, bytes_of);
     check_size(bytes, BYTES_MAX)?;
-    Ok(Checked { message, validates_only, bytes })
+    Ok(CheckedMessage { message, validates_only, bytes })
 }
 
 /// Data are texts under names that FCM does not use itself. Gives their bytes.

@@ -15,15 +15,15 @@ fn content(payload: &str, options: &str) -> Content {
 }
 
 fn body(recipient: &str, content: &Content, expires_at: Option<Timestamp>) -> Value {
-    let encoder = Encoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
-    let shared = Encoded::new(content, expires_at, NOW).unwrap();
+    let encoder = FcmEncoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
+    let shared = FcmContent::new(content, expires_at, NOW).unwrap();
     let body = encoder.body(&shared, FcmTarget::parse(recipient).unwrap());
     serde_json::from_slice(&body).unwrap()
 }
 
 #[test]
 fn a_request_has_the_headers_that_fcm_wants() {
-    let encoder = Encoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
+    let encoder = FcmEncoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
     let head = encoder.head(HeaderValue::from_static("Bearer x"));
     assert!(head.is_writable());
     let request = head.to_request().unwrap();
@@ -126,7 +126,7 @@ fn a_content_that_fcm_would_refuse_is_refused_with_its_place() {
 fn a_topic_takes_half_as_much() {
     let size = |bytes: usize, target: FcmTarget<'_>| {
         let payload = format!(r#"{{"data":{{"k":"{}"}}}}"#, "x".repeat(bytes - 1));
-        let encoded = Encoded::new(&content(&payload, ""), None, NOW).unwrap();
+        let encoded = FcmContent::new(&content(&payload, ""), None, NOW).unwrap();
         encoded.check_size(target).map_err(|invalid| invalid.message)
     };
     assert_eq!(size(2049, FcmTarget::Token("t")), Ok(()));
@@ -137,8 +137,8 @@ fn a_topic_takes_half_as_much() {
 
 #[test]
 fn blocks_are_cut_without_mixing_bodies_up() {
-    let encoder = Encoder::new(Authority::from_static("localhost"), "p").unwrap();
-    let shared = Encoded::new(&content(r#"{"data":{"k":"v"}}"#, ""), None, NOW).unwrap();
+    let encoder = FcmEncoder::new(Authority::from_static("localhost"), "p").unwrap();
+    let shared = FcmContent::new(&content(r#"{"data":{"k":"v"}}"#, ""), None, NOW).unwrap();
     let tokens: Vec<String> = (0..2000).map(|number| format!("token-{number}")).collect();
     let bodies: Vec<Bytes> =
         tokens.iter().map(|token| encoder.body(&shared, FcmTarget::Token(token))).collect();
@@ -152,7 +152,7 @@ fn blocks_are_cut_without_mixing_bodies_up() {
 fn an_access_token_is_shown_nowhere() {
     let mut authorization = HeaderValue::from_static("Bearer canary");
     authorization.set_sensitive(true);
-    let encoder = Encoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
+    let encoder = FcmEncoder::new(Authority::from_static("localhost:8444"), "shop").unwrap();
     let head = encoder.head(authorization);
     assert_eq!(head.address().get(&AUTHORIZATION).unwrap(), "Bearer canary", "it is sent");
     assert!(!format!("{head:?}").contains("canary"), "{head:?}");

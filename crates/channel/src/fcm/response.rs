@@ -34,7 +34,7 @@ pub(super) enum Advice {
 
 /// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+enum FcmMeaning {
     /// This message will never be accepted.
     Refused,
     /// This registration token will never be accepted again.
@@ -55,7 +55,7 @@ enum Meaning {
 
 /// The parts of an error's body.
 #[derive(Debug, Default)]
-struct Said {
+struct ErrorDetails {
     /// FCM's own code; empty when there is none.
     code: String,
     message: String,
@@ -68,12 +68,12 @@ struct Said {
 }
 
 #[derive(Debug, Deserialize)]
-struct Body {
-    error: ErrorBody,
+struct FcmErrorBody {
+    error: FcmError,
 }
 
 #[derive(Debug, Deserialize)]
-struct ErrorBody {
+struct FcmError {
     #[serde(default)]
     status: String,
     #[serde(default)]
@@ -99,39 +99,41 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
     if (200..300).contains(&status) {
         return (Attempt::answered(Answer::accepted(status)), Advice::CarryOn);
     }
-    let said = Said::read(&reply.body);
+    let said = ErrorDetails::read(&reply.body);
     let detail = said.words();
     let asked = retry_after(&reply.headers, now);
     let after =
         |default: Duration, min: Duration| Some(asked.unwrap_or(default).clamp(min, DELAY_MAX));
     let deferred = |after| Answer::deferred(status, after, detail.clone());
     match said.meaning(status) {
-        Meaning::Refused => {
+        FcmMeaning::Refused => {
             (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
         }
-        Meaning::Unregistered => {
+        FcmMeaning::Unregistered => {
             (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
         }
         // This verdict counts only where no other token is tried, or that one is
         // refused as well: then it is the account.
-        Meaning::TokenRejected => {
+        FcmMeaning::TokenRejected => {
             (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::RenewToken)
         }
-        Meaning::Credential => (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::Alert),
-        Meaning::ProjectRate => {
+        FcmMeaning::Credential => {
+            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::Alert)
+        }
+        FcmMeaning::ProjectRate => {
             let wait = asked.unwrap_or(RATE_DELAY_MIN).clamp(RATE_DELAY_MIN, DELAY_MAX);
             (Attempt::pushed_back(deferred(Some(wait))), Advice::Pause(wait))
         }
         // Of the load that FCM as a whole can take, the next two say nothing.
-        Meaning::TopicRate => {
+        FcmMeaning::TopicRate => {
             let wait = after(doubled(RATE_DELAY_MIN, attempt), RATE_DELAY_MIN);
             (Attempt::answered(deferred(wait)), Advice::CarryOn)
         }
-        Meaning::DeviceRate => {
+        FcmMeaning::DeviceRate => {
             let wait = after(doubled(DELAY_MIN, attempt), DELAY_MIN);
             (Attempt::answered(deferred(wait)), Advice::CarryOn)
         }
-        Meaning::ServerError => {
+        FcmMeaning::ServerError => {
             let wait = after(doubled(DELAY_MIN, attempt), DELAY_MIN);
             (Attempt::pushed_back(deferred(wait)), Advice::CarryOn)
         }
@@ -143,11 +145,13 @@ fn doubled(base: Duration, attempt: u16) -> Duration {
     base.saturating_mul(1 << attempt.saturating_sub(1).min(DOUBLINGS_MAX))
 }
 
-// === impl Said ===
+// === impl ErrorDetails ===
 
-impl Said {
+impl ErrorDetails {
     fn read(body: &[u8]) -> Self {
-        let Ok(Body { error }) = serde_json::from_slice(body) else { return Self::default() };
+        let Ok(FcmErrorBody { error }) = serde_json::from_slice(body) else {
+            return Self::default();
+        };
         let mut said = Self { message: error.message, ..Self::default() };
         for detail in &error.details {
             let text = |name: &str| detail.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -181,23 +185,23 @@ impl Said {
         said
     }
 
-    fn meaning(&self, status: u16) -> Meaning {
+    fn meaning(&self, status: u16) -> FcmMeaning {
         match (status, self.code.as_str()) {
-            (400, "INVALID_ARGUMENT") if self.is_about_the_token() => Meaning::Unregistered,
-            (404, "UNREGISTERED") => Meaning::Unregistered,
+            (400, "INVALID_ARGUMENT") if self.is_about_the_token() => FcmMeaning::Unregistered,
+            (404, "UNREGISTERED") => FcmMeaning::Unregistered,
             // The registration token is good, but for another project: the device is not gone.
-            (403, "SENDER_ID_MISMATCH") => Meaning::Refused,
+            (403, "SENDER_ID_MISMATCH") => FcmMeaning::Refused,
             // A 404 without `UNREGISTERED` is about the address, in which only the project can be wrong.
-            (401, "THIRD_PARTY_AUTH_ERROR") | (403 | 404, _) => Meaning::Credential,
-            (401, _) => Meaning::TokenRejected,
-            (429, _) if self.quota.contains("device") => Meaning::DeviceRate,
-            (429, _) if self.quota.contains("topic") => Meaning::TopicRate,
+            (401, "THIRD_PARTY_AUTH_ERROR") | (403 | 404, _) => FcmMeaning::Credential,
+            (401, _) => FcmMeaning::TokenRejected,
+            (429, _) if self.quota.contains("device") => FcmMeaning::DeviceRate,
+            (429, _) if self.quota.contains("topic") => FcmMeaning::TopicRate,
             // Not every answer says whose rate it was. Then it may be the project's, which concerns all messages.
-            (429, _) => Meaning::ProjectRate,
-            (408 | 409 | 425, _) => Meaning::ServerError,
-            (400..=499, _) => Meaning::Refused,
+            (429, _) => FcmMeaning::ProjectRate,
+            (408 | 409 | 425, _) => FcmMeaning::ServerError,
+            (400..=499, _) => FcmMeaning::Refused,
             // A redirect or worse is not FCM speaking: whatever stands between may go away.
-            _ => Meaning::ServerError,
+            _ => FcmMeaning::ServerError,
         }
     }
 

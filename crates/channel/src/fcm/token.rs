@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::account::ServiceAccount;
 use super::config::TokenUri;
-use super::oauth::{self, Granted, Refused};
+use super::oauth::{self, AccessToken, TokenError};
 use crate::timestamp;
 
 /// A token younger than this that was never accepted is not too old: another would fare no better.
@@ -39,7 +39,7 @@ struct TokenState {
     is_asking: bool,
     failures: u16,
     /// Not to be asked before, after failures, and the last of them.
-    pause: Option<(Instant, Refused)>,
+    pause: Option<(Instant, TokenError)>,
 }
 
 #[derive(Debug)]
@@ -60,12 +60,12 @@ enum TokenStep {
     UseAndRenew(HeaderValue),
     Ask,
     Wait,
-    GiveUp(Refused),
+    GiveUp(TokenError),
 }
 
 /// The right to ask: only one has it at a time.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct RefreshPermit {
     source: Arc<TokenSource>,
 }
 
@@ -82,7 +82,7 @@ impl TokenSource {
     }
 
     /// The `authorization` header, and, if it is time for the next token, the right to ask for it: to be
-    /// [used](Asking::ask) in the background.
+    /// [used](RefreshPermit::ask) in the background.
     ///
     /// # Errors
     /// When there is no token, and why.
@@ -90,7 +90,7 @@ impl TokenSource {
         self: &Arc<Self>,
         clock: Clock,
         random: &mut fastrand::Rng,
-    ) -> Result<(HeaderValue, Option<Asking>), Refused> {
+    ) -> Result<(HeaderValue, Option<RefreshPermit>), TokenError> {
         loop {
             // Made before the look: from here on it hears `notify_waiters`, so an answer
             // between look and wait is not missed.
@@ -151,15 +151,20 @@ impl TokenSource {
         step
     }
 
-    fn asking(self: &Arc<Self>) -> Asking {
-        Asking { source: Arc::clone(self) }
+    fn asking(self: &Arc<Self>) -> RefreshPermit {
+        RefreshPermit { source: Arc::clone(self) }
     }
 
-    fn take(&self, answer: Result<Granted, Refused>, clock: Clock, random: &mut fastrand::Rng) {
+    fn take(
+        &self,
+        answer: Result<AccessToken, TokenError>,
+        clock: Clock,
+        random: &mut fastrand::Rng,
+    ) {
         let now = clock.monotonic();
         let mut state = self.state();
         match answer {
-            Ok(Granted { authorization, lifetime }) => {
+            Ok(AccessToken { authorization, lifetime }) => {
                 state.current = Some(HeldToken {
                     authorization,
                     is_accepted: false,
@@ -173,11 +178,11 @@ impl TokenSource {
             Err(refused) => {
                 state.failures = state.failures.saturating_add(1);
                 let pause = match &refused {
-                    Refused::Account(message) => {
+                    TokenError::Account(message) => {
                         tracing::error!(%message, "FCM's service account is refused");
                         REFUSED_PAUSE
                     }
-                    Refused::ForNow(message) => {
+                    TokenError::ForNow(message) => {
                         tracing::warn!(%message, "no access token for FCM");
                         Backoff::CONNECT.delay(state.failures, None, random)
                     }
@@ -192,21 +197,21 @@ impl TokenSource {
     }
 }
 
-// === impl Asking ===
+// === impl RefreshPermit ===
 
-impl Asking {
+impl RefreshPermit {
     /// Asks for a token.
     pub(super) async fn ask(self, clock: Clock, random: &mut fastrand::Rng) {
         let TokenSource { account, uri, tls, .. } = &*self.source;
         let answer = match account.assertion(&uri.text, timestamp(clock)) {
             Some(assertion) => oauth::exchange(uri, tls, &assertion).await,
-            None => Err(Refused::Account("the service account's key does not sign".to_owned())),
+            None => Err(TokenError::Account("the service account's key does not sign".to_owned())),
         };
         self.source.take(answer, clock, random);
     }
 }
 
-impl Drop for Asking {
+impl Drop for RefreshPermit {
     /// Also when it was given up: the next may ask.
     fn drop(&mut self) {
         self.source.state().is_asking = false;
@@ -230,11 +235,11 @@ mod tests {
 
     fn grant(source: &Arc<TokenSource>, token: &'static str, clock: Clock) {
         let authorization = HeaderValue::from_static(token);
-        let granted = Granted { authorization, lifetime: Duration::from_secs(1000) };
+        let granted = AccessToken { authorization, lifetime: Duration::from_secs(1000) };
         source.take(Ok(granted), clock, &mut fastrand::Rng::with_seed(1));
     }
 
-    fn fail(source: &Arc<TokenSource>, refused: Refused, clock: Clock) {
+    fn fail(source: &Arc<TokenSource>, refused: TokenError, clock: Clock) {
         source.take(Err(refused), clock, &mut fastrand::Rng::with_seed(1));
     }
 
@@ -281,7 +286,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_told_to_all_until_it_is_time_to_ask_again() {
         let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
-        let refused = Refused::Account("status 401".to_owned());
+        let refused = TokenError::Account("status 401".to_owned());
         fail(&source, refused.clone(), clock);
         let told = source.authorization(clock, &mut fastrand::Rng::with_seed(1)).await;
         assert_eq!(told.unwrap_err(), refused);
@@ -289,14 +294,14 @@ mod tests {
         assert!(matches!(source.step(clock.monotonic()), TokenStep::Ask));
         drop(source.asking());
         for failures in 0..20 {
-            fail(&source, Refused::ForNow("x".to_owned()), clock);
+            fail(&source, TokenError::ForNow("x".to_owned()), clock);
             let (until, _) = source.state().pause.clone().unwrap();
             let pause = until - clock.monotonic();
             assert!(pause <= Duration::from_secs(30), "{pause:?} after {failures}");
         }
         grant(&source, "a", clock);
         assert!(matches!(source.step(clock.monotonic()), TokenStep::Use(_)));
-        fail(&source, Refused::ForNow("x".to_owned()), clock);
+        fail(&source, TokenError::ForNow("x".to_owned()), clock);
         assert!(matches!(source.step(clock.monotonic()), TokenStep::Use(_)), "the old one is good");
     }
 

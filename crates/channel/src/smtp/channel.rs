@@ -15,9 +15,9 @@ use super::address;
 use super::config::{MailTarget, Relay, Settings, TlsMode};
 use super::dkim::DkimSigner;
 use super::dns::{Dns, ResolveMail};
-use super::pool::{Limits, NoSession, PooledSession, SessionPool};
+use super::pool::{NoSession, PooledSession, SessionPool, SessionPoolBounds};
 use super::request::{AddressedMail, Composer, Mail};
-use super::response::{Advice, Delays, SETTINGS_DELAY, declined, interpret};
+use super::response::{Advice, SETTINGS_DELAY, SmtpDelays, declined, interpret};
 use super::route::{Exchangers, Router, Servers};
 use super::session::{NoConnection, SessionConfig};
 use super::session_limits::may_end_session;
@@ -51,10 +51,10 @@ pub struct SmtpChannel {
     resolver: Option<Arc<dyn ResolveMail>>,
     composer: Composer,
     concurrency: Concurrency,
-    limits: Limits,
+    limits: SessionPoolBounds,
     messages_per_minute: Option<NonZeroU32>,
     backoff: Backoff,
-    delays: Delays,
+    delays: SmtpDelays,
 }
 
 #[derive(Debug)]
@@ -104,13 +104,13 @@ impl SmtpChannel {
             resolver: None,
             composer,
             concurrency: settings.concurrency,
-            limits: Limits {
+            limits: SessionPoolBounds {
                 connections_max: settings.connections_max,
                 deliveries_per_connection: settings.deliveries_per_connection,
             },
             messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             backoff,
-            delays: Delays {
+            delays: SmtpDelays {
                 deferred: settings.deferred_delay,
                 greylisted: settings.greylisted_delay,
             },

@@ -160,7 +160,7 @@ pub(super) struct MailCredentials {
 
 /// Settings that make sense, but for the files they name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CheckedSettings {
+pub(super) struct CheckedSmtpSettings {
     pub(super) target: MailTarget,
     pub(super) tls: TlsMode,
     pub(super) from: Option<Mailbox>,
@@ -194,7 +194,7 @@ const fn mx_port_default() -> u16 {
 
 impl Settings {
     /// Checks what needs no file.
-    pub(super) fn check(&self) -> Result<CheckedSettings, ChannelError> {
+    pub(super) fn check(&self) -> Result<CheckedSmtpSettings, ChannelError> {
         let target = self.target().and_then(|target| {
             let tls = self.tls.unwrap_or_else(|| target.tls_default());
             self.check_login(&target, tls).map(|()| (target, tls))
@@ -206,7 +206,7 @@ impl Settings {
         let senders = both(mailbox("from", &self.from), mailbox("return_path", &self.return_path));
         let (((target, tls), (from, return_path)), ()) =
             both(both(target, senders), self.check_names_and_numbers())?;
-        Ok(CheckedSettings { target, tls, from, return_path })
+        Ok(CheckedSmtpSettings { target, tls, from, return_path })
     }
 
     fn check_names_and_numbers(&self) -> Result<(), ChannelError> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::{Backoff, Clock};
-use net::idle::{Idle, Keep};
+use net::idle::{Idle, Reusable};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ const RECONNECT_CAP: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct SessionPool {
     router: Router,
-    limits: Limits,
+    limits: SessionPoolBounds,
     clock: Clock,
     backoff: Backoff,
     random: RefCell<fastrand::Rng>,
@@ -47,7 +47,7 @@ pub(super) struct SessionPool {
 
 /// How many connections, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct SessionPoolBounds {
     /// At least 1.
     pub(super) connections_max: usize,
     /// At least 1.
@@ -87,7 +87,12 @@ struct Destination {
 
 impl SessionPool {
     /// A pool without connections.
-    pub(super) fn new(router: Router, limits: Limits, backoff: Backoff, tools: Tools) -> Self {
+    pub(super) fn new(
+        router: Router,
+        limits: SessionPoolBounds,
+        backoff: Backoff,
+        tools: Tools,
+    ) -> Self {
         Self {
             router,
             limits,
@@ -246,7 +251,7 @@ impl Eq for Destination {}
 
 // === impl SmtpSession ===
 
-impl Keep for SmtpSession {
+impl Reusable for SmtpSession {
     fn is_usable(&mut self) -> bool {
         self.wire.is_quiet()
     }

@@ -16,7 +16,7 @@ pub(super) const SETTINGS_DELAY: Duration = Duration::from_mins(15);
 
 /// Waits that the settings name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Delays {
+pub(super) struct SmtpDelays {
     /// After a temporary refusal.
     pub(super) deferred: Duration,
     /// After greylisting.
@@ -34,7 +34,11 @@ pub(super) enum Advice {
 }
 
 /// The meaning of `reply` to `stage`.
-pub(super) fn interpret(stage: SmtpStage, reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
+pub(super) fn interpret(
+    stage: SmtpStage,
+    reply: &SmtpReply,
+    delays: SmtpDelays,
+) -> (Attempt, Advice) {
     match reply.code {
         200..=299 if stage == SmtpStage::Message => {
             (Attempt::answered(Answer::accepted(reply.code)), Advice::CarryOn)
@@ -59,7 +63,7 @@ pub(super) fn interpret(stage: SmtpStage, reply: &SmtpReply, delays: Delays) -> 
     }
 }
 
-fn temporary(reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
+fn temporary(reply: &SmtpReply, delays: SmtpDelays) -> (Attempt, Advice) {
     let is_greylisting = is_greylisting(&reply.text);
     let after = if is_greylisting { delays.greylisted } else { delays.deferred };
     let answer = declined(reply, Some(after));
@@ -74,7 +78,7 @@ fn temporary(reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
     }
 }
 
-fn permanent(stage: SmtpStage, reply: &SmtpReply, delays: Delays) -> (Attempt, Advice) {
+fn permanent(stage: SmtpStage, reply: &SmtpReply, delays: SmtpDelays) -> (Attempt, Advice) {
     let refused = |is_unregistered| {
         Attempt::answered(Answer::refused(reply.code, is_unregistered, reply.detail()))
     };

@@ -4,8 +4,8 @@ use super::*;
 use flow::Signal;
 use notification::{Report, Verdict, limits};
 
-const DELAYS: Delays =
-    Delays { deferred: Duration::from_mins(30), greylisted: Duration::from_mins(5) };
+const DELAYS: SmtpDelays =
+    SmtpDelays { deferred: Duration::from_mins(30), greylisted: Duration::from_mins(5) };
 const DEFERRED: Verdict = Verdict::Deferred { after: Some(DELAYS.deferred) };
 const GREYLISTED: Verdict = Verdict::Deferred { after: Some(DELAYS.greylisted) };
 const BACK_OFF: Verdict = Verdict::Deferred { after: None };

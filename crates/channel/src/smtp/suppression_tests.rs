@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::response::{Delays, interpret};
+use super::response::{SmtpDelays, interpret};
 use super::transaction::SmtpStage;
 use super::wire::SmtpReply;
 use crate::Attempt;
@@ -21,7 +21,7 @@ fn answers(stage: SmtpStage) -> impl Iterator<Item = (String, Attempt)> {
     });
     alone.chain(enhanced).map(move |(name, code, enhanced)| {
         let reply = SmtpReply { code, enhanced, text: "no".to_owned() };
-        let delays = Delays { deferred: Duration::ZERO, greylisted: Duration::ZERO };
+        let delays = SmtpDelays { deferred: Duration::ZERO, greylisted: Duration::ZERO };
         (name, interpret(stage, &reply, delays).0)
     })
 }

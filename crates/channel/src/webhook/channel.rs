@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use flow::Clock;
 use net::endpoint::{Endpoint, Host};
 use net::guard::{Guard, Resolve};
-use net::http1::{HttpTarget, Pool};
+use net::http1::{Http1Pool, HttpTarget};
 use notification::Delivery;
 
 use super::config::Settings;
 use super::endpoints::Endpoints;
-use super::request::{Prepared, check_content};
+use super::request::{WebhookContent, check_content};
 use super::response::interpret;
 use crate::checks::both;
 use crate::{
@@ -40,7 +40,7 @@ struct Rules {
 
 #[derive(Debug)]
 struct WebhookSender {
-    pool: Pool,
+    pool: Http1Pool,
     channel: WebhookChannel,
     clock: Clock,
 }
@@ -110,7 +110,7 @@ impl Channel for WebhookChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let reach = Arc::new(self.guard.clone());
-        let pool = Pool::new(reach, self.endpoints.tls.clone(), tools.clock);
+        let pool = Http1Pool::new(reach, self.endpoints.tls.clone(), tools.clock);
         Ok(Box::new(WebhookSender { pool, channel: self.clone(), clock: tools.clock }))
     }
 }
@@ -120,7 +120,7 @@ impl Channel for WebhookChannel {
 #[async_trait(?Send)]
 impl Sender for WebhookSender {
     async fn send(&self, job: Job<'_>) {
-        let shared = job.chunk.content.as_ref().map(Prepared::new);
+        let shared = job.chunk.content.as_ref().map(WebhookContent::new);
         drive(job, |delivery| self.attempt(job, shared.as_ref(), delivery)).await;
     }
 
@@ -133,10 +133,10 @@ impl WebhookSender {
     async fn attempt(
         &self,
         job: Job<'_>,
-        shared: Option<&Result<Prepared, Invalid>>,
+        shared: Option<&Result<WebhookContent, Invalid>>,
         delivery: &Delivery,
     ) -> Attempt {
-        let own = delivery.content.as_deref().map(Prepared::new);
+        let own = delivery.content.as_deref().map(WebhookContent::new);
         let prepared = match own_or_shared(own.as_ref(), shared) {
             Ok(prepared) => prepared,
             Err(impossible) => return impossible,

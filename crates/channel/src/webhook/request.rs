@@ -21,14 +21,14 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A content, ready but for what differs per attempt.
 #[derive(Debug, Clone)]
-pub(super) struct Prepared {
+pub(super) struct WebhookContent {
     headers: HeaderMap,
     payload: Bytes,
 }
 
-// === impl Prepared ===
+// === impl WebhookContent ===
 
-impl Prepared {
+impl WebhookContent {
     /// Prepares `content`.
     pub(super) fn new(content: &Content) -> Result<Self, Invalid> {
         let mut headers = read_options(&content.options)?;

@@ -18,7 +18,7 @@ use notification::{Content, Delivery};
 use super::config::Settings;
 use super::encryption::{Ephemeral, encrypt};
 use super::encryption_turns::EncryptionTurns;
-use super::request::{Prepared, Terms, WebPushHead, check_content};
+use super::request::{Terms, WebPushContent, WebPushHead, check_content};
 use super::response::{Advice, interpret};
 use super::routes::{PushDial, Routes};
 use super::subscription::Subscription;
@@ -178,7 +178,7 @@ impl WebPushSender {
     async fn attempt(
         &self,
         job: &Job<'_>,
-        shared: Option<&Result<Prepared, Invalid>>,
+        shared: Option<&Result<WebPushContent, Invalid>>,
         delivery: &Delivery,
     ) -> Attempt {
         // Boxed: every attempt would carry the room for it.
@@ -223,8 +223,8 @@ impl WebPushSender {
         }
     }
 
-    fn prepare(&self, job: &Job<'_>, content: &Content) -> Result<Prepared, Invalid> {
-        Prepared::new(content, job.priority(), &self.heads)
+    fn prepare(&self, job: &Job<'_>, content: &Content) -> Result<WebPushContent, Invalid> {
+        WebPushContent::new(content, job.priority(), &self.heads)
     }
 
     fn conclude(&self, reply: &Reply, proof: &Proof) -> Attempt {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
-use net::http2::{Head, OwnField, SharedHead, SharedHeads};
+use net::http2::{OwnField, RequestHead, SharedHead, SharedHeads};
 use notification::{Content, Priority, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -29,7 +29,7 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 
 /// A content, ready but for what differs per attempt.
 #[derive(Debug, Clone)]
-pub(super) struct Prepared {
+pub(super) struct WebPushContent {
     pub(super) plaintext: Bytes,
     ttl_seconds: Option<u64>,
     shared: Rc<SharedHead>,
@@ -43,12 +43,12 @@ pub(super) struct Terms {
     pub(super) ttl: Duration,
 }
 
-/// The head of the request that sends a [`Prepared`] to a subscription.
+/// The head of the request that sends a [`WebPushContent`] to a subscription.
 #[derive(Debug)]
 pub(super) struct WebPushHead<'a, Now> {
     /// The push service.
     pub(super) address: &'a Rc<SharedHead>,
-    pub(super) prepared: &'a Prepared,
+    pub(super) prepared: &'a WebPushContent,
     /// Of the subscription.
     pub(super) path: &'a PathAndQuery,
     pub(super) authorization: &'a HeaderValue,
@@ -71,22 +71,22 @@ enum Urgency {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+struct WebPushOptions {
     ttl: Option<u64>,
     urgency: Option<Urgency>,
     topic: Option<String>,
 }
 
-// === impl Prepared ===
+// === impl WebPushContent ===
 
-impl Prepared {
+impl WebPushContent {
     /// Prepares `content`, to be sent at `priority`. What requests share becomes one of `heads`.
     pub(super) fn new(
         content: &Content,
         priority: Priority,
         heads: &SharedHeads,
     ) -> Result<Self, Invalid> {
-        let Options { ttl, urgency, topic } = read_options(&content.options)?;
+        let WebPushOptions { ttl, urgency, topic } = read_options(&content.options)?;
         let topic = topic.map(HeaderValue::try_from).transpose();
         let topic = topic.map_err(|error| Invalid::at("/topic", error.to_string()))?;
         let urgency = urgency.unwrap_or_else(|| Urgency::of(priority));
@@ -113,7 +113,7 @@ impl Prepared {
 
 // === impl WebPushHead ===
 
-impl<Now: Fn() -> Timestamp> Head for WebPushHead<'_, Now> {
+impl<Now: Fn() -> Timestamp> RequestHead for WebPushHead<'_, Now> {
     fn address(&self) -> &Rc<SharedHead> {
         self.address
     }
@@ -173,13 +173,14 @@ pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invali
     read_options(options).map(|_| ())
 }
 
-fn read_options(options: &[u8]) -> Result<Options, Invalid> {
+fn read_options(options: &[u8]) -> Result<WebPushOptions, Invalid> {
     if options.is_empty() {
-        return Ok(Options::default());
+        return Ok(WebPushOptions::default());
     }
-    let ByName(read): ByName<Options> = serde_json::from_slice(options).map_err(|error| {
-        Invalid::new(format!("must be a JSON object with ttl, urgency, topic: {error}"))
-    })?;
+    let ByName(read): ByName<WebPushOptions> =
+        serde_json::from_slice(options).map_err(|error| {
+            Invalid::new(format!("must be a JSON object with ttl, urgency, topic: {error}"))
+        })?;
     if read.ttl.is_some_and(|seconds| seconds > TTL_SECONDS_MAX) {
         let message = format!("must be at most {TTL_SECONDS_MAX} seconds (four weeks)");
         return Err(Invalid::at("/ttl", message));
@@ -211,7 +212,7 @@ mod tests {
         let expires_at = left.map(|left| NOW.plus(left));
         let head = WebPushHead {
             address: &Rc::new(SharedHead::address(Authority::from_static("push.example"), None)),
-            prepared: &Prepared::new(&content, priority, &SharedHeads::default()).unwrap(),
+            prepared: &WebPushContent::new(&content, priority, &SharedHeads::default()).unwrap(),
             path: &PathAndQuery::from_static("/a?b=c"),
             authorization: &HeaderValue::from_static("vapid t=x, k=y"),
             bytes: 103,

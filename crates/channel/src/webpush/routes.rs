@@ -15,7 +15,7 @@ use http_body_util::Full;
 use net::endpoint::Origin;
 use net::exchange::{Failure, Reply, Unsent};
 use net::http1::{self, HttpTarget};
-use net::http2::{self, Head, Priming, SharedHead};
+use net::http2::{self, Priming, RequestHead, SharedHead};
 use net::tcp::Reach;
 use notification::Report;
 use rustls::ClientConfig;
@@ -51,7 +51,7 @@ pub(super) struct Routes {
     dial: PushDial,
     tools: Tools,
     by_origin: RefCell<HashMap<Origin, Rc<PushRoute>>>,
-    http1: http1::Pool,
+    http1: http1::Http1Pool,
 }
 
 /// The route to one push service.
@@ -62,7 +62,7 @@ pub(super) struct PushRoute {
     pub(super) audience: String,
     /// Fields that all requests to it share.
     pub(super) address: Rc<SharedHead>,
-    http2: http2::Pool,
+    http2: http2::Http2Pool,
     http1_permits: Semaphore,
     /// Not to be asked for HTTP/2 before; `None` while it speaks it, as far as is known.
     ask_at: Cell<Option<Instant>>,
@@ -75,7 +75,7 @@ impl Routes {
     /// No connections yet.
     pub(super) fn new(dial: PushDial, tools: Tools) -> Self {
         let tls = vec![Arc::clone(&dial.tls_http1)];
-        let http1 = http1::Pool::new(Arc::clone(&dial.reach), tls, tools.clock);
+        let http1 = http1::Http1Pool::new(Arc::clone(&dial.reach), tls, tools.clock);
         Self { dial, tools, by_origin: RefCell::default(), http1 }
     }
 
@@ -88,7 +88,7 @@ impl Routes {
         start: Start<'_>,
         route: &PushRoute,
         body: &Bytes,
-        head: &impl Head,
+        head: &impl RequestHead,
     ) -> Result<Reply, Failure<Report>> {
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
@@ -113,7 +113,7 @@ impl Routes {
         start: Start<'_>,
         route: &PushRoute,
         body: &Bytes,
-        head: &impl Head,
+        head: &impl RequestHead,
     ) -> Result<Reply, Failure<Report>> {
         let waiting_since = self.tools.clock.monotonic();
         let permit = tokio::time::timeout(HTTP1_WAIT, route.http1_permits.acquire());
@@ -158,7 +158,7 @@ impl Routes {
             read_fields: &READ_FIELDS,
         };
         let Tools { clock, seed } = self.tools;
-        let http2 = http2::Pool::new(dial, self.dial.connections_max, clock, seed);
+        let http2 = http2::Http2Pool::new(dial, self.dial.connections_max, clock, seed);
         let route = Rc::new(PushRoute {
             origin: origin.clone(),
             audience: format!("https://{authority}"),

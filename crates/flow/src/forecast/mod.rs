@@ -9,7 +9,7 @@
 //! - A pause, and an outage that is over, are left out of the fastest of them.
 //! - The *tail* is the pieces that have to be tried again, as often as attempts were deferred so far, each time after a longer wait.
 //! - The duration of work that has not begun is estimated by [`duration_of`] from the pace of other work.
-//! - Work without progress has no forecast: see [`Outlook::Stalled`].
+//! - Work without progress has no forecast: see [`Forecast::Stalled`].
 
 mod pace;
 mod series;
@@ -47,7 +47,7 @@ pub struct Retries {
 
 /// Forecast of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outlook {
+pub enum Forecast {
     /// No work is left.
     Complete,
     /// Interval that holds the end four times out of five.
@@ -115,20 +115,20 @@ const ROUNDS_MAX: u16 = 64;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Forecast of the end of `backlog`, whose deferred pieces are tried again by `backoff`.
-pub fn forecast(backlog: &Backlog<'_>, backoff: &Backoff, now: Duration) -> Outlook {
+pub fn forecast(backlog: &Backlog<'_>, backoff: &Backoff, now: Duration) -> Forecast {
     let Backlog { series, due, retries, since } = *backlog;
     let retried = retries.map_or(0, |retries| retries.count);
     if due + retried == 0 {
-        return Outlook::Complete;
+        return Forecast::Complete;
     }
     if let Some(since) = backlog.stalled_since(now) {
-        return Outlook::Stalled { since };
+        return Forecast::Stalled { since };
     }
     let deferred_share = series.deferred_share();
     let (mut earliest, mut latest) = (Duration::ZERO, Duration::ZERO);
     if due > 0 {
         let began = series.first_end().map_or(since, |first| first.max(since));
-        let Some(rates) = Rates::of(&series.spans(began, now)) else { return Outlook::TooEarly };
+        let Some(rates) = Rates::of(&series.spans(began, now)) else { return Forecast::TooEarly };
         let (soonest, longest) = rates.time_for(due, deferred_share);
         earliest = now.saturating_add(soonest);
         latest = now.saturating_add(longest).saturating_add(tail(due, deferred_share, 1, backoff));
@@ -140,7 +140,7 @@ pub fn forecast(backlog: &Backlog<'_>, backoff: &Backoff, now: Duration) -> Outl
         latest = latest.max(last_due.saturating_add(waits));
     }
     latest = latest.saturating_add(ANSWER_WITHIN);
-    Outlook::Within(Interval { earliest, latest })
+    Forecast::Within(Interval { earliest, latest })
 }
 
 /// Longest waits of `count` pieces that are tried for the `attempt`th time, of which `deferred_share` is deferred each time.
@@ -182,9 +182,9 @@ impl Backlog<'_> {
     }
 }
 
-// === impl Outlook ===
+// === impl Forecast ===
 
-impl Outlook {
+impl Forecast {
     /// The outlook of several parts together: the end of the last one.
     pub fn of_all(parts: impl IntoIterator<Item = Self>) -> Self {
         parts.into_iter().fold(Self::Complete, Self::and)

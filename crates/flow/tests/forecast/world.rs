@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use flow::Backoff;
-use flow::forecast::{Backlog, Interval, Outlook, Retries, Series, forecast};
+use flow::forecast::{Backlog, Forecast, Interval, Retries, Series, forecast};
 
 /// One destination, and the work to be sent there.
 #[derive(Debug, Clone, Copy)]
@@ -129,7 +129,7 @@ impl Run {
         self.due == 0 && self.waiting.is_empty()
     }
 
-    fn outlook(&self, step: u64) -> Outlook {
+    fn outlook(&self, step: u64) -> Forecast {
         let retries = self.waiting.last_key_value().map(|((due, _), _)| Retries {
             count: self.waiting.values().sum(),
             last_due: BEGIN + Duration::from_secs_f64(seconds(*due)),
@@ -152,7 +152,7 @@ pub(crate) fn run(seed: u64, lanes: &[Lane]) -> Told {
         step += 1;
         if step.is_multiple_of(STEPS) {
             outlooks
-                .push((seconds(step), Outlook::of_all(runs.iter().map(|run| run.outlook(step)))));
+                .push((seconds(step), Forecast::of_all(runs.iter().map(|run| run.outlook(step)))));
         }
     }
     let end = seconds(step);
@@ -160,7 +160,7 @@ pub(crate) fn run(seed: u64, lanes: &[Lane]) -> Told {
     let mut widths = Vec::new();
     let mut held = 0;
     for (time, outlook) in outlooks {
-        let Outlook::Within(Interval { earliest, latest }) = outlook else { continue };
+        let Forecast::Within(Interval { earliest, latest }) = outlook else { continue };
         let of = |instant: Duration| instant.saturating_sub(BEGIN).as_secs_f64();
         // The end is known to a step.
         held += usize::from(of(earliest) <= end + 0.1 && end - 0.1 <= of(latest));
@@ -180,8 +180,8 @@ pub(crate) fn stalls(seed: u64, lane: Lane, until: u64) -> Vec<(u64, Option<u64>
         run.step(step, &mut random);
         if step.is_multiple_of(STEPS) {
             let since = match run.outlook(step) {
-                Outlook::Stalled { since } => Some(since.saturating_sub(BEGIN).as_secs()),
-                Outlook::Complete | Outlook::Within(_) | Outlook::TooEarly => None,
+                Forecast::Stalled { since } => Some(since.saturating_sub(BEGIN).as_secs()),
+                Forecast::Complete | Forecast::Within(_) | Forecast::TooEarly => None,
             };
             stalls.push((step / STEPS, since));
         }

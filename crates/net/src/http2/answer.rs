@@ -35,7 +35,7 @@ pub(super) enum NoReply {
 
 /// An answer whose head has come.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct IncomingReply {
     pub(super) reply: Reply,
     /// Bytes of the body that have come.
     bytes: usize,
@@ -61,7 +61,7 @@ pub(super) struct FieldList {
 pub(super) enum FieldsOf {
     /// A head in front of the answer's own, as of 100 Continue.
     Interim,
-    Answer(Answer),
+    IncomingReply(IncomingReply),
 }
 
 // === impl FieldList ===
@@ -148,7 +148,7 @@ impl FieldList {
         }
         let (headers, body, timing) = (self.headers, Vec::new(), Timing::default());
         let reply = Reply { status, headers, body, timing };
-        Ok(FieldsOf::Answer(Answer { reply, bytes: 0, announced }))
+        Ok(FieldsOf::IncomingReply(IncomingReply { reply, bytes: 0, announced }))
     }
 }
 
@@ -190,9 +190,9 @@ const fn kinds_of_bytes() -> [u8; 256] {
     }
 }
 
-// === impl Answer ===
+// === impl IncomingReply ===
 
-impl Answer {
+impl IncomingReply {
     /// Adds a piece of the body, and keeps it unless the answer is an acceptance. Says whether more is of use: the status
     /// decides nearly all, so a body that is longer than it was said to be, or than [`ANSWER_BYTES`], is cut.
     pub(super) fn add(&mut self, piece: &[u8]) -> bool {
@@ -223,7 +223,7 @@ mod tests {
         for status in ["200", "204", "304", "410", "599", "999"] {
             let length = if status == "200" { "0" } else { "5" };
             let fields = [(":status", status), ("content-length", length), ("x", "y"), ("x", "z")];
-            let Ok(FieldsOf::Answer(answer)) =
+            let Ok(FieldsOf::IncomingReply(answer)) =
                 head(&fields, matches!(status, "200" | "204" | "304"))
             else {
                 panic!("{status}");
@@ -280,7 +280,9 @@ mod tests {
     fn a_body_is_kept_up_to_a_bound_and_not_of_an_acceptance() {
         let answer = |status, length| {
             let fields = [(":status", status), ("content-length", length)];
-            let Ok(FieldsOf::Answer(answer)) = head(&fields, false) else { panic!("{length}") };
+            let Ok(FieldsOf::IncomingReply(answer)) = head(&fields, false) else {
+                panic!("{length}")
+            };
             answer
         };
         let mut refusal = answer("400", "3");

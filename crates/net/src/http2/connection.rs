@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::answer::NoReply;
-use super::driver::{Link, Wire};
-use super::head::Head;
+use super::driver::{ConnectionState, Wire};
+use super::head::RequestHead;
 use super::outcomes::Waiter;
 use crate::endpoint::Origin;
 use crate::exchange::Reply;
@@ -67,7 +67,7 @@ pub(super) type TlsWire = Wire<TlsStream<BufReader<TcpStream>>>;
 /// The sending side of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    link: Rc<Link>,
+    link: Rc<ConnectionState>,
     priming: Priming,
     clock: Clock,
     /// Its place among the connections in use, for their pool.
@@ -213,7 +213,7 @@ impl Connection {
 
     /// Sends a request over a stream that was taken; the future waits for the answer. It does not hold the request: thousands
     /// of these futures wait at a time, and each has to be small.
-    pub(super) fn exchange<H: Head>(
+    pub(super) fn exchange<H: RequestHead>(
         &self,
         head: &H,
         payload: Bytes,
@@ -232,7 +232,7 @@ impl Connection {
     /// When the connection is going away: nothing is written.
     pub(super) fn begin(
         &self,
-        head: &impl Head,
+        head: &impl RequestHead,
         payload: Bytes,
         waiter: Waiter,
     ) -> Result<u32, NoReply> {

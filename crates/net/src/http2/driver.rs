@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::answer::NoReply;
-use super::head::Head;
+use super::head::RequestHead;
 use super::outcomes::Waiter;
-use super::session::Session;
+use super::session::Http2Session;
 use crate::tls;
 
 /// Bytes that are read at a time: a full record of TLS.
@@ -30,8 +30,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The state of a connection, as the requests on it and its [`Wire`] share it.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) session: RefCell<Session>,
+pub(super) struct ConnectionState {
+    pub(super) session: RefCell<Http2Session>,
     /// Streams that were given out, begun or not.
     pub(super) in_flight: Cell<usize>,
     /// When bytes came in last.
@@ -45,7 +45,7 @@ pub(super) struct Link {
 pub(super) struct Wire<Socket> {
     provider: &'static str,
     socket: Socket,
-    pub(super) link: Rc<Link>,
+    pub(super) link: Rc<ConnectionState>,
     pub(super) clock: Clock,
     timer: Pin<Box<Sleep>>,
     input: Box<[u8]>,
@@ -55,16 +55,16 @@ pub(super) struct Wire<Socket> {
     is_broken: bool,
 }
 
-// === impl Link ===
+// === impl ConnectionState ===
 
-impl Link {
+impl ConnectionState {
     /// Begins a request whose outcome goes to `waiter`, and gives the number of its stream. It leaves in the same turn of the thread.
     ///
     /// # Errors
     /// When it cannot be begun here: nothing of it is written.
     pub(super) fn send(
         &self,
-        head: &impl Head,
+        head: &impl RequestHead,
         payload: Bytes,
         waiter: Waiter,
     ) -> Result<u32, NoReply> {
@@ -104,10 +104,10 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
         clock: Clock,
     ) -> Self {
         let now = clock.monotonic();
-        let mut session = Session::new(read_fields, now);
+        let mut session = Http2Session::new(read_fields, now);
         let timer = Box::pin(tokio::time::sleep_until(session.wake_at()));
         let (session, in_flight, waker) = (RefCell::new(session), Cell::new(0), RefCell::default());
-        let link = Rc::new(Link { session, in_flight, read_at: Cell::new(now), waker });
+        let link = Rc::new(ConnectionState { session, in_flight, read_at: Cell::new(now), waker });
         let input = vec![0; READ_BYTES].into_boxed_slice();
         Self { provider, socket, link, clock, timer, input, is_unflushed: false, is_broken: false }
     }

@@ -38,7 +38,7 @@ pub(super) struct ErrorCode(pub(super) u32);
 
 /// The peer broke a rule of the protocol, and the connection ends: with which code, and in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Violation(pub(super) ErrorCode, pub(super) &'static str);
+pub(super) struct ProtocolViolation(pub(super) ErrorCode, pub(super) &'static str);
 
 /// A frame that came in. Where it is about a stream, that is not 0.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub(super) enum Frame<'a> {
 
 /// A setting (section 6.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Setting {
+pub(super) enum Http2Setting {
     HeaderTableSize(u32),
     EnablePush(u32),
     MaxConcurrentStreams(u32),
@@ -98,7 +98,7 @@ pub(super) enum Setting {
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct FrameHeader {
     kind: u8,
     flags: u8,
     stream: u32,
@@ -149,17 +149,17 @@ impl fmt::Display for ErrorCode {
 
 impl<'a> Frame<'a> {
     /// How many bytes the frame has that begins `bytes`, its head included; `None` when they do not say yet.
-    pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, Violation> {
+    pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, ProtocolViolation> {
         let [one, two, three, ..] = *bytes else { return Ok(None) };
         let length = u32::from_be_bytes([0, one, two, three]);
         match usize::try_from(length) {
             Ok(length) if length <= PAYLOAD_BYTES_MAX => Ok(Some(HEAD_BYTES + length)),
-            _ => Err(Violation(ErrorCode::FRAME_SIZE_ERROR, "a frame is too large")),
+            _ => Err(ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame is too large")),
         }
     }
 
     /// Reads a whole frame.
-    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Violation> {
+    pub(super) fn read(bytes: &'a [u8]) -> Result<Self, ProtocolViolation> {
         let Some(([_, _, _, kind, flags, stream @ ..], payload)) =
             bytes.split_first_chunk::<HEAD_BYTES>()
         else {
@@ -167,14 +167,14 @@ impl<'a> Frame<'a> {
         };
         // The first bit is reserved.
         let stream = u32::from_be_bytes(*stream) & 0x7fff_ffff;
-        let head = Head { kind: *kind, flags: *flags, stream };
+        let head = FrameHeader { kind: *kind, flags: *flags, stream };
         let is_of_stream = match *kind {
             DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE | CONTINUATION => Some(true),
             SETTINGS | PING | GOAWAY => Some(false),
             _ => None,
         };
         if is_of_stream.is_some_and(|expected| expected != (stream != 0)) {
-            return Err(Violation(
+            return Err(ProtocolViolation(
                 ErrorCode::PROTOCOL_ERROR,
                 "a frame is on the wrong kind of stream",
             ));
@@ -211,23 +211,24 @@ impl<'a> Frame<'a> {
     }
 }
 
-const WRONG_SIZE: Violation = Violation(ErrorCode::FRAME_SIZE_ERROR, "a frame has a wrong size");
+const WRONG_SIZE: ProtocolViolation =
+    ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame has a wrong size");
 
-fn number(bytes: &[u8]) -> Result<u32, Violation> {
+fn number(bytes: &[u8]) -> Result<u32, ProtocolViolation> {
     bytes.try_into().map(u32::from_be_bytes).map_err(|_| WRONG_SIZE)
 }
 
-// === impl Head ===
+// === impl FrameHeader ===
 
-impl Head {
+impl FrameHeader {
     const fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     /// Reads DATA and HEADERS, which may be padded.
-    fn read_padded(self, payload: &[u8]) -> Result<Frame<'_>, Violation> {
-        const TOO_SHORT: Violation =
-            Violation(ErrorCode::PROTOCOL_ERROR, "a frame is shorter than its padding");
+    fn read_padded(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolViolation> {
+        const TOO_SHORT: ProtocolViolation =
+            ProtocolViolation(ErrorCode::PROTOCOL_ERROR, "a frame is shorter than its padding");
         let (stream, is_last) = (self.stream, self.has(END_STREAM));
         let mut content = payload;
         if self.has(PADDED) {
@@ -245,9 +246,9 @@ impl Head {
     }
 }
 
-// === impl Setting ===
+// === impl Http2Setting ===
 
-impl Setting {
+impl Http2Setting {
     /// The settings of a payload.
     pub(super) fn read_all(payload: &[u8]) -> impl Iterator<Item = Self> {
         payload.as_chunks::<6>().0.iter().map(|[one, two, value @ ..]| {

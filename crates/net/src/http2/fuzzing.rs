@@ -7,12 +7,12 @@
 use fastrand::Rng;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::head::Head as _;
-use super::hpack::{Decoder, Encoder};
+use super::head::RequestHead as _;
+use super::hpack::{HpackDecoder, HpackEncoder};
 use super::playing;
 use super::testing::TestHead;
 
-type Field = (Vec<u8>, Vec<u8>);
+type HeaderField = (Vec<u8>, Vec<u8>);
 
 /// Plays bytes of a server on a connection with requests under way ([`playing`]). The first two bytes of the input are the seed
 /// of all that happens beside.
@@ -36,7 +36,8 @@ fn course(seed: [u8; 2]) -> Rng {
 /// # Panics
 /// When a rule is broken.
 pub fn header_blocks(mut input: &[u8]) {
-    let (mut decoder, mut encoder, mut reader) = (Decoder::new(), Encoder::new(), Decoder::new());
+    let (mut decoder, mut encoder, mut reader) =
+        (HpackDecoder::new(), HpackEncoder::new(), HpackDecoder::new());
     while let Some(([table, length], rest)) = input.split_first_chunk() {
         let (block, behind) = rest.split_at(rest.len().min(usize::from(*length)));
         input = behind;
@@ -67,7 +68,7 @@ pub fn header_blocks(mut input: &[u8]) {
 }
 
 /// A request with those of `fields` that a request may have: one half shared, one its own. Every fourth value is sensitive.
-fn request_of(fields: &[Field]) -> TestHead {
+fn request_of(fields: &[HeaderField]) -> TestHead {
     let (mut path, mut shared, mut own) = ("/".to_owned(), HeaderMap::new(), HeaderMap::new());
     for (number, (name, value)) in fields.iter().enumerate() {
         if name == b":path" {
@@ -89,7 +90,7 @@ fn request_of(fields: &[Field]) -> TestHead {
     request
 }
 
-fn fields_of(request: &TestHead) -> Vec<Field> {
+fn fields_of(request: &TestHead) -> Vec<HeaderField> {
     let field = |name: &str, value: &[u8]| (name.into(), value.into());
     let mut fields = vec![field(":method", b"POST"), field(":scheme", b"https")];
     fields.push(field(":path", request.path.as_bytes()));

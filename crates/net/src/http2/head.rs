@@ -13,7 +13,7 @@ use http::{Request, Uri};
 const SHARED_HEADS: usize = 8;
 
 /// The head of a request, which is a POST over TLS. It is asked for once for each try.
-pub trait Head {
+pub trait RequestHead {
     /// To whom it goes, and what all requests that go there from here have in common, such as the credential.
     fn address(&self) -> &Rc<SharedHead>;
 

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::frames::HEAD_BYTES;
 use super::playing::{BODY_BYTES, REQUESTS, play};
 use super::testing::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, OK, Outcome, PING, RESET, Rig, SETTINGS,
-    WHOLE, WINDOW_UPDATE, for_each_seed, frame, go_away, setting, status,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, OK, PING, RESET, SETTINGS, SeenOutcome,
+    SessionRig, WHOLE, WINDOW_UPDATE, for_each_seed, frame, go_away, setting, status,
 };
 
 const SCRIPTS: u64 = 5_000;
@@ -34,7 +34,7 @@ pub(super) async fn recorded() -> Vec<Vec<u8>> {
         }
     };
     let asking = async move {
-        let (mut rig, mut bytes, mut asked) = (Rig::begin(), Vec::new(), false);
+        let (mut rig, mut bytes, mut asked) = (SessionRig::begin(), Vec::new(), false);
         let mut input = vec![0; 4_096];
         while rig.session.ending().is_none() {
             if rig.session.is_ready() && !asked {
@@ -150,7 +150,7 @@ fn mutated(recordings: &[Vec<Vec<u8>>], random: &mut Rng) -> Vec<u8> {
     frames.concat()
 }
 
-fn play_mutated(recordings: &[Vec<Vec<u8>>], seed: u64) -> Vec<Option<Outcome>> {
+fn play_mutated(recordings: &[Vec<Vec<u8>>], seed: u64) -> Vec<Option<SeenOutcome>> {
     let mut random = Rng::with_seed(seed);
     let bytes = mutated(recordings, &mut random);
     play(&bytes, &mut random)

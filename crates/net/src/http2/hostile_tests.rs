@@ -10,17 +10,17 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::scripted_server::{ClientVerdict, ScriptedServer};
-use super::testing::{Outcome, PING, Rig, for_each_seed, frame, setting};
+use super::testing::{PING, SeenOutcome, SessionRig, for_each_seed, frame, setting};
 
 const SCRIPTS: u64 = 2_000;
 const STEPS: usize = 200;
 
 struct World {
-    rig: Rig,
+    rig: SessionRig,
     server: ScriptedServer,
     random: Rng,
     /// Outcomes of requests by number; `None` where the request was given up.
-    outcomes: BTreeMap<u32, Option<Outcome>>,
+    outcomes: BTreeMap<u32, Option<SeenOutcome>>,
     sent: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let mut rig = Rig::new(&setting(3, random.u32(1..20)));
+        let mut rig = SessionRig::new(&setting(3, random.u32(1..20)));
         let mut server = ScriptedServer::new(random.fork());
         // As if the rest of the connection's window was used before.
         server.granted = random.choice([0, 300, 65_535]).unwrap();
@@ -99,7 +99,7 @@ impl World {
         for stream in self.sent.clone() {
             if !self.outcomes.contains_key(&stream) {
                 let outcome = self.rig.outcome(stream);
-                if outcome != Outcome::Pending {
+                if outcome != SeenOutcome::Pending {
                     self.outcomes.insert(stream, Some(outcome));
                 }
             }
@@ -136,14 +136,14 @@ impl World {
     fn check(&self) {
         for stream in &self.sent {
             let verdict = match self.outcomes.get(stream) {
-                None | Some(Some(Outcome::Pending)) => {
+                None | Some(Some(SeenOutcome::Pending)) => {
                     panic!("{stream} is waited for without an end")
                 }
-                Some(Some(Outcome::NotProcessed { .. } | Outcome::Http11Required)) => {
+                Some(Some(SeenOutcome::NotProcessed { .. } | SeenOutcome::Http11Required)) => {
                     ClientVerdict::NotProcessed
                 }
-                Some(Some(Outcome::Answer(status, _))) => ClientVerdict::Answered(*status),
-                Some(None | Some(Outcome::Lost)) => ClientVerdict::Unknown,
+                Some(Some(SeenOutcome::Answer(status, _))) => ClientVerdict::Answered(*status),
+                Some(None | Some(SeenOutcome::Lost)) => ClientVerdict::Unknown,
             };
             let served: Vec<_> = self.server.streams.get(stream).into_iter().collect();
             verdict.check(&format!("the request on stream {stream}"), &served);

@@ -26,7 +26,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::scripted_server::{ClientVerdict, ScriptedServer, Served};
 use super::testing::{PING, SETTINGS, TestHead, for_each_seed, frame, setting};
-use super::{Dial, Pool, Priming, Unanswered};
+use super::{Dial, Http2Pool, Priming, Unanswered};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Failure, Permit, Reply};
 use crate::{tcp, tls};
@@ -250,7 +250,7 @@ fn path(number: usize) -> String {
 
 /// Sends a request as channels do: at once if there is a stream for it, otherwise when it is its turn.
 async fn send(
-    pool: &Pool,
+    pool: &Http2Pool,
     body: &Bytes,
     head: &TestHead,
     clock: Clock,
@@ -271,7 +271,7 @@ async fn send(
 }
 
 /// Sends a request after a while. One in five is given up when it takes long; all others have to end by themselves.
-async fn ask(pool: Rc<Pool>, number: usize, mut random: Rng) -> ClientVerdict {
+async fn ask(pool: Rc<Http2Pool>, number: usize, mut random: Rng) -> ClientVerdict {
     tokio::time::sleep(Duration::from_millis(random.u64(..4_000))).await;
     let body = Bytes::from(vec![b'x'; random.choice([0, 300, 20_000]).unwrap()]);
     let patience =
@@ -305,7 +305,7 @@ async fn play(seed: u64) -> Vec<ClientVerdict> {
         read_fields: &[],
     };
     let clock = Clock::starting_at(Duration::ZERO);
-    let pool = Rc::new(Pool::new(dial, random.usize(1..4), clock, seed));
+    let pool = Rc::new(Http2Pool::new(dial, random.usize(1..4), clock, seed));
     let closing = Notify::new();
     let serving = serve(listener, random.fork(), &closing);
     let asking = async {

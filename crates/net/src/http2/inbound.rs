@@ -1,10 +1,12 @@
-//! Input of a connection: bytes to frames, and frames to the state of the [`Session`].
+//! Input of a connection: bytes to frames, and frames to the state of the [`Http2Session`].
 
 use tokio::time::Instant;
 
 use super::answer::{FieldList, FieldsOf, NoReply};
-use super::frames::{self, ErrorCode, Frame, HEAD_BYTES, Setting, Violation, WINDOW_MAX};
-use super::session::{ANSWERS_WINDOW_BYTES, Session};
+use super::frames::{
+    self, ErrorCode, Frame, HEAD_BYTES, Http2Setting, ProtocolViolation, WINDOW_MAX,
+};
+use super::session::{ANSWERS_WINDOW_BYTES, Http2Session};
 use crate::words;
 
 /// Bytes of a header block that are taken. One that is larger cannot be passed over, since later ones build on it.
@@ -12,9 +14,9 @@ const BLOCK_BYTES_MAX: usize = 64 * 1024;
 /// To change the window of so many streams costs as much as a frame.
 const STREAMS_PER_IDLE_FRAME: usize = 128;
 
-// === impl Session ===
+// === impl Http2Session ===
 
-impl Session {
+impl Http2Session {
     /// Takes what was read. What the peer must not send ends the connection.
     pub(super) fn receive(&mut self, bytes: &[u8], now: Instant) {
         if self.ending().is_none()
@@ -24,7 +26,7 @@ impl Session {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Violation> {
+    fn take(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), ProtocolViolation> {
         while !self.inbound.partial.is_empty() {
             // First the head of the frame that has begun, then the rest of it.
             let mut partial = std::mem::take(&mut self.inbound.partial);
@@ -55,13 +57,19 @@ impl Session {
         Ok(())
     }
 
-    fn on_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), Violation> {
+    fn on_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), ProtocolViolation> {
         let frame = Frame::read(bytes)?;
         if !self.peer.has_greeted && !matches!(frame, Frame::Settings(_)) {
-            return Err(Violation(ErrorCode::PROTOCOL_ERROR, "its first frame is not SETTINGS"));
+            return Err(ProtocolViolation(
+                ErrorCode::PROTOCOL_ERROR,
+                "its first frame is not SETTINGS",
+            ));
         }
         if self.inbound.block.is_some() && !matches!(frame, Frame::Continuation { .. }) {
-            return Err(Violation(ErrorCode::PROTOCOL_ERROR, "a header block is interrupted"));
+            return Err(ProtocolViolation(
+                ErrorCode::PROTOCOL_ERROR,
+                "a header block is interrupted",
+            ));
         }
         match frame {
             Frame::Data { stream, data, window, is_last } => {
@@ -84,7 +92,7 @@ impl Session {
                 self.count_idle_frame()
             }
             Frame::PushPromise => {
-                Err(Violation(ErrorCode::PROTOCOL_ERROR, "a push was not allowed"))
+                Err(ProtocolViolation(ErrorCode::PROTOCOL_ERROR, "a push was not allowed"))
             }
             Frame::Ping(opaque) => {
                 frames::put_pong(self.out.buffer(), opaque);
@@ -106,7 +114,7 @@ impl Session {
         data: &[u8],
         window: usize,
         is_last: bool,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), ProtocolViolation> {
         self.check_opened(stream)?;
         self.widen_window(window)?;
         if data.is_empty() && !is_last {
@@ -124,12 +132,15 @@ impl Session {
     }
 
     /// Notes bytes that the connection's window is narrower by, and widens it again when half of it is used.
-    fn widen_window(&mut self, bytes: usize) -> Result<(), Violation> {
+    fn widen_window(&mut self, bytes: usize) -> Result<(), ProtocolViolation> {
         let received =
             u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.inbound.received);
         self.inbound.received = received;
         if received > ANSWERS_WINDOW_BYTES {
-            return Err(Violation(ErrorCode::FLOW_CONTROL_ERROR, "it sends more than the window"));
+            return Err(ProtocolViolation(
+                ErrorCode::FLOW_CONTROL_ERROR,
+                "it sends more than the window",
+            ));
         }
         if received >= ANSWERS_WINDOW_BYTES / 2 {
             frames::put_window_update(self.out.buffer(), 0, received);
@@ -144,14 +155,19 @@ impl Session {
         block: &[u8],
         is_whole: bool,
         now: Instant,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), ProtocolViolation> {
         self.count_idle_frame()?;
         let begun = self.inbound.block.take().filter(|(of, ..)| *of == stream);
-        let alone =
-            Violation(ErrorCode::PROTOCOL_ERROR, "a header block goes on that did not begin");
+        let alone = ProtocolViolation(
+            ErrorCode::PROTOCOL_ERROR,
+            "a header block goes on that did not begin",
+        );
         let (_, is_last, mut whole) = begun.ok_or(alone)?;
         if whole.len() + block.len() > BLOCK_BYTES_MAX {
-            return Err(Violation(ErrorCode::ENHANCE_YOUR_CALM, "a header block is too large"));
+            return Err(ProtocolViolation(
+                ErrorCode::ENHANCE_YOUR_CALM,
+                "a header block is too large",
+            ));
         }
         whole.extend_from_slice(block);
         if is_whole {
@@ -168,13 +184,13 @@ impl Session {
         block: &[u8],
         is_last: bool,
         now: Instant,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), ProtocolViolation> {
         self.check_opened(stream)?;
         // Read in any case: later blocks build on it.
         let mut fields = FieldList::new(self.read_fields);
         let read =
             self.decoder.decode(block, |name, value, passed| fields.add(name, value, passed));
-        read.map_err(|fault| Violation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
+        read.map_err(|fault| ProtocolViolation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
         let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
         if slot.answer_mut().is_some() {
             // Trailers are not read; they have to end the stream.
@@ -183,7 +199,7 @@ impl Session {
         }
         match fields.into_head(is_last) {
             Ok(FieldsOf::Interim) => return self.count_idle_frame(),
-            Ok(FieldsOf::Answer(answer)) => {
+            Ok(FieldsOf::IncomingReply(answer)) => {
                 self.answers += 1;
                 slot.answered(answer);
                 if is_last {
@@ -197,7 +213,7 @@ impl Session {
         Ok(())
     }
 
-    fn on_reset(&mut self, stream: u32, code: ErrorCode) -> Result<(), Violation> {
+    fn on_reset(&mut self, stream: u32, code: ErrorCode) -> Result<(), ProtocolViolation> {
         self.check_opened(stream)?;
         if self.streams.open_mut(stream).is_none() {
             return self.count_idle_frame();
@@ -214,36 +230,40 @@ impl Session {
         Ok(())
     }
 
-    fn on_settings(&mut self, payload: &[u8]) -> Result<(), Violation> {
+    fn on_settings(&mut self, payload: &[u8]) -> Result<(), ProtocolViolation> {
         self.count_idle_frame()?;
         if !self.peer.has_greeted {
             // No limit, unless it says otherwise (section 6.5.2).
             self.peer.streams_max = usize::MAX;
             self.peer.has_greeted = true;
         }
-        for setting in Setting::read_all(payload) {
+        for setting in Http2Setting::read_all(payload) {
             // A frame has thousands of them, and a new window concerns every stream.
             self.count_idle_frame()?;
             match setting {
-                Setting::HeaderTableSize(bytes) => self.allow_table(bytes),
-                Setting::MaxConcurrentStreams(streams) => {
+                Http2Setting::HeaderTableSize(bytes) => self.allow_table(bytes),
+                Http2Setting::MaxConcurrentStreams(streams) => {
                     self.peer.streams_max = usize::try_from(streams).unwrap_or(usize::MAX);
                 }
-                Setting::InitialWindowSize(bytes) => self.set_initial_window(i64::from(bytes))?,
-                Setting::EnablePush(1..) => {
-                    return Err(Violation(
+                Http2Setting::InitialWindowSize(bytes) => {
+                    self.set_initial_window(i64::from(bytes))?
+                }
+                Http2Setting::EnablePush(1..) => {
+                    return Err(ProtocolViolation(
                         ErrorCode::PROTOCOL_ERROR,
                         "a server cannot be pushed to",
                     ));
                 }
-                Setting::MaxFrameSize(..16_384 | 16_777_216..) => {
-                    return Err(Violation(
+                Http2Setting::MaxFrameSize(..16_384 | 16_777_216..) => {
+                    return Err(ProtocolViolation(
                         ErrorCode::PROTOCOL_ERROR,
                         "its largest frame is out of bounds",
                     ));
                 }
                 // What is sent here fits what every peer takes.
-                Setting::EnablePush(0) | Setting::MaxFrameSize(_) | Setting::Other => {}
+                Http2Setting::EnablePush(0)
+                | Http2Setting::MaxFrameSize(_)
+                | Http2Setting::Other => {}
             }
         }
         frames::put_settings_acknowledged(self.out.buffer());
@@ -251,7 +271,7 @@ impl Session {
     }
 
     /// Changes the window of every stream, those that are open included: some become negative.
-    fn set_initial_window(&mut self, bytes: i64) -> Result<(), Violation> {
+    fn set_initial_window(&mut self, bytes: i64) -> Result<(), ProtocolViolation> {
         if bytes == self.peer.initial_window {
             return Ok(());
         }
@@ -270,11 +290,11 @@ impl Session {
     }
 
     /// Takes the peer's word that it will process no stream above `last_stream`. The connection ends with those below.
-    fn on_go_away(&mut self, last_stream: u32, code: ErrorCode) -> Result<(), Violation> {
+    fn on_go_away(&mut self, last_stream: u32, code: ErrorCode) -> Result<(), ProtocolViolation> {
         self.count_idle_frame()?;
         if self.peer.goes_away.is_some_and(|(before, _)| last_stream > before) {
             // What it has disowned may be on its way again.
-            return Err(Violation(ErrorCode::PROTOCOL_ERROR, "its last stream rises"));
+            return Err(ProtocolViolation(ErrorCode::PROTOCOL_ERROR, "its last stream rises"));
         }
         self.peer.goes_away = Some((last_stream, code));
         let mut first_unsent = None;
@@ -300,13 +320,16 @@ impl Session {
         Ok(())
     }
 
-    fn on_window_update(&mut self, stream: u32, increment: u32) -> Result<(), Violation> {
+    fn on_window_update(&mut self, stream: u32, increment: u32) -> Result<(), ProtocolViolation> {
         self.count_idle_frame()?;
         let increment = i64::from(increment);
         if stream == 0 {
             self.window += increment;
             return match increment {
-                0 => Err(Violation(ErrorCode::PROTOCOL_ERROR, "a window is widened by nothing")),
+                0 => Err(ProtocolViolation(
+                    ErrorCode::PROTOCOL_ERROR,
+                    "a window is widened by nothing",
+                )),
                 _ if self.window > WINDOW_MAX => Err(TOO_WIDE),
                 _ => Ok(()),
             };
@@ -334,9 +357,9 @@ impl Session {
         frames::put_reset(self.out.buffer(), stream, code);
     }
 
-    fn check_opened(&self, stream: u32) -> Result<(), Violation> {
+    fn check_opened(&self, stream: u32) -> Result<(), ProtocolViolation> {
         if self.streams.is_idle(stream) {
-            return Err(Violation(
+            return Err(ProtocolViolation(
                 ErrorCode::PROTOCOL_ERROR,
                 "a frame is on a stream that was not opened",
             ));
@@ -345,10 +368,11 @@ impl Session {
     }
 }
 
-const TOO_WIDE: Violation = Violation(ErrorCode::FLOW_CONTROL_ERROR, "a window is too wide");
+const TOO_WIDE: ProtocolViolation =
+    ProtocolViolation(ErrorCode::FLOW_CONTROL_ERROR, "a window is too wide");
 
 /// How many bytes the frame has whose head begins `bytes`.
-fn frame_bytes(bytes: &[u8]) -> Result<usize, Violation> {
+fn frame_bytes(bytes: &[u8]) -> Result<usize, ProtocolViolation> {
     Ok(Frame::length(bytes)?.unwrap_or(HEAD_BYTES))
 }
 

@@ -9,9 +9,9 @@ use super::*;
 use crate::http2::outcomes::Waiter;
 use crate::http2::streams::Streams;
 use crate::http2::testing::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, NOT_PROCESSED, OK, Outcome, PING,
-    READ_FIELDS, RESET, Rig, SETTINGS, WHOLE, WINDOW_UPDATE, frame, go_away, kinds, request,
-    setting, status,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, NOT_PROCESSED, OK, PING,
+    READ_FIELDS, RESET, SETTINGS, SeenOutcome, SessionRig, WHOLE, WINDOW_UPDATE, frame, go_away,
+    kinds, request, setting, status,
 };
 
 const INITIAL_WINDOW: u16 = 4;
@@ -23,14 +23,14 @@ fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
 }
 
 /// The bytes of bodies that are written, by stream.
-fn bodies(rig: &mut Rig) -> Vec<(u32, usize)> {
+fn bodies(rig: &mut SessionRig) -> Vec<(u32, usize)> {
     let data = rig.written().into_iter().filter(|(kind, ..)| *kind == DATA);
     data.map(|(_, _, stream, data)| (stream, data.len())).collect()
 }
 
 #[test]
 fn a_body_waits_for_both_windows() {
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 10));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 10));
     let stream = rig.send(&[b'x'; 25]);
     let frames = rig.written();
     assert_eq!(kinds(&frames), [(HEADERS, stream), (DATA, stream)]);
@@ -47,7 +47,7 @@ fn a_body_waits_for_both_windows() {
 
 #[test]
 fn bodies_share_the_connections_window_in_their_order() {
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 1 << 20));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 1 << 20));
     let first = rig.send(&vec![b'x'; 65_530]);
     assert!(rig.session.streams_max() > 0);
     let [second, third] = [rig.send(&[b'y'; 20]), rig.send(b"z")];
@@ -71,7 +71,7 @@ fn bodies_share_the_connections_window_in_their_order() {
 
 #[test]
 fn a_body_that_is_given_up_makes_room_for_requests_before_the_window_opens() {
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 1 << 20));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 1 << 20));
     rig.send(&vec![b'x'; 65_535]);
     let given_up = rig.send(b"y");
     rig.written();
@@ -86,7 +86,7 @@ fn a_body_that_is_given_up_makes_room_for_requests_before_the_window_opens() {
 
 #[test]
 fn the_window_of_a_body_that_a_goaway_kept_from_leaving_is_given_back() {
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 40_000));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 40_000));
     let first = rig.send(&vec![b'x'; 40_001]);
     rig.written();
     let disowned = rig.send(&vec![b'y'; 25_535]);
@@ -98,7 +98,7 @@ fn the_window_of_a_body_that_a_goaway_kept_from_leaving_is_given_back() {
 
 #[test]
 fn the_initial_window_changes_for_streams_that_are_open() {
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 10));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 10));
     let stream = rig.send(&[b'x'; 100]);
     assert_eq!(bodies(&mut rig), [(stream, 10)]);
     rig.feed(&frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW, 4)));
@@ -117,22 +117,22 @@ fn the_initial_window_changes_for_streams_that_are_open() {
 #[test]
 fn a_streams_window_that_is_widened_wrongly_costs_that_stream() {
     for (bytes, code) in [(0, 1_u32), (0x7fff_ffff, 3)] {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let [stream, other] = [rig.send(b"a"), rig.send(b"b")];
         rig.written();
         // One byte of it was used.
         rig.feed(&window_update(stream, 1));
         rig.feed(&window_update(stream, bytes));
-        assert_eq!(rig.outcome(stream), Outcome::Lost);
+        assert_eq!(rig.outcome(stream), SeenOutcome::Lost);
         assert_eq!(rig.written(), [(RESET, 0, stream, code.to_be_bytes().to_vec())]);
         rig.feed(&window_update(stream, bytes));
-        assert_eq!(rig.outcome(other), Outcome::Pending, "what comes late is passed over");
+        assert_eq!(rig.outcome(other), SeenOutcome::Pending, "what comes late is passed over");
     }
 }
 
 #[test]
 fn streams_are_granted_and_withdrawn() {
-    let mut rig = Rig::new(&setting(STREAMS, 2));
+    let mut rig = SessionRig::new(&setting(STREAMS, 2));
     assert_eq!(rig.session.streams_max(), 2);
     let [one, two] = [rig.send(b""), rig.send(b"")];
     let refused = rig.session.send(&request(), Bytes::new(), Waiter::Unknown);
@@ -152,13 +152,13 @@ fn streams_are_granted_and_withdrawn() {
     assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_ok());
     assert_eq!(
         [rig.outcome(one), rig.outcome(two)],
-        [const { Outcome::Answer(200, Vec::new()) }; 2]
+        [const { SeenOutcome::Answer(200, Vec::new()) }; 2]
     );
 }
 
 #[test]
 fn a_connection_whose_streams_have_run_out_takes_no_more() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     rig.session.streams = Streams::new(0x7fff_ffff);
     let last = rig.send(b"x");
     assert_eq!(
@@ -168,23 +168,23 @@ fn a_connection_whose_streams_have_run_out_takes_no_more() {
     let refused = rig.session.send(&request(), Bytes::new(), Waiter::Unknown);
     assert_eq!(refused, Err(NoReply::NotProcessed { leave: true }));
     rig.feed(&frame(HEADERS, WHOLE, last, OK));
-    assert_eq!(rig.outcome(last), Outcome::Answer(200, vec![]));
+    assert_eq!(rig.outcome(last), SeenOutcome::Answer(200, vec![]));
 }
 
 #[test]
 fn heads_in_front_of_an_answer_and_fields_behind_it_are_passed_over() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let stream = rig.send(b"x");
     for code in [100, 103] {
         rig.feed(&frame(HEADERS, END_HEADERS, stream, &status(code)));
-        assert_eq!(rig.outcome(stream), Outcome::Pending);
+        assert_eq!(rig.outcome(stream), SeenOutcome::Pending);
     }
     // Padded by three bytes, with a priority.
     let padded = [&[3, 0, 0, 0, 0, 16][..], &status(400), &[0; 3]].concat();
     rig.feed(&frame(HEADERS, END_HEADERS | 0x28, stream, &padded));
     rig.feed(&frame(DATA, 8, stream, &[2, b'n', b'o', 0, 0]));
     rig.feed(&frame(HEADERS, WHOLE, stream, &[0x00, 1, b'a', 1, b'b']));
-    assert_eq!(rig.outcome(stream), Outcome::Answer(400, b"no".to_vec()));
+    assert_eq!(rig.outcome(stream), SeenOutcome::Answer(400, b"no".to_vec()));
 }
 
 #[test]
@@ -196,21 +196,21 @@ fn a_malformed_answer_costs_its_stream() {
         frame(HEADERS, WHOLE, 1, &[0x88, 0x88]),
         frame(HEADERS, WHOLE, 1, &[0x88, 0x5c, 1, b'9']),
     ] {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let [stream, other] = [rig.send(b"x"), rig.send(b"y")];
         rig.written();
         rig.feed(&bytes);
-        assert_eq!(rig.outcome(stream), Outcome::Lost, "{bytes:x?}");
+        assert_eq!(rig.outcome(stream), SeenOutcome::Lost, "{bytes:x?}");
         assert_eq!(rig.written(), [(RESET, 0, stream, 1_u32.to_be_bytes().to_vec())]);
         rig.feed(&frame(HEADERS, WHOLE, other, OK));
-        assert_eq!(rig.outcome(other), Outcome::Answer(200, vec![]));
+        assert_eq!(rig.outcome(other), SeenOutcome::Answer(200, vec![]));
     }
 }
 
 /// A frame that was found good or bad when it came is not looked at again, or is found bad again.
 #[test]
 fn fields_that_come_out_of_the_table_are_judged_as_when_they_came() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let mut ask = |fields: &[u8]| {
         let stream = rig.send(b"");
         rig.feed(&frame(HEADERS, WHOLE, stream, &[OK, fields].concat()));
@@ -231,7 +231,7 @@ fn fields_that_come_out_of_the_table_are_judged_as_when_they_came() {
     // Behind a status only, wherever they come from.
     let stream = rig.send(b"");
     rig.feed(&frame(HEADERS, WHOLE, stream, &[0xc0, 0x88]));
-    assert_eq!(rig.outcome(stream), Outcome::Lost);
+    assert_eq!(rig.outcome(stream), SeenOutcome::Lost);
 }
 
 #[test]
@@ -244,10 +244,10 @@ fn a_header_block_may_come_in_pieces_and_nothing_between_them() {
             frame(CONTINUATION, END_HEADERS, streams[2], &block[6..]),
         ]
     };
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let stream = rig.send(b"x");
     rig.feed(&pieces([stream; 3]).concat());
-    assert_eq!(rig.outcome(stream), Outcome::Answer(404, vec![]));
+    assert_eq!(rig.outcome(stream), SeenOutcome::Answer(404, vec![]));
     let [first, second, _] = pieces([1; 3]);
     let large = frame(CONTINUATION, 0, 1, &[0; 16_000]);
     let interruptions = [
@@ -258,7 +258,7 @@ fn a_header_block_may_come_in_pieces_and_nothing_between_them() {
         (large.repeat(5), 11),
     ];
     for (bytes, code) in interruptions {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         rig.send(b"x");
         rig.written();
         rig.feed(&[first.clone(), second.clone(), bytes].concat());
@@ -268,11 +268,11 @@ fn a_header_block_may_come_in_pieces_and_nothing_between_them() {
 
 #[test]
 fn an_answer_that_comes_before_the_request_was_sent_ends_it() {
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 1));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 1));
     let stream = rig.send(b"body");
     rig.written();
     rig.feed(&frame(HEADERS, WHOLE, stream, &status(413)));
-    assert_eq!(rig.outcome(stream), Outcome::Answer(413, vec![]));
+    assert_eq!(rig.outcome(stream), SeenOutcome::Answer(413, vec![]));
     assert_eq!(kinds(&rig.written()), [(RESET, stream)]);
     rig.feed(&window_update(stream, 10));
     rig.feed(&frame(RESET, 0, stream, &[0; 4]));
@@ -282,7 +282,7 @@ fn an_answer_that_comes_before_the_request_was_sent_ends_it() {
 /// An answer to a request that was given up is passed over when it comes, and its fields and windows count.
 #[test]
 fn what_was_given_up_is_reset_and_its_late_answer_passed_over() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let [given_up, other] = [rig.send(b"x"), rig.send(b"y")];
     rig.written();
     rig.session.cancel(given_up);
@@ -309,15 +309,15 @@ fn a_body_that_is_too_large_or_longer_than_announced_is_cut() {
     for (head, pieces, kept) in
         [(status(400), 2, 16_384), ([status(400), vec![0x0f, 13, 1, b'5']].concat(), 1, 9_000)]
     {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let stream = rig.send(b"x");
         rig.written();
         rig.feed(&frame(HEADERS, END_HEADERS, stream, &head));
         for _ in 0..pieces {
-            assert_eq!(rig.outcome(stream), Outcome::Pending);
+            assert_eq!(rig.outcome(stream), SeenOutcome::Pending);
             rig.feed(&frame(DATA, 0, stream, &[b'x'; 9_000]));
         }
-        let Outcome::Answer(400, body) = rig.outcome(stream) else { panic!("{kept}") };
+        let SeenOutcome::Answer(400, body) = rig.outcome(stream) else { panic!("{kept}") };
         assert_eq!(body.len(), kept);
         assert_eq!(kinds(&rig.written()), [(RESET, stream)]);
     }
@@ -326,7 +326,7 @@ fn a_body_that_is_too_large_or_longer_than_announced_is_cut() {
 #[test]
 fn a_peer_that_sends_more_than_the_window_is_stopped() {
     // What it may is counted by the peer as well: only one that does not read our updates can exceed it.
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     rig.send(b"x");
     rig.written();
     rig.session.inbound.received = ANSWERS_WINDOW_BYTES;
@@ -358,7 +358,7 @@ fn a_flood_of_any_kind_is_stopped_and_what_work_needs_is_not() {
         [one(HEADERS, 0, 3, b""), one(CONTINUATION, END_HEADERS, 3, &status(103))].concat(),
     ];
     for flood in floods {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let [given_up, stream] = [rig.send(b"x"), rig.send(b"y")];
         rig.session.cancel(given_up);
         rig.written();
@@ -368,10 +368,10 @@ fn a_flood_of_any_kind_is_stopped_and_what_work_needs_is_not() {
             waiting = waiting.max(rig.session.out.waiting());
         }
         assert_eq!(rig.goodbye(), Some(11), "{flood:x?}");
-        assert_eq!(rig.outcome(stream), Outcome::Lost);
+        assert_eq!(rig.outcome(stream), SeenOutcome::Lost);
         assert!(waiting < 200_000, "{waiting}");
     }
-    let mut rig = Rig::new(&setting(INITIAL_WINDOW, 10));
+    let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 10));
     for _ in 0..1_000 {
         let stream = rig.send(&[b'x'; 400]);
         for _ in 0..40 {
@@ -382,13 +382,13 @@ fn a_flood_of_any_kind_is_stopped_and_what_work_needs_is_not() {
             rig.written();
         }
         rig.feed(&frame(HEADERS, WHOLE, stream, OK));
-        assert_eq!(rig.outcome(stream), Outcome::Answer(200, vec![]));
+        assert_eq!(rig.outcome(stream), SeenOutcome::Answer(200, vec![]));
     }
 }
 
 #[test]
 fn the_table_that_the_peer_allows_is_followed() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     for _ in 0..3 {
         rig.send(b"");
     }
@@ -420,7 +420,7 @@ fn frames_may_be_cut_anywhere() {
     ]
     .concat();
     let play = |piece: usize| {
-        let mut rig = Rig::new(&setting(INITIAL_WINDOW, 0));
+        let mut rig = SessionRig::new(&setting(INITIAL_WINDOW, 0));
         for _ in 0..4 {
             rig.send(b"body");
         }
@@ -431,7 +431,7 @@ fn frames_may_be_cut_anywhere() {
         (outcomes, rig.written())
     };
     let whole = play(script.len());
-    assert_eq!(whole.0[0], Outcome::Answer(400, b"reason".to_vec()));
+    assert_eq!(whole.0[0], SeenOutcome::Answer(400, b"reason".to_vec()));
     for piece in 1..script.len() {
         assert_eq!(play(piece), whole, "in pieces of {piece}");
     }
@@ -442,7 +442,7 @@ fn frames_may_be_cut_anywhere() {
 fn noise_ends_the_connection_or_is_taken() {
     let mut random = fastrand::Rng::with_seed(3);
     for _ in 0..2_000 {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let streams = [rig.send(b"a"), rig.send(b"b"), rig.send(b"c")];
         rig.written();
         for _ in 0..20 {
@@ -456,7 +456,7 @@ fn noise_ends_the_connection_or_is_taken() {
         }
         if rig.session.ending().is_some() {
             for stream in streams {
-                assert_ne!(rig.outcome(stream), Outcome::Pending);
+                assert_ne!(rig.outcome(stream), SeenOutcome::Pending);
             }
         }
     }

@@ -14,7 +14,7 @@ use tokio::task::LocalSet;
 use super::Priming;
 use super::answer::NoReply;
 use super::connection::Connection;
-use super::driver::{Link, Wire};
+use super::driver::{ConnectionState, Wire};
 use super::testing::TestHead;
 use crate::exchange::Reply;
 
@@ -41,7 +41,7 @@ struct Received {
 }
 
 /// Runs `serve` for each request of a connection that `test` has.
-async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<Link>)>(
+async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<ConnectionState>)>(
     builder: server::Builder,
     serve: impl Fn(Received) + 'static,
     test: Test,

@@ -1,13 +1,13 @@
 //! HTTP/2: the connections of one thread to one origin.
 //!
 //! ```text
-//! Pool (one per origin and thread)
+//! Http2Pool (one per origin and thread)
 //!   ├─ waiting      requests that wait for a stream, in the order of priority
 //!   ├─ outcomes     of requests that were begun at once, for which no future waits
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
-//!        ├─ Session   its state, without I/O: streams, write buffer and hpack; `inbound` has what comes in, `answer` what it is for a request
-//!        ├─ Wire      the task that moves it: socket and timer
-//!        └─ tcp::connect   resolves the name, and refuses addresses that must not be connected to
+//!        ├─ Http2Session  its state, without I/O: streams, write buffer and hpack; `inbound` has what comes in, `answer` what it is for a request
+//!        ├─ Wire          the task that moves it: socket and timer
+//!        └─ tcp::connect  resolves the name, and refuses addresses that must not be connected to
 //! ```
 //!
 //! A connection never leaves its thread, and its frames are written many at a time. A quiet one is sent a ping; one that answers
@@ -47,7 +47,7 @@ mod waiting;
 mod write_buffer;
 
 pub use connection::{Dial, Priming};
-pub use head::{Head, OwnField, SharedHead, SharedHeads};
-pub use outcomes::{Outcome, Outcomes};
-pub use pool::Pool;
-pub use stream::{Begun, Stream, Unanswered};
+pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};
+pub use outcomes::{RequestOutcome, RequestOutcomes};
+pub use pool::Http2Pool;
+pub use stream::{BegunRequest, Http2Stream, Unanswered};

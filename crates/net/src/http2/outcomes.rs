@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::answer::{Answer, NoReply};
+use super::answer::{IncomingReply, NoReply};
 use crate::exchange::Reply;
 
-/// Collects the outcomes of requests that were begun with it ([`Pool::begin`](super::Pool::begin)), in the order in which they
+/// Collects the outcomes of requests that were begun with it ([`Http2Pool::begin`](super::Http2Pool::begin)), in the order in which they
 /// come. One task reads them, so a thousand requests cost one waker.
 #[derive(Debug, Default)]
-pub struct Outcomes(RefCell<Arrived>);
+pub struct RequestOutcomes(RefCell<ArrivedOutcomes>);
 
 #[derive(Debug, Default)]
-struct Arrived {
-    outcomes: VecDeque<(u16, Outcome)>,
+struct ArrivedOutcomes {
+    outcomes: VecDeque<(u16, RequestOutcome)>,
     waker: Option<Waker>,
 }
 
-/// The outcome of a request, for [`Begun::conclude`](super::Begun::conclude). Small, since a thousand may wait to be read.
+/// The outcome of a request, for [`BegunRequest::conclude`](super::BegunRequest::conclude). Small, since a thousand may wait to be read.
 #[derive(Debug)]
-pub struct Outcome(pub(super) Result<Box<Answer>, Box<NoReply>>);
+pub struct RequestOutcome(pub(super) Result<Box<IncomingReply>, Box<NoReply>>);
 
 /// The place where the outcome of a stream is waited for.
 #[derive(Debug, Default)]
@@ -32,14 +32,14 @@ pub(super) enum Waiter {
     /// A task, which fetches it.
     Task(Waker),
     /// It is put there under a key, and the stream is forgotten.
-    Outcomes(Rc<Outcomes>, u16),
+    RequestOutcomes(Rc<RequestOutcomes>, u16),
 }
 
-// === impl Outcomes ===
+// === impl RequestOutcomes ===
 
-impl Outcomes {
+impl RequestOutcomes {
     /// The next outcome, with the key of its request. Pending also when no request is under way.
-    pub fn poll_next(&self, context: &Context<'_>) -> Poll<(u16, Outcome)> {
+    pub fn poll_next(&self, context: &Context<'_>) -> Poll<(u16, RequestOutcome)> {
         let mut arrived = self.0.borrow_mut();
         if let Some(next) = arrived.outcomes.pop_front() {
             return Poll::Ready(next);
@@ -50,7 +50,7 @@ impl Outcomes {
         Poll::Pending
     }
 
-    pub(super) fn put(&self, key: u16, outcome: Outcome) {
+    pub(super) fn put(&self, key: u16, outcome: RequestOutcome) {
         let mut arrived = self.0.borrow_mut();
         arrived.outcomes.push_back((key, outcome));
         // Until it has read them all once is enough.
@@ -60,9 +60,9 @@ impl Outcomes {
     }
 }
 
-// === impl Outcome ===
+// === impl RequestOutcome ===
 
-impl Outcome {
+impl RequestOutcome {
     pub(super) fn reply(self) -> Result<Reply, NoReply> {
         self.0.map(|answer| answer.reply).map_err(|why| *why)
     }

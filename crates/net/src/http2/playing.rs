@@ -16,7 +16,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::frames::{HEAD_BYTES, PAYLOAD_BYTES_MAX};
-use super::testing::{GOAWAY, Outcome, RESET, Rig, setting};
+use super::testing::{GOAWAY, RESET, SeenOutcome, SessionRig, setting};
 
 /// Requests that were sent when the first byte comes in, as far as the windows let them.
 pub(super) const REQUESTS: usize = 8;
@@ -29,8 +29,8 @@ const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 /// Outcome of each request after `bytes` have come in, in pieces and with other events between them as `random` decides;
 /// `None` of one that was given up.
-pub(super) fn play(bytes: &[u8], random: &mut Rng) -> Vec<Option<Outcome>> {
-    let mut playing = Playing::new(random.choice([0, 10, 65_535]).unwrap());
+pub(super) fn play(bytes: &[u8], random: &mut Rng) -> Vec<Option<SeenOutcome>> {
+    let mut playing = FuzzedConnection::new(random.choice([0, 10, 65_535]).unwrap());
     if random.bool() {
         playing.write(random);
     }
@@ -46,8 +46,8 @@ pub(super) fn play(bytes: &[u8], random: &mut Rng) -> Vec<Option<Outcome>> {
 }
 
 /// A connection that bytes come in on.
-struct Playing {
-    rig: Rig,
+struct FuzzedConnection {
+    rig: SessionRig,
     streams: Vec<u32>,
     /// Those of which something may have left.
     left: BTreeSet<u32>,
@@ -59,11 +59,11 @@ struct Playing {
     own: usize,
 }
 
-// === impl Playing ===
+// === impl FuzzedConnection ===
 
-impl Playing {
+impl FuzzedConnection {
     fn new(window: u32) -> Self {
-        let mut rig = Rig::new(&setting(4, window));
+        let mut rig = SessionRig::new(&setting(4, window));
         let streams: Vec<u32> = (0..REQUESTS).map(|_| rig.send(&[b'x'; BODY_BYTES])).collect();
         let rest = |stream: &u32| rig.session.streams.get_mut(*stream).unwrap().rest.len();
         // What waits may leave byte by byte, each in a frame.
@@ -123,7 +123,7 @@ impl Playing {
     }
 
     /// The end of the connection, and what became of each request; `None` of one that was given up.
-    fn end(mut self, bytes: &[u8]) -> Vec<Option<Outcome>> {
+    fn end(mut self, bytes: &[u8]) -> Vec<Option<SeenOutcome>> {
         self.rig.session.end("the server closed the connection");
         self.check_memory();
         assert_eq!(self.rig.session.streams.open(), 0);
@@ -134,10 +134,10 @@ impl Playing {
                 continue;
             }
             let outcome = self.rig.outcome(*stream);
-            assert_ne!(outcome, Outcome::Pending, "{stream} is waited for without an end");
-            assert_eq!(self.rig.outcome(*stream), Outcome::Lost, "{stream} ends twice");
+            assert_ne!(outcome, SeenOutcome::Pending, "{stream} is waited for without an end");
+            assert_eq!(self.rig.outcome(*stream), SeenOutcome::Lost, "{stream} ends twice");
             let is_unsent =
-                matches!(outcome, Outcome::NotProcessed { .. } | Outcome::Http11Required);
+                matches!(outcome, SeenOutcome::NotProcessed { .. } | SeenOutcome::Http11Required);
             if is_unsent && self.left.contains(stream) {
                 assert!(is_disowned(bytes, *stream), "{stream} would be processed twice");
             }

@@ -13,10 +13,10 @@ use notification::Priority;
 use tokio::time::Instant;
 
 use super::connection::{Dial, PROOF_WAIT};
-use super::head::Head;
-use super::outcomes::{Outcomes, Waiter};
+use super::head::RequestHead;
+use super::outcomes::{RequestOutcomes, Waiter};
 use super::pool_state::PoolState;
-use super::stream::{Begun, Stream, Unanswered};
+use super::stream::{BegunRequest, Http2Stream, Unanswered};
 use super::waiting::Queue;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::tasks::LocalTasks;
@@ -28,7 +28,7 @@ const TRIES_MAX: u8 = 3;
 
 /// Connections to one endpoint.
 #[derive(Debug)]
-pub struct Pool {
+pub struct Http2Pool {
     shared: Rc<PoolState>,
     tasks: LocalTasks,
 }
@@ -40,9 +40,9 @@ struct Queued<'a> {
     shared: &'a PoolState,
 }
 
-// === impl Pool ===
+// === impl Http2Pool ===
 
-impl Pool {
+impl Http2Pool {
     /// A pool without connections, for at most `connections_max`; `seed` is for its random waits between connects.
     pub fn new(dial: Dial, connections_max: usize, clock: Clock, seed: u64) -> Self {
         let shared = PoolState::new(dial, connections_max, clock, seed);
@@ -61,17 +61,17 @@ impl Pool {
         &self,
         (priority, now): (Priority, Instant),
         payload: &Bytes,
-        head: &impl Head,
-        (outcomes, key): (&Rc<Outcomes>, u16),
-    ) -> Option<Begun> {
+        head: &impl RequestHead,
+        (outcomes, key): (&Rc<RequestOutcomes>, u16),
+    ) -> Option<BegunRequest> {
         if !head.is_writable() {
             return None;
         }
         let stream = self.take_in_turn(priority)?;
-        let waiter = Waiter::Outcomes(Rc::clone(outcomes), key);
+        let waiter = Waiter::RequestOutcomes(Rc::clone(outcomes), key);
         let begun = stream.connection.begin(head, payload.clone(), waiter);
         match begun {
-            Ok(number) => Some(Begun { stream, number: Some(number), sent_at: now }),
+            Ok(number) => Some(BegunRequest { stream, number: Some(number), sent_at: now }),
             Err(why) => {
                 stream.leave_if_asked(&why);
                 None
@@ -89,9 +89,9 @@ impl Pool {
         &self,
         permit: P,
         payload: &Bytes,
-        head: &impl Head,
+        head: &impl RequestHead,
         since: Option<Instant>,
-    ) -> Result<(Reply, Stream), Failure<P::Refusal>> {
+    ) -> Result<(Reply, Http2Stream), Failure<P::Refusal>> {
         let mut waiting_since = since;
         for _ in 0..TRIES_MAX {
             let stream = self.stream(permit.priority(), &mut waiting_since).await?;
@@ -126,7 +126,7 @@ impl Pool {
         &self,
         priority: Priority,
         since: &mut Option<Instant>,
-    ) -> Result<Stream, Unsent<Refusal>> {
+    ) -> Result<Http2Stream, Unsent<Refusal>> {
         if let Some(stream) = self.take_in_turn(priority) {
             return Ok(stream);
         }
@@ -136,7 +136,7 @@ impl Pool {
         found.unwrap_or_else(|_| Err(self.shared.no_stream()))
     }
 
-    async fn wait<Refusal>(&self, priority: Priority) -> Result<Stream, Unsent<Refusal>> {
+    async fn wait<Refusal>(&self, priority: Priority) -> Result<Http2Stream, Unsent<Refusal>> {
         let queued = Queued::new(self.shared.waiting.queue(priority), &self.shared);
         loop {
             self.grow();
@@ -160,15 +160,15 @@ impl Pool {
     }
 
     /// Takes a free stream, unless it belongs to a request that came before this one, or is more urgent.
-    fn take_in_turn(&self, priority: Priority) -> Option<Stream> {
+    fn take_in_turn(&self, priority: Priority) -> Option<Http2Stream> {
         if self.shared.waiting.none_before(priority) { self.take() } else { None }
     }
 
-    fn take(&self) -> Option<Stream> {
+    fn take(&self) -> Option<Http2Stream> {
         let place = self.shared.find_free()?;
         let connection = Rc::clone(self.shared.connections.borrow().get(place)?);
         connection.take_stream();
-        Some(Stream { connection, shared: Rc::clone(&self.shared) })
+        Some(Http2Stream { connection, shared: Rc::clone(&self.shared) })
     }
 
     /// Opens a connection if a request waits and the open ones have no stream for it.
@@ -253,7 +253,7 @@ mod tests {
     use crate::tls;
     use std::sync::Arc;
 
-    fn pool(origin: &str, reach: Arc<dyn Reach>) -> Pool {
+    fn pool(origin: &str, reach: Arc<dyn Reach>) -> Http2Pool {
         let dial = Dial {
             provider: "test",
             origin: Endpoint::parse(origin).unwrap().origin,
@@ -263,7 +263,7 @@ mod tests {
             read_fields: &[],
         };
         let clock = Clock::starting_at(Duration::ZERO);
-        Pool::new(dial, 1, clock, 1)
+        Http2Pool::new(dial, 1, clock, 1)
     }
 
     #[tokio::test]

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 use super::frames::PREFACE;
-use super::hpack::Decoder;
+use super::hpack::HpackDecoder;
 use super::testing::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, Parts, REFUSED, RESET,
-    SETTINGS, WINDOW_UPDATE, frame, go_away, parts, setting, status,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameParts, GOAWAY, HEADERS, PING, REFUSED,
+    RESET, SETTINGS, WINDOW_UPDATE, frame, go_away, parts, setting, status,
 };
 
 const STATUSES: [u16; 4] = [200, 400, 410, 503];
@@ -49,7 +49,7 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(super) struct ScriptedServer {
     random: Rng,
-    decoder: Decoder,
+    decoder: HpackDecoder,
     pub(super) streams: BTreeMap<u32, Served>,
     last_stream: u32,
     received: i64,
@@ -90,7 +90,7 @@ impl ScriptedServer {
         let (streams, input, output) = Default::default();
         Self {
             random,
-            decoder: Decoder::new(),
+            decoder: HpackDecoder::new(),
             streams,
             last_stream: u32::MAX,
             received: 0,
@@ -120,7 +120,7 @@ impl ScriptedServer {
         }
     }
 
-    fn read_frame(&mut self, (kind, flags, stream, payload): Parts) {
+    fn read_frame(&mut self, (kind, flags, stream, payload): FrameParts) {
         match kind {
             HEADERS => {
                 let mut path = String::new();

@@ -13,9 +13,9 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
-use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, Violation};
-use super::head::Head;
-use super::hpack::{Decoder, Encoder};
+use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, ProtocolViolation};
+use super::head::RequestHead;
+use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::Waiter;
 use super::streams::{Slot, Streams};
 use super::write_buffer::WriteBuffer;
@@ -43,15 +43,15 @@ const IDLE_FRAMES_PER_FRAME: u32 = 4;
 
 /// One connection, as its client knows it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Http2Session {
     pub(super) out: WriteBuffer,
     pub(super) streams: Streams,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: HpackDecoder,
     pub(super) inbound: Inbound,
     pub(super) peer: Peer,
     /// The header fields of answers that are kept.
     pub(super) read_fields: &'static [HeaderName],
-    encoder: Encoder,
+    encoder: HpackEncoder,
     /// Window of the connection, bytes: payload that may still be sent over it.
     pub(super) window: i64,
     /// Streams whose bodies wait for that window, the first to come first.
@@ -61,7 +61,7 @@ pub(super) struct Session {
     /// Frames that may still come before the next check and bring no request on.
     idle_frames: u32,
     pub(super) answers: u64,
-    watch: Watch,
+    watch: PeerWatch,
     /// No request is begun any more, and the connection ends with the last one.
     is_finishing: bool,
     ending: Option<SessionEnd>,
@@ -93,7 +93,7 @@ pub(super) struct Inbound {
 
 /// Whether the peer is there.
 #[derive(Debug)]
-struct Watch {
+struct PeerWatch {
     check_at: Instant,
     /// How many answers there were at the last check.
     answers_seen: u64,
@@ -112,26 +112,26 @@ pub(super) struct SessionEnd {
     pub(super) is_silence: bool,
 }
 
-// === impl Session ===
+// === impl Http2Session ===
 
-impl Session {
+impl Http2Session {
     /// A connection that begins at `now`, of whose answers the header fields `read_fields` are kept. Its first bytes wait to be
     /// written, a ping among them.
     pub(super) fn new(read_fields: &'static [HeaderName], now: Instant) -> Self {
         let mut session = Self {
             out: WriteBuffer::default(),
             streams: Streams::new(1),
-            decoder: Decoder::new(),
+            decoder: HpackDecoder::new(),
             inbound: Inbound::default(),
             peer: Peer::new(),
             read_fields,
-            encoder: Encoder::new(),
+            encoder: HpackEncoder::new(),
             window: i64::from(WINDOW_BYTES),
             waiting: VecDeque::new(),
             bodies: VecDeque::new(),
             idle_frames: IDLE_FRAMES_MAX,
             answers: 0,
-            watch: Watch::new(now),
+            watch: PeerWatch::new(now),
             is_finishing: false,
             ending: None,
         };
@@ -171,7 +171,7 @@ impl Session {
     /// When the request cannot be begun here: nothing of it is written.
     pub(super) fn send(
         &mut self,
-        head: &impl Head,
+        head: &impl RequestHead,
         body: Bytes,
         waiter: Waiter,
     ) -> Result<u32, NoReply> {
@@ -252,7 +252,7 @@ impl Session {
     }
 
     /// Ends the connection since the peer broke a rule, and tells it so.
-    pub(super) fn fail(&mut self, Violation(code, why): Violation) {
+    pub(super) fn fail(&mut self, ProtocolViolation(code, why): ProtocolViolation) {
         if self.ending.is_none() {
             self.end(&format!("the server broke the protocol: {why} ({code})"));
             frames::put_go_away(self.out.buffer(), code, why);
@@ -319,7 +319,7 @@ impl Session {
         self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
         if !self.peer.has_acknowledged_settings {
             let code = ErrorCode::SETTINGS_TIMEOUT;
-            return self.fail(Violation(code, "our settings are not acknowledged"));
+            return self.fail(ProtocolViolation(code, "our settings are not acknowledged"));
         }
         let answers_seen = std::mem::replace(&mut self.watch.answers_seen, self.answers);
         if answers_seen != self.answers {
@@ -346,10 +346,12 @@ impl Session {
     }
 
     /// Counts a frame that brings no request on.
-    pub(super) fn count_idle_frame(&mut self) -> Result<(), Violation> {
+    pub(super) fn count_idle_frame(&mut self) -> Result<(), ProtocolViolation> {
         let left = self.idle_frames.checked_sub(1);
-        self.idle_frames =
-            left.ok_or(Violation(ErrorCode::ENHANCE_YOUR_CALM, "too many frames to no purpose"))?;
+        self.idle_frames = left.ok_or(ProtocolViolation(
+            ErrorCode::ENHANCE_YOUR_CALM,
+            "too many frames to no purpose",
+        ))?;
         Ok(())
     }
 
@@ -433,9 +435,9 @@ impl Peer {
     }
 }
 
-// === impl Watch ===
+// === impl PeerWatch ===
 
-impl Watch {
+impl PeerWatch {
     fn new(now: Instant) -> Self {
         let (quiet, pong_by) = (Duration::ZERO, None);
         Self { check_at: now + CHECK_EVERY, answers_seen: 0, quiet, pings: 0, pong_by }

@@ -4,13 +4,13 @@ use super::*;
 use crate::http2::outcomes::Waiter;
 use crate::http2::testing::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INTERNAL_ERROR,
-    NOT_PROCESSED, OK, Outcome, PING, REFUSED, RESET, Rig, SETTINGS, WHOLE, WINDOW_UPDATE, frame,
-    go_away, kinds, parts, request, setting, status,
+    NOT_PROCESSED, OK, PING, REFUSED, RESET, SETTINGS, SeenOutcome, SessionRig, WHOLE,
+    WINDOW_UPDATE, frame, go_away, kinds, parts, request, setting, status,
 };
 
 #[test]
 fn the_first_bytes_say_what_this_client_takes() {
-    let mut rig = Rig::begin();
+    let mut rig = SessionRig::begin();
     let settings = [setting(2, 0), setting(6, 16_384)].concat();
     let first = [
         (SETTINGS, 0, 0, settings),
@@ -31,12 +31,12 @@ fn the_first_bytes_say_what_this_client_takes() {
 #[test]
 fn what_a_peer_must_not_send_ends_the_connection_with_its_code() {
     let check = |bytes: &[u8], code: u32| {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let stream = rig.send(b"body");
         rig.written();
         rig.feed(bytes);
         assert_eq!(rig.goodbye(), Some(code), "{bytes:x?}");
-        assert_eq!(rig.outcome(stream), Outcome::Lost, "{bytes:x?}");
+        assert_eq!(rig.outcome(stream), SeenOutcome::Lost, "{bytes:x?}");
         assert!(!rig.session.takes_requests());
     };
     let (protocol, flow, size, compression) = (1, 3, 6, 9);
@@ -81,11 +81,11 @@ fn a_connection_begins_with_settings_that_are_acknowledged_in_time() {
         frame(SETTINGS, ACK, 0, &[]),
         b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
     ] {
-        let mut rig = Rig::begin();
+        let mut rig = SessionRig::begin();
         rig.feed(&first);
         assert!(rig.session.ending().is_some());
     }
-    let mut rig = Rig::begin();
+    let mut rig = SessionRig::begin();
     rig.feed(&frame(SETTINGS, 0, 0, &[]));
     rig.feed(&frame(PING, ACK, 0, &1_u64.to_be_bytes()));
     rig.pass(CHECK_EVERY, true);
@@ -94,21 +94,21 @@ fn a_connection_begins_with_settings_that_are_acknowledged_in_time() {
 
 #[test]
 fn a_quiet_peer_is_pinged_and_a_silent_one_is_left() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let stream = rig.send(b"");
     rig.written();
     rig.pass(CHECK_EVERY, true);
     assert_eq!(rig.written(), [(PING, 0, 0, 2_u64.to_be_bytes().to_vec())]);
     rig.feed(&frame(PING, ACK, 0, &2_u64.to_be_bytes()));
     rig.feed(&frame(HEADERS, WHOLE, stream, OK));
-    assert_eq!(rig.outcome(stream), Outcome::Answer(200, vec![]));
+    assert_eq!(rig.outcome(stream), SeenOutcome::Answer(200, vec![]));
     rig.pass(CHECK_EVERY, true);
     assert_eq!(rig.written(), [], "an answer is as good");
     let stream = rig.send(b"");
     rig.pass(CHECK_EVERY, true);
     rig.written();
     rig.pass(PONG_WITHIN, true);
-    assert_eq!(rig.outcome(stream), Outcome::Lost);
+    assert_eq!(rig.outcome(stream), SeenOutcome::Lost);
     assert!(rig.session.ending().unwrap().is_silence);
 }
 
@@ -116,7 +116,7 @@ fn a_quiet_peer_is_pinged_and_a_silent_one_is_left() {
 fn a_connection_without_work_is_closed_unless_a_stream_of_it_is_held() {
     let idle_checks = u32::try_from(IDLE_MAX.as_secs() / CHECK_EVERY.as_secs()).unwrap();
     for is_in_use in [false, true] {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         for ping in 2..=u64::from(idle_checks) {
             rig.pass(CHECK_EVERY, is_in_use);
             assert_eq!(kinds(&rig.written()), [(PING, 0)]);
@@ -132,8 +132,8 @@ fn a_connection_without_work_is_closed_unless_a_stream_of_it_is_held() {
 
 #[test]
 fn a_reset_says_whether_the_request_was_processed() {
-    let check = |code: u32, expect: Outcome| {
-        let mut rig = Rig::new(&[]);
+    let check = |code: u32, expect: SeenOutcome| {
+        let mut rig = SessionRig::new(&[]);
         let stream = rig.send(b"body");
         rig.written();
         rig.feed(&frame(RESET, 0, stream, &code.to_be_bytes()));
@@ -141,10 +141,10 @@ fn a_reset_says_whether_the_request_was_processed() {
         assert_eq!(rig.written(), []);
         assert_eq!(rig.session.streams_max(), usize::MAX, "the connection goes on");
     };
-    check(REFUSED, Outcome::NotProcessed { leave: false });
-    check(13, Outcome::Http11Required);
+    check(REFUSED, SeenOutcome::NotProcessed { leave: false });
+    check(13, SeenOutcome::Http11Required);
     for code in (0..20).filter(|code| ![REFUSED, 13].contains(code)) {
-        check(code, Outcome::Lost);
+        check(code, SeenOutcome::Lost);
     }
 }
 
@@ -160,25 +160,25 @@ fn an_answer_that_has_begun_decides_whatever_comes_behind_it() {
         frame(PING, 0, 1, &[0; 8]),
     ];
     for ending in endings {
-        let mut rig = Rig::new(&[]);
+        let mut rig = SessionRig::new(&[]);
         let stream = rig.send(b"body");
         rig.written();
         rig.feed(&frame(HEADERS, END_HEADERS, stream, &status(410)));
         rig.feed(&frame(DATA, 0, stream, b"{\"reason\""));
-        assert_eq!(rig.outcome(stream), Outcome::Pending);
+        assert_eq!(rig.outcome(stream), SeenOutcome::Pending);
         rig.feed(&ending);
         assert_eq!(
             rig.outcome(stream),
-            Outcome::Answer(410, b"{\"reason\"".to_vec()),
+            SeenOutcome::Answer(410, b"{\"reason\"".to_vec()),
             "{ending:x?}"
         );
     }
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let stream = rig.send(b"body");
     rig.written();
     rig.feed(&frame(HEADERS, END_HEADERS, stream, &status(410)));
     rig.pass(BODY_WITHIN, true);
-    assert_eq!(rig.outcome(stream), Outcome::Answer(410, vec![]));
+    assert_eq!(rig.outcome(stream), SeenOutcome::Answer(410, vec![]));
     assert_eq!(rig.written(), [(RESET, 0, stream, 8_u32.to_be_bytes().to_vec())]);
 }
 
@@ -188,7 +188,7 @@ fn what_is_above_a_goaways_last_stream_was_not_processed() {
     let streams = [1, 3, 5, 7, 9, 11];
     for last in 0..=12 {
         for written in 0..=streams.len() {
-            let mut rig = Rig::new(&[]);
+            let mut rig = SessionRig::new(&[]);
             for number in 0..streams.len() {
                 if number == written {
                     rig.written();
@@ -197,10 +197,10 @@ fn what_is_above_a_goaways_last_stream_was_not_processed() {
             }
             rig.feed(&go_away(0x7fff_ffff, 0));
             assert!(!rig.session.takes_requests(), "the first step: nothing new");
-            assert_eq!(rig.outcome(1), Outcome::Pending);
+            assert_eq!(rig.outcome(1), SeenOutcome::Pending);
             rig.feed(&go_away(last, 0));
             for stream in streams {
-                let expect = if stream > last { NOT_PROCESSED } else { Outcome::Pending };
+                let expect = if stream > last { NOT_PROCESSED } else { SeenOutcome::Pending };
                 assert_eq!(rig.outcome(stream), expect, "{stream} of {last}");
             }
             let below = |(_, stream): &(u8, u32)| *stream <= last;
@@ -208,11 +208,11 @@ fn what_is_above_a_goaways_last_stream_was_not_processed() {
             assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_err());
             if last >= 1 {
                 rig.feed(&frame(HEADERS, WHOLE, 1, OK));
-                assert_eq!(rig.outcome(1), Outcome::Answer(200, vec![]), "the rest goes on");
+                assert_eq!(rig.outcome(1), SeenOutcome::Answer(200, vec![]), "the rest goes on");
             }
             rig.session.end("the server closed the connection");
             for stream in streams.into_iter().filter(|stream| *stream <= last && *stream > 1) {
-                assert_eq!(rig.outcome(stream), Outcome::Lost);
+                assert_eq!(rig.outcome(stream), SeenOutcome::Lost);
             }
         }
     }
@@ -220,17 +220,17 @@ fn what_is_above_a_goaways_last_stream_was_not_processed() {
 
 #[test]
 fn a_goaway_that_takes_streams_back_in_is_a_violation() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = SessionRig::new(&[]);
     let streams = [rig.send(b"a"), rig.send(b"b")];
     rig.written();
     rig.feed(&go_away(1, 0));
     rig.feed(&go_away(3, 0));
     assert_eq!(rig.goodbye(), Some(1));
-    assert_eq!(streams.map(|stream| rig.outcome(stream)), [Outcome::Lost, NOT_PROCESSED]);
-    let mut rig = Rig::new(&[]);
+    assert_eq!(streams.map(|stream| rig.outcome(stream)), [SeenOutcome::Lost, NOT_PROCESSED]);
+    let mut rig = SessionRig::new(&[]);
     let stream = rig.send(b"a");
     rig.feed(&go_away(0, 13));
-    assert_eq!(rig.outcome(stream), Outcome::Http11Required);
+    assert_eq!(rig.outcome(stream), SeenOutcome::Http11Required);
 }
 
 /// The connection ends after each byte that may be offered. Nothing is written behind what was offered but whole frames that are
@@ -239,7 +239,7 @@ fn a_goaway_that_takes_streams_back_in_is_a_violation() {
 fn only_a_request_of_which_nothing_was_offered_was_not_sent() {
     for broken_rule in [false, true] {
         for taken in 0..300 {
-            let mut rig = Rig::new(&[]);
+            let mut rig = SessionRig::new(&[]);
             let first = [rig.send(b"one"), rig.send(b"two")];
             // All that is here is offered, and may have left, however little of it was taken.
             let piece = rig.session.offer().to_vec();
@@ -252,7 +252,10 @@ fn only_a_request_of_which_nothing_was_offered_was_not_sent() {
             } else {
                 rig.session.end("the server closed the connection");
             }
-            assert_eq!(first.map(|stream| rig.outcome(stream)), [Outcome::Lost, Outcome::Lost]);
+            assert_eq!(
+                first.map(|stream| rig.outcome(stream)),
+                [SeenOutcome::Lost, SeenOutcome::Lost]
+            );
             assert_eq!(later.map(|stream| rig.outcome(stream)), [NOT_PROCESSED; 2]);
             let mut all = piece[..taken].to_vec();
             all.extend_from_slice(rig.session.offer());

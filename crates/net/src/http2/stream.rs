@@ -6,23 +6,23 @@ use tokio::time::Instant;
 
 use super::answer::NoReply;
 use super::connection::Connection;
-use super::head::Head;
-use super::outcomes::Outcome;
+use super::head::RequestHead;
+use super::outcomes::RequestOutcome;
 use super::pool_state::PoolState;
 use crate::exchange::{Failure, Reply, Unsent};
 use crate::redact::CredentialHeaders;
 
 /// A stream that may be used. Dropping it frees the stream.
 #[derive(Debug)]
-pub struct Stream {
+pub struct Http2Stream {
     pub(super) connection: Rc<Connection>,
     pub(super) shared: Rc<PoolState>,
 }
 
-/// A request that was begun, and whose outcome comes to [`Outcomes`]. One that is dropped before that is given up.
+/// A request that was begun, and whose outcome comes to [`RequestOutcomes`]. One that is dropped before that is given up.
 #[derive(Debug)]
-pub struct Begun {
-    pub(super) stream: Stream,
+pub struct BegunRequest {
+    pub(super) stream: Http2Stream,
     /// `None` when its outcome has come.
     pub(super) number: Option<u32>,
     pub(super) sent_at: Instant,
@@ -41,9 +41,9 @@ pub enum Unanswered<Refusal> {
     Failed(Failure<Refusal>),
 }
 
-// === impl Stream ===
+// === impl Http2Stream ===
 
-impl Stream {
+impl Http2Stream {
     /// Takes the stream's connection out of use. Says whether it was in use.
     pub fn leave_connection(&self) -> bool {
         self.shared.leave(&Rc::downgrade(&self.connection))
@@ -59,7 +59,7 @@ impl Stream {
     pub(super) fn conclude<Refusal>(
         &self,
         outcome: Result<Reply, NoReply>,
-        head: &impl Head,
+        head: &impl RequestHead,
         sent_at: Instant,
     ) -> Result<Reply, Unanswered<Refusal>> {
         let why = match outcome {
@@ -86,17 +86,17 @@ impl Stream {
     }
 }
 
-// === impl Begun ===
+// === impl BegunRequest ===
 
-impl Begun {
+impl BegunRequest {
     /// The answer to this request, which has `head`, from its `outcome`.
     ///
     /// # Errors
     /// Why there is none.
     pub fn conclude<Refusal>(
         &mut self,
-        outcome: Outcome,
-        head: &impl Head,
+        outcome: RequestOutcome,
+        head: &impl RequestHead,
     ) -> Result<Reply, Unanswered<Refusal>> {
         self.number = None;
         let outcome = outcome.reply();
@@ -105,12 +105,12 @@ impl Begun {
     }
 
     /// Its stream, which is free again when this is dropped.
-    pub const fn stream(&self) -> &Stream {
+    pub const fn stream(&self) -> &Http2Stream {
         &self.stream
     }
 }
 
-impl Drop for Begun {
+impl Drop for BegunRequest {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.stream.connection.give_up(number);
@@ -118,7 +118,7 @@ impl Drop for Begun {
     }
 }
 
-impl Drop for Stream {
+impl Drop for Http2Stream {
     fn drop(&mut self) {
         self.connection.give_stream_back();
         let first_free = &self.shared.first_free;

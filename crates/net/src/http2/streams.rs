@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::answer::{Answer, NoReply};
-use super::outcomes::{Outcome, Waiter};
+use super::answer::{IncomingReply, NoReply};
+use super::outcomes::{RequestOutcome, Waiter};
 use crate::exchange::Reply;
 
 /// The last number that a stream can have.
@@ -36,17 +36,17 @@ pub(super) struct Slot {
     pub(super) window: i64,
     /// Whether it waits its turn for the connection's window.
     pub(super) is_queued: bool,
-    progress: Progress,
+    progress: RequestProgress,
     waiter: Waiter,
 }
 
 #[derive(Debug, Default)]
-enum Progress {
+enum RequestProgress {
     #[default]
     Awaited,
     /// The head has come.
-    Answered(Box<Answer>),
-    Complete(Box<Answer>),
+    Answered(Box<IncomingReply>),
+    Complete(Box<IncomingReply>),
     Failed(Box<NoReply>),
 }
 
@@ -115,7 +115,7 @@ impl Streams {
     /// Says of a stream why it has no answer, unless it has an outcome.
     pub(super) fn fail(&mut self, number: u32, why: NoReply) {
         if self.open_mut(number).is_some() {
-            self.end(number, Progress::Failed(Box::new(why)));
+            self.end(number, RequestProgress::Failed(Box::new(why)));
         }
     }
 
@@ -124,13 +124,15 @@ impl Streams {
     pub(super) fn complete(&mut self, number: u32) -> Option<bool> {
         let slot = self.open_mut(number)?;
         let is_sent = slot.rest.is_empty();
-        let Progress::Answered(answer) = std::mem::take(&mut slot.progress) else { return None };
-        self.end(number, Progress::Complete(answer));
+        let RequestProgress::Answered(answer) = std::mem::take(&mut slot.progress) else {
+            return None;
+        };
+        self.end(number, RequestProgress::Complete(answer));
         Some(is_sent)
     }
 
     /// Gives an open stream its outcome. It is forgotten, if that goes elsewhere.
-    fn end(&mut self, number: u32, outcome: Progress) {
+    fn end(&mut self, number: u32, outcome: RequestProgress) {
         let Some(slot) = self.get_mut(number) else { return };
         slot.rest = Bytes::new();
         slot.progress = outcome;
@@ -139,7 +141,7 @@ impl Streams {
         match waiter {
             Waiter::Unknown => {}
             Waiter::Task(waker) => waker.wake(),
-            Waiter::Outcomes(outcomes, key) => {
+            Waiter::RequestOutcomes(outcomes, key) => {
                 if let Some(outcome) = self.fetch(number) {
                     outcomes.put(key, outcome);
                 }
@@ -167,13 +169,13 @@ impl Streams {
     }
 
     /// Forgets a stream that has an outcome, and gives that.
-    fn fetch(&mut self, number: u32) -> Option<Outcome> {
+    fn fetch(&mut self, number: u32) -> Option<RequestOutcome> {
         let progress = std::mem::take(&mut self.get_mut(number)?.progress);
         self.remove(number);
         match progress {
-            Progress::Complete(answer) => Some(Outcome(Ok(answer))),
-            Progress::Failed(why) => Some(Outcome(Err(why))),
-            Progress::Awaited | Progress::Answered(_) => None,
+            RequestProgress::Complete(answer) => Some(RequestOutcome(Ok(answer))),
+            RequestProgress::Failed(why) => Some(RequestOutcome(Err(why))),
+            RequestProgress::Awaited | RequestProgress::Answered(_) => None,
         }
     }
 
@@ -219,17 +221,17 @@ impl Slot {
     }
 
     /// The answer, if its head has come and its end has not.
-    pub(super) fn answer_mut(&mut self) -> Option<&mut Answer> {
-        if let Progress::Answered(answer) = &mut self.progress { Some(answer) } else { None }
+    pub(super) fn answer_mut(&mut self) -> Option<&mut IncomingReply> {
+        if let RequestProgress::Answered(answer) = &mut self.progress { Some(answer) } else { None }
     }
 
     /// Notes that the head has come.
-    pub(super) fn answered(&mut self, answer: Answer) {
-        self.progress = Progress::Answered(Box::new(answer));
+    pub(super) fn answered(&mut self, answer: IncomingReply) {
+        self.progress = RequestProgress::Answered(Box::new(answer));
     }
 
     const fn is_ended(&self) -> bool {
-        matches!(self.progress, Progress::Complete(_) | Progress::Failed(_))
+        matches!(self.progress, RequestProgress::Complete(_) | RequestProgress::Failed(_))
     }
 }
 

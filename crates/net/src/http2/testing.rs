@@ -21,9 +21,9 @@ use tokio::time::Instant;
 
 use super::answer::NoReply;
 use super::frames::{self, HEAD_BYTES};
-use super::head::{Head, OwnField, SharedHead};
+use super::head::{OwnField, RequestHead, SharedHead};
 use super::outcomes::Waiter;
-use super::session::Session;
+use super::session::Http2Session;
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
@@ -44,7 +44,7 @@ pub(super) const REFUSED: u32 = 7;
 pub(super) const INTERNAL_ERROR: u32 = 2;
 
 /// Parts of a frame: kind, flags, stream and payload.
-pub(super) type Parts = (u8, u8, u32, Vec<u8>);
+pub(super) type FrameParts = (u8, u8, u32, Vec<u8>);
 
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -64,7 +64,7 @@ pub(super) fn go_away(last: u32, code: u32) -> Vec<u8> {
 }
 
 /// The frames of `bytes`, which are whole.
-pub(super) fn parts(mut bytes: &[u8]) -> Vec<Parts> {
+pub(super) fn parts(mut bytes: &[u8]) -> Vec<FrameParts> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
         let length = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
@@ -78,14 +78,14 @@ pub(super) fn parts(mut bytes: &[u8]) -> Vec<Parts> {
 pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static("a")];
 
 /// A connection whose peer is the test.
-pub(super) struct Rig {
-    pub(super) session: Session,
+pub(super) struct SessionRig {
+    pub(super) session: Http2Session,
     pub(super) now: Instant,
 }
 
 /// State of a request at the end of a test.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SeenOutcome {
     Pending,
     Answer(u16, Vec<u8>),
     NotProcessed { leave: bool },
@@ -93,13 +93,13 @@ pub(super) enum Outcome {
     Lost,
 }
 
-pub(super) const NOT_PROCESSED: Outcome = Outcome::NotProcessed { leave: true };
+pub(super) const NOT_PROCESSED: SeenOutcome = SeenOutcome::NotProcessed { leave: true };
 
-impl Rig {
+impl SessionRig {
     /// A connection that has just begun.
     pub(super) fn begin() -> Self {
         let now = Clock::starting_at(Duration::ZERO).monotonic();
-        Self { session: Session::new(&READ_FIELDS, now), now }
+        Self { session: Http2Session::new(&READ_FIELDS, now), now }
     }
 
     /// A connection whose peer has granted `settings`, and has read what was said so far.
@@ -118,7 +118,7 @@ impl Rig {
     }
 
     /// All that the client writes.
-    pub(super) fn written(&mut self) -> Vec<Parts> {
+    pub(super) fn written(&mut self) -> Vec<FrameParts> {
         let mut bytes = Vec::new();
         loop {
             let piece = self.session.offer();
@@ -137,15 +137,17 @@ impl Rig {
         self.session.send(&request(), Bytes::copy_from_slice(body), Waiter::Unknown).unwrap()
     }
 
-    pub(super) fn outcome(&mut self, stream: u32) -> Outcome {
+    pub(super) fn outcome(&mut self, stream: u32) -> SeenOutcome {
         match self.session.poll_outcome(stream, &Context::from_waker(Waker::noop())) {
-            Poll::Pending => Outcome::Pending,
-            Poll::Ready(Ok(reply)) => Outcome::Answer(reply.status, reply.body),
-            Poll::Ready(Err(NoReply::NotProcessed { leave })) => Outcome::NotProcessed { leave },
-            Poll::Ready(Err(NoReply::Http11Required)) => Outcome::Http11Required,
+            Poll::Pending => SeenOutcome::Pending,
+            Poll::Ready(Ok(reply)) => SeenOutcome::Answer(reply.status, reply.body),
+            Poll::Ready(Err(NoReply::NotProcessed { leave })) => {
+                SeenOutcome::NotProcessed { leave }
+            }
+            Poll::Ready(Err(NoReply::Http11Required)) => SeenOutcome::Http11Required,
             Poll::Ready(Err(NoReply::Lost(words))) => {
                 assert!(words.starts_with("no answer"), "{words}");
-                Outcome::Lost
+                SeenOutcome::Lost
             }
         }
     }
@@ -198,7 +200,7 @@ pub(super) fn shared(fields: HeaderMap) -> Rc<SharedHead> {
     Rc::new(shared)
 }
 
-impl Head for TestHead {
+impl RequestHead for TestHead {
     fn address(&self) -> &Rc<SharedHead> {
         &self.address
     }
@@ -223,7 +225,7 @@ pub(super) fn request() -> TestHead {
     TestHead::new("/3/device/1", HeaderMap::new())
 }
 
-pub(super) fn kinds(frames: &[Parts]) -> Vec<(u8, u32)> {
+pub(super) fn kinds(frames: &[FrameParts]) -> Vec<(u8, u32)> {
     frames.iter().map(|(kind, _, stream, _)| (*kind, *stream)).collect()
 }
 

@@ -10,7 +10,7 @@ use flow::Clock;
 use http::HeaderName;
 use net::endpoint::Endpoint;
 use net::exchange::{Failure, Permit, Reply, Unsent};
-use net::http2::{Dial, Pool, Priming, SharedHead};
+use net::http2::{Dial, Http2Pool, Priming, SharedHead};
 use net::{tcp, tls};
 use notification::Priority;
 use rustls::RootCertStore;
@@ -23,7 +23,7 @@ use crate::samples::{self, Sample, SampleHead};
 /// A server, and the client that speaks to it.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pool: Pool,
+    pool: Http2Pool,
     address: Rc<SharedHead>,
     answers: Cell<usize>,
     /// Told at each answer.
@@ -106,7 +106,7 @@ impl Client {
             priming: Priming::Unprimed,
             read_fields: &READ_FIELDS,
         };
-        let pool = Pool::new(dial, CONNECTIONS, Clock::system(), 1);
+        let pool = Http2Pool::new(dial, CONNECTIONS, Clock::system(), 1);
         let address = samples::address(&format!("127.0.0.1:{port}"));
         Self { pool, address, answers: Cell::new(0), progress: Notify::new() }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use net::exchange::Reply;
-use net::http2::{Head, OwnField, SharedHead};
+use net::http2::{OwnField, RequestHead, SharedHead};
 use testbed::Http2Program;
 use testbed::http2::HELD;
 
@@ -43,7 +43,7 @@ pub(crate) fn address(authority: &str) -> Rc<SharedHead> {
 
 // === impl SampleHead ===
 
-impl Head for SampleHead<'_> {
+impl RequestHead for SampleHead<'_> {
     fn address(&self) -> &Rc<SharedHead> {
         self.address
     }

@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 
 use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
-use super::homes::Homes;
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
-use crate::report::Reported;
+use super::thread_affinity::ThreadAffinity;
+use crate::report::ReportMessage;
 
 /// Time to the next look at notifications whose channel is missing from the configuration: they wait for it.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
@@ -46,7 +46,7 @@ pub(super) async fn deliver(
         let places = Places {
             gate: lane_gate.gate.clone(),
             is_learned: lane_gate.is_learned(),
-            homes: Arc::clone(&thread.homes),
+            affinity: Arc::clone(&thread.affinity),
             quota: Arc::clone(&lane_gate.quota),
         };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
@@ -60,7 +60,7 @@ pub(super) async fn deliver(
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
     }
     // Settle is gone only when the process is on its way out: unsettled deliveries stay as they are in the store.
-    let _unsettled = thread.reports.send(Reported::Done(receipt)).await;
+    let _unsettled = thread.reports.send(ReportMessage::Done(receipt)).await;
     // This chunk may have been the last on a channel that was replaced.
     drop(route);
     thread.channels.close_retired().await;
@@ -79,7 +79,7 @@ struct ChunkRun<'a> {
 #[derive(Debug)]
 struct Reporter {
     chunk: Arc<Chunk>,
-    reports: mpsc::Sender<Reported>,
+    reports: mpsc::Sender<ReportMessage>,
     places: Option<Places>,
     /// A bit for each index of the batch that was reported.
     reported: RefCell<[u64; limits::BATCH_ITEMS.div_ceil(64)]>,
@@ -90,8 +90,8 @@ struct Reporter {
 struct Places {
     gate: Gate,
     is_learned: bool,
-    /// The home threads: each thread has a gate of its own, with about as many places.
-    homes: Arc<Homes>,
+    /// Says how many threads send to the destination: each has a gate of its own, with about as many places.
+    affinity: Arc<ThreadAffinity>,
     quota: Arc<LaneQuota>,
 }
 
@@ -196,7 +196,7 @@ impl Places {
     /// Number of deliveries after which the rest of a chunk goes back to the store: no more than the quotas let through.
     fn count(&self) -> usize {
         let limit = self.gate.limit();
-        let of_gates = limit.saturating_mul(self.homes.threads_at(limit, self.is_learned));
+        let of_gates = limit.saturating_mul(self.affinity.threads_at(limit, self.is_learned));
         of_gates.min(self.quota.within(WAIT_MAX))
     }
 }
@@ -204,7 +204,11 @@ impl Places {
 // === impl Reporter ===
 
 impl Reporter {
-    fn new(chunk: &Arc<Chunk>, reports: mpsc::Sender<Reported>, places: Option<Places>) -> Self {
+    fn new(
+        chunk: &Arc<Chunk>,
+        reports: mpsc::Sender<ReportMessage>,
+        places: Option<Places>,
+    ) -> Self {
         Self { chunk: Arc::clone(chunk), reports, places, reported: RefCell::default() }
     }
 
@@ -231,7 +235,7 @@ impl Reports for Reporter {
         let (chunk, places) = (Arc::clone(&self.chunk), self.places.as_ref());
         let latency = places.and_then(|places| places.gate.latency());
         let places = places.map_or(0, Places::count);
-        let message = Reported::Deliveries { chunk, reports, places, latency };
+        let message = ReportMessage::Deliveries { chunk, reports, places, latency };
         if self.reports.send(message).await.is_err() {
             tracing::warn!(
                 "settle is gone: these reports are lost, and a restart recovers the chunk"

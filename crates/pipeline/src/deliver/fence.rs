@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use channel::{Job, MayStart, Reports};
 use notification::{Chunk, Report, limits};
-use store::{Begin, Begun, Mark, StoreError};
+use store::{Begin, Mark, MarkAnswer, StoreError};
 use tokio::sync::Notify;
 
 /// Begins the deliveries of one chunk.
@@ -75,15 +75,15 @@ impl<'a> ChunkFence<'a> {
             }
             let end = self.chunk.deliveries.len().min(self.begun.get() + limits::BEGIN_ITEMS);
             match self.mark_to(end).await {
-                Ok(Begun::Granted) => self.begun.set(end),
+                Ok(MarkAnswer::Granted) => self.begun.set(end),
                 // The rest of the chunk belongs to the run that holds it now.
-                Ok(Begun::Stale) => {
+                Ok(MarkAnswer::Stale) => {
                     let (chunk, epoch) = (self.chunk.id.0, self.chunk.epoch.0);
                     tracing::warn!(chunk, epoch, "not begun: the chunk moved on");
                     self.is_refused.set(true);
                 }
                 // Without a mark this run may not report, and the worker may go on: then no other would send the chunk.
-                Ok(Begun::Overdue) => tokio::time::sleep(OVERDUE_WAIT).await,
+                Ok(MarkAnswer::Overdue) => tokio::time::sleep(OVERDUE_WAIT).await,
                 // Whether the mark was written is not known, so nothing is sent on it.
                 Err(error) => {
                     tracing::error!(%error, "nothing was sent: it cannot be marked as begun");
@@ -114,12 +114,12 @@ impl<'a> ChunkFence<'a> {
         self.has_begun() || !self.is_refused.get()
     }
 
-    async fn mark_to(&self, end: usize) -> Result<Begun, StoreError> {
+    async fn mark_to(&self, end: usize) -> Result<MarkAnswer, StoreError> {
         let slice = self.chunk.deliveries.get(..end).unwrap_or_default();
-        let Some(last) = slice.last() else { return Ok(Begun::Stale) };
+        let Some(last) = slice.last() else { return Ok(MarkAnswer::Stale) };
         let mark = Mark { chunk: self.chunk.id, epoch: self.chunk.epoch, through: last.index };
         let answers = self.store.begin(vec![mark]).await?;
-        Ok(answers.first().copied().unwrap_or(Begun::Stale))
+        Ok(answers.first().copied().unwrap_or(MarkAnswer::Stale))
     }
 
     /// Deliveries from the first up to the one at `index`.

@@ -18,14 +18,14 @@ struct Rising(Mutex<Vec<u16>>);
 
 #[async_trait]
 impl Begin for Rising {
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<MarkAnswer>, StoreError> {
         let mut granted = self.0.lock().unwrap();
         let answers = marks.iter().map(|mark| {
             let rises = granted.last().is_none_or(|last| mark.through > *last);
             if rises {
                 granted.push(mark.through);
             }
-            if rises { Begun::Granted } else { Begun::Stale }
+            if rises { MarkAnswer::Granted } else { MarkAnswer::Stale }
         });
         Ok(answers.collect())
     }
@@ -95,9 +95,9 @@ struct OverdueFirst {
 
 #[async_trait]
 impl Begin for OverdueFirst {
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<MarkAnswer>, StoreError> {
         if self.requests.fetch_add(1, Ordering::Relaxed) < 3 {
-            return Ok(vec![Begun::Overdue; marks.len()]);
+            return Ok(vec![MarkAnswer::Overdue; marks.len()]);
         }
         self.store.begin(marks).await
     }

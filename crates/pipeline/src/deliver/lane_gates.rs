@@ -35,7 +35,7 @@ pub(super) struct LaneBounds {
 }
 
 /// Limits with which a gate is made.
-type Limits = (Concurrency, LearnedBounds);
+type GateLimits = (Concurrency, LearnedBounds);
 
 /// Key under which lanes share a limit: all of a lane but its tenant.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ struct LimitKey {
 #[derive(Debug)]
 pub(super) struct LaneGates {
     by_lane: RefCell<HashMap<Lane, LaneGate>>,
-    by_limit: RefCell<HashMap<LimitKey, (Limits, Gate)>>,
+    by_limit: RefCell<HashMap<LimitKey, (GateLimits, Gate)>>,
     quotas: Arc<LaneQuotas>,
 }
 
@@ -124,7 +124,7 @@ impl LaneBounds {
         }
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> GateLimits {
         (self.concurrency, self.learned)
     }
 }

@@ -14,7 +14,7 @@ use crate::Channels;
 /// The quotas of one process. Its sender threads share it.
 #[derive(Debug)]
 pub struct LaneQuotas {
-    book: Mutex<Book>,
+    book: Mutex<QuotaBook>,
     clock: Clock,
 }
 
@@ -28,9 +28,9 @@ pub struct QuotaNumbers {
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct QuotaBook {
     numbers: QuotaNumbers,
-    quotas: HashMap<Of, KnownQuota>,
+    quotas: HashMap<QuotaKey, KnownQuota>,
     /// Number of quotas at which those without a booked place are dropped.
     quotas_max: usize,
     lanes: HashMap<(Lane, Arc<str>), Arc<LaneQuota>>,
@@ -40,7 +40,7 @@ struct Book {
 
 /// Key of a quota.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Of {
+enum QuotaKey {
     Tenant(Name),
     /// The destination's provider, by [`channel::Channel::quota_key`].
     Provider(Arc<str>),
@@ -70,7 +70,7 @@ impl LaneQuotas {
     pub fn follow(&self, numbers: QuotaNumbers) {
         let (mut book, now) = (self.book(), self.clock.monotonic());
         book.numbers = numbers;
-        let Book { numbers, quotas, .. } = &*book;
+        let QuotaBook { numbers, quotas, .. } = &*book;
         for (of, known) in quotas {
             known.quota.change(numbers.of(of, &known.channels), now);
         }
@@ -88,14 +88,14 @@ impl LaneQuotas {
             // Not at each further one, when most of them must stay.
             book.lanes_max = 2 * book.lanes.len();
         }
-        let tenant = book.quota(&Of::Tenant(lane.tenant.clone()), None, now);
-        let provider = book.quota(&Of::Provider(Arc::clone(key)), Some(&lane.channel), now);
+        let tenant = book.quota(&QuotaKey::Tenant(lane.tenant.clone()), None, now);
+        let provider = book.quota(&QuotaKey::Provider(Arc::clone(key)), Some(&lane.channel), now);
         let lane = Arc::new(LaneQuota::new(tenant, provider));
         book.lanes.insert(of_lane, Arc::clone(&lane));
         lane
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, QuotaBook> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,21 +112,21 @@ impl QuotaNumbers {
     }
 
     /// The number for a quota that `channels` send under: the smallest that any of them has, so that none is passed.
-    fn of(&self, of: &Of, channels: &BTreeSet<Name>) -> Option<NonZeroU32> {
+    fn of(&self, of: &QuotaKey, channels: &BTreeSet<Name>) -> Option<NonZeroU32> {
         match of {
-            Of::Tenant(tenant) => self.tenants.get(tenant).copied(),
-            Of::Provider(_) => {
+            QuotaKey::Tenant(tenant) => self.tenants.get(tenant).copied(),
+            QuotaKey::Provider(_) => {
                 channels.iter().filter_map(|name| self.channels.get(name)).min().copied()
             }
         }
     }
 }
 
-// === impl Book ===
+// === impl QuotaBook ===
 
-impl Book {
+impl QuotaBook {
     /// The quota `of` something, to which `channel` sends.
-    fn quota(&mut self, of: &Of, channel: Option<&Name>, now: Instant) -> Arc<Quota> {
+    fn quota(&mut self, of: &QuotaKey, channel: Option<&Name>, now: Instant) -> Arc<Quota> {
         let Self { numbers, quotas, quotas_max, .. } = self;
         if quotas.len() >= QUOTAS_KEPT.max(*quotas_max) && !quotas.contains_key(of) {
             // A quota with reserved places must be kept: a new one would let as much through again.
@@ -217,11 +217,11 @@ mod tests {
         let (quotas, clock) = quotas();
         let start = clock.monotonic();
         let mut book = quotas.book();
-        let of = |name: &str| Of::Provider(name.into());
+        let of = |name: &str| QuotaKey::Provider(name.into());
         let used = book.quota(&of("used"), None, start);
         assert!(Arc::ptr_eq(&used, &book.quota(&of("used"), None, start)));
         book.quota(&of("booked"), None, start).pause(start, Duration::from_mins(1));
-        let crowd = |book: &mut Book, name: &str, now| {
+        let crowd = |book: &mut QuotaBook, name: &str, now| {
             (0..QUOTAS_KEPT)
                 .for_each(|number| drop(book.quota(&of(&format!("{name} {number}")), None, now)));
         };

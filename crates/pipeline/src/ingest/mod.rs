@@ -59,7 +59,7 @@ pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
 pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
 pub use template::{TemplateSource, Templates};
-pub use upload::{Opening, Upload};
+pub use upload::{BroadcastOpening, Upload};
 
 use budget::Budget;
 use catalog::Catalog;
@@ -257,7 +257,7 @@ impl Intake {
         self: &Arc<Self>,
         tenant: &Name,
         submission: Submission<'_>,
-    ) -> Result<Opening, IngestError> {
+    ) -> Result<BroadcastOpening, IngestError> {
         self.sweep().await;
         let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
         let check =
@@ -265,9 +265,9 @@ impl Intake {
         let (draft, content) = self.render(tenant, submission, check).await??;
         let whose = tenant.clone();
         Ok(match self.store.open_broadcast(draft, now).await? {
-            BroadcastOpened::Replayed(id) => Opening::Replayed(id),
+            BroadcastOpened::Replayed(id) => BroadcastOpening::Replayed(id),
             BroadcastOpened::Opened(id) => {
-                Opening::Open(Upload::new(Arc::clone(self), id, (whose, content)))
+                BroadcastOpening::Open(Upload::new(Arc::clone(self), id, (whose, content)))
             }
         })
     }

@@ -10,7 +10,9 @@ use notification::{
 };
 use store::{Admission, Memory, ReadStore};
 
-use super::{BroadcastRecipient, IngestError, Intake, InvalidField, Opening, Renderer, Submission};
+use super::{
+    BroadcastOpening, BroadcastRecipient, IngestError, Intake, InvalidField, Renderer, Submission,
+};
 use crate::Channels;
 use crate::ingest::limits::SCHEDULE_AHEAD;
 
@@ -186,8 +188,8 @@ async fn of_many_drafts_those_with_a_used_key_are_refused_alone() {
 async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     let (intake, store) = intake();
     let open = async || match intake.open_broadcast(&tenant(), submission()).await.unwrap() {
-        Opening::Open(upload) => upload,
-        Opening::Replayed(id) => panic!("{id} has no key"),
+        BroadcastOpening::Open(upload) => upload,
+        BroadcastOpening::Replayed(id) => panic!("{id} has no key"),
     };
     let mut upload = open().await;
     for index in 0..2 * limits::STREAM_RECIPIENTS {

@@ -17,7 +17,7 @@ use super::{IngestError, Intake, InvalidField};
 
 /// The answer to opening a broadcast.
 #[derive(Debug)]
-pub enum Opening {
+pub enum BroadcastOpening {
     /// The broadcast takes recipients.
     Open(Upload),
     /// Its key was used before for the same content: this is that broadcast.

@@ -38,7 +38,7 @@ fn chunk(number: u64, channel: &str) -> Arc<Chunk> {
 
 /// Settles `reports` with a store that refuses the settlements of `refused`; returns the settlements that the store received.
 async fn run(
-    reports: mpsc::Receiver<Reported>,
+    reports: mpsc::Receiver<ReportMessage>,
     refused: ChunkId,
     registry: &mut Registry,
 ) -> Vec<Settlement> {
@@ -72,7 +72,7 @@ async fn what_was_deferred_alike_is_tried_again_at_one_instant_whatever_was_said
         let reports = (first..first + 250).map(deferred).collect();
         let chunk = Arc::clone(&chunk);
         sender
-            .send(Reported::Deliveries { chunk, reports, places: 0, latency: None })
+            .send(ReportMessage::Deliveries { chunk, reports, places: 0, latency: None })
             .await
             .unwrap();
     }
@@ -98,7 +98,7 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
     ] {
         let chunk = chunk(number, channel);
         sender
-            .send(Reported::Deliveries { chunk, reports, places: 0, latency: None })
+            .send(ReportMessage::Deliveries { chunk, reports, places: 0, latency: None })
             .await
             .unwrap();
     }

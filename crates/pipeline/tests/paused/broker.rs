@@ -1,17 +1,17 @@
 //! The pipeline with a broker between dispatch and deliver that may lose or repeat any ticket.
 
 use notification::{Account, ChunkId, Epoch, Guarantee, Priority, Ticket, limits};
-use queue::{Consume as _, Memory, Publish as _};
+use queue::{Consume as _, MemoryQueue, Publish as _};
 
 use crate::rig::{Rig, Running, on_one_thread};
 use crate::{MS, Script, rig};
 
-fn broker() -> Memory<Ticket> {
-    Memory::new(usize::MAX)
+fn broker() -> MemoryQueue<Ticket> {
+    MemoryQueue::new(usize::MAX)
 }
 
 /// A consumer with a slow provider, behind a broker with more than it has room for.
-async fn overfed() -> (Rig, Memory<Ticket>, Running) {
+async fn overfed() -> (Rig, MemoryQueue<Ticket>, Running) {
     let (rig, broker) = (Rig::new(Script::new(limits::ATTEMPT_TIMEOUT, 1)), broker());
     for _ in 0..limits::CONSUMER_WEIGHT / limits::BATCH_ITEMS + 64 {
         let drafts = (0..limits::BATCH_ITEMS).map(|_| rig.draft("x", Guarantee::AtLeastOnce));
@@ -77,7 +77,7 @@ fn a_ticket_that_the_broker_lost_is_issued_again_when_it_is_overdue() {
 fn nothing_is_claimed_while_the_broker_takes_nothing() {
     on_one_thread(async || {
         let rig = rig();
-        let broker = Memory::new(limits::CHUNK_WEIGHT + 1);
+        let broker = MemoryQueue::new(limits::CHUNK_WEIGHT + 1);
         let (chunk, epoch, lease_until) = (ChunkId(99), Epoch(1), rig.now());
         let other = Ticket { chunk, epoch, priority: Priority::Urgent, lease_until, count: 1 };
         broker.publish(vec![other]).await;

@@ -11,8 +11,8 @@ use notification::{
     NotificationId, Priority, State, Ticket, Timestamp, limits,
 };
 use pipeline::{
-    Channels, Collect, Deliver, Dispatch, Homes, LaneQuotas, Metrics, QuotaNumbers, RetryPolicy,
-    Settle, report,
+    Channels, Collect, Deliver, Dispatch, LaneQuotas, Metrics, QuotaNumbers, RetryPolicy, Settle,
+    ThreadAffinity, report,
 };
 use queue::Publish;
 use store::{Admission, ClaimRequest, Claims, Ingest as _, Memory, ReadStore as _};
@@ -104,7 +104,7 @@ impl Rig {
     /// Starts dispatch, deliver and settle.
     pub(crate) fn start(&self) -> Running {
         let (stop, stopping) = watch::channel(false);
-        let queue = queue::Memory::new(limits::QUEUE_WEIGHT);
+        let queue = queue::MemoryQueue::new(limits::QUEUE_WEIGHT);
         let mut tasks = self.start_consuming(&queue, &stopping);
         let dispatch = Dispatch {
             claims: Arc::clone(&self.store) as Arc<dyn Claims<Chunk>>,
@@ -120,9 +120,9 @@ impl Rig {
     }
 
     /// Starts dispatch on one side of `broker`, and collect, deliver and settle on the other.
-    pub(crate) fn start_behind(&self, broker: &queue::Memory<Ticket>) -> Running {
+    pub(crate) fn start_behind(&self, broker: &queue::MemoryQueue<Ticket>) -> Running {
         let (stop, stopping) = watch::channel(false);
-        let queue = queue::Memory::new(limits::CONSUMER_WEIGHT);
+        let queue = queue::MemoryQueue::new(limits::CONSUMER_WEIGHT);
         let mut tasks = self.start_consuming(&queue, &stopping);
         tasks.push(self.start_issuing(broker, stopping.clone()));
         let collect = Collect {
@@ -139,14 +139,14 @@ impl Rig {
     }
 
     /// Starts dispatch alone, in front of `broker`.
-    pub(crate) fn start_before(&self, broker: &queue::Memory<Ticket>) -> Running {
+    pub(crate) fn start_before(&self, broker: &queue::MemoryQueue<Ticket>) -> Running {
         let (stop, stopping) = watch::channel(false);
         Running { stop, tasks: vec![self.start_issuing(broker, stopping)] }
     }
 
     fn start_issuing(
         &self,
-        broker: &queue::Memory<Ticket>,
+        broker: &queue::MemoryQueue<Ticket>,
         stopping: watch::Receiver<bool>,
     ) -> JoinHandle<()> {
         let dispatch = Dispatch {
@@ -161,7 +161,7 @@ impl Rig {
     /// Starts what takes chunks from `queue`.
     fn start_consuming(
         &self,
-        queue: &queue::Memory<Arc<Chunk>>,
+        queue: &queue::MemoryQueue<Arc<Chunk>>,
         stopping: &watch::Receiver<bool>,
     ) -> Vec<JoinHandle<()>> {
         let (reports, reported) = report::channel();
@@ -178,7 +178,7 @@ impl Rig {
             quotas: Arc::clone(&self.quotas),
             clock: self.clock,
             seed: 1,
-            homes: Homes::new(1),
+            affinity: ThreadAffinity::new(1),
         };
         let settle = Settle {
             store: Arc::clone(&self.store) as _,

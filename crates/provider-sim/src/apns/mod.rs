@@ -35,7 +35,7 @@ const PUSH_TYPES: [&[u8]; 11] = [
 ];
 
 /// An error answer: its status and the `reason` in its body.
-type Rejection = (StatusCode, &'static str);
+type ApnsRejection = (StatusCode, &'static str);
 
 /// The APNs side of a provider.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl<'a> ApnsHeaders<'a> {
         fields
     }
 
-    fn check(&self) -> Result<(), Rejection> {
+    fn check(&self) -> Result<(), ApnsRejection> {
         let bad = |reason| Err((StatusCode::BAD_REQUEST, reason));
         if !self.id.is_empty() && !is_uuid(self.id) {
             return bad("BadMessageId");
@@ -151,7 +151,7 @@ impl<'a> ApnsHeaders<'a> {
     }
 }
 
-fn check_address(request: &Request<'_>, token: &str) -> Result<(), Rejection> {
+fn check_address(request: &Request<'_>, token: &str) -> Result<(), ApnsRejection> {
     if request.method != Method::POST {
         return Err((StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"));
     }
@@ -169,7 +169,7 @@ fn check_address(request: &Request<'_>, token: &str) -> Result<(), Rejection> {
 }
 
 /// A payload is a JSON object; only its first and last letter are looked at.
-fn check_payload(content: SimContent<'_>, push_type: &[u8]) -> Result<(), Rejection> {
+fn check_payload(content: SimContent<'_>, push_type: &[u8]) -> Result<(), ApnsRejection> {
     let bytes_max = if push_type == b"voip" { VOIP_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
     match content {
         SimContent::Whole(bytes) if bytes.len() <= bytes_max => {

@@ -13,7 +13,7 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
-use super::Rejection;
+use super::ApnsRejection;
 use crate::Error;
 
 const LIFETIME_SECONDS: u64 = 3600;
@@ -23,10 +23,10 @@ const FUTURE_SECONDS_MAX: u64 = 300;
 const KNOWN_MAX: usize = 1024;
 const US_PER_SECOND: u64 = 1_000_000;
 
-const MISSING: Rejection = (StatusCode::FORBIDDEN, "MissingProviderToken");
-const INVALID: Rejection = (StatusCode::FORBIDDEN, "InvalidProviderToken");
-const EXPIRED: Rejection = (StatusCode::FORBIDDEN, "ExpiredProviderToken");
-const TOO_MANY: Rejection = (StatusCode::TOO_MANY_REQUESTS, "TooManyProviderTokenUpdates");
+const MISSING: ApnsRejection = (StatusCode::FORBIDDEN, "MissingProviderToken");
+const INVALID: ApnsRejection = (StatusCode::FORBIDDEN, "InvalidProviderToken");
+const EXPIRED: ApnsRejection = (StatusCode::FORBIDDEN, "ExpiredProviderToken");
+const TOO_MANY: ApnsRejection = (StatusCode::TOO_MANY_REQUESTS, "TooManyProviderTokenUpdates");
 
 /// The provider tokens a serving thread has seen.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl ApnsTokens {
     }
 
     /// Checks the value of an `authorization` header.
-    pub(super) fn verify(&self, authorization: &[u8], now_us: u64) -> Result<(), Rejection> {
+    pub(super) fn verify(&self, authorization: &[u8], now_us: u64) -> Result<(), ApnsRejection> {
         let mut known = self.known.borrow_mut();
         let issued_s = match &known.last {
             Some((last, issued_s)) if last == authorization => *issued_s,
@@ -82,7 +82,7 @@ impl ApnsTokens {
         known: &mut KnownToken,
         authorization: &[u8],
         now_us: u64,
-    ) -> Result<u64, Rejection> {
+    ) -> Result<u64, ApnsRejection> {
         let token = bearer(authorization).ok_or(MISSING)?;
         let ApnsClaims { team, issued_s } = self.claims(token).ok_or(INVALID)?;
         check_age(issued_s, now_us)?;
@@ -124,7 +124,7 @@ fn bearer(authorization: &[u8]) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-fn check_age(issued_s: u64, now_us: u64) -> Result<(), Rejection> {
+fn check_age(issued_s: u64, now_us: u64) -> Result<(), ApnsRejection> {
     let now = now_us / US_PER_SECOND;
     if issued_s > now + FUTURE_SECONDS_MAX {
         Err(INVALID)

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::exchange::{Finding, Request, SimAnswer, SimContent, Trouble};
-use crate::options::Options;
+use crate::options::SimulatorOptions;
 use token::{Bearer, FcmTokens};
 
 pub(crate) use account::account_path;
@@ -96,7 +96,7 @@ struct FcmMessage<'a> {
 
 impl FcmState {
     /// Makes or reads the account whose assertions are accepted.
-    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
+    pub(crate) fn new(options: &SimulatorOptions) -> Result<Self, Error> {
         let key = account::public_key(&options.tls_dir)?;
         Ok(Self {
             tokens: FcmTokens::new(key, options.fcm_token_lifetime),

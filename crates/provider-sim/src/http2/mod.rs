@@ -28,8 +28,8 @@ use crate::exchange::{NEVER_US, SimContent, SimReply};
 use crate::provider::Provider;
 use crate::tls::TlsStream;
 use frames::{Code, PING};
-use session::{Event, Session, Violation};
-use upload::Upload;
+use session::{Breach, RequestEvent, ServerSession};
+use upload::IncomingRequest;
 
 /// How long a client may take to close after the last GOAWAY.
 const LINGER: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> io::Result<
     let is_single_stream = provider.is_apns() && provider.options.apns_single_stream;
     let granted = if is_single_stream { 1 } else { max_streams };
     let mut connection = SimConnection {
-        session: Session::new(granted, provider.content_bytes_max()),
+        session: ServerSession::new(granted, provider.content_bytes_max()),
         goaway_after: provider.options.faults.goaway_every.map(NonZeroU64::get),
         tls,
         written: 0,
@@ -72,7 +72,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> io::Result<
 
 struct SimConnection {
     tls: TlsStream,
-    session: Session,
+    session: ServerSession,
     /// How much of what the session wrote has left.
     written: usize,
     input: Box<[u8]>,
@@ -159,7 +159,7 @@ impl SimConnection {
                 return Poll::Ready(Ok(ConnectionEnd::Closed));
             }
             self.session.receive(buffer.filled());
-            if let Err(Violation(code, words)) = self.take_events() {
+            if let Err(Breach(code, words)) = self.take_events() {
                 tracing::warn!(words, "a client broke the protocol");
                 frames::put_go_away(
                     &mut self.session.out,
@@ -173,17 +173,19 @@ impl SimConnection {
         Poll::Pending
     }
 
-    fn take_events(&mut self) -> Result<(), Violation> {
+    fn take_events(&mut self) -> Result<(), Breach> {
         while let Some(event) = self.session.next_event()? {
             match event {
-                Event::Begun(stream) => {
+                RequestEvent::Begun(stream) => {
                     self.accept(stream);
-                    if let Some(Event::Complete(upload, is_too_long)) = self.session.take_whole() {
+                    if let Some(RequestEvent::Complete(upload, is_too_long)) =
+                        self.session.take_whole()
+                    {
                         self.judge(upload, is_too_long);
                     }
                 }
-                Event::Refused(upload) => self.refuse(upload),
-                Event::Complete(upload, is_too_long) => self.judge(upload, is_too_long),
+                RequestEvent::Refused(upload) => self.refuse(upload),
+                RequestEvent::Complete(upload, is_too_long) => self.judge(upload, is_too_long),
             }
         }
         if self.ending == SimEnding::Graceful && self.session.pongs > 0 {
@@ -214,14 +216,14 @@ impl SimConnection {
         }
     }
 
-    fn refuse(&mut self, upload: Box<Upload>) {
+    fn refuse(&mut self, upload: Box<IncomingRequest>) {
         let record = self.provider.refuse(&upload.request(SimContent::TooLong));
         let refusal = Outgoing { due_us: 0, reply: SimReply::Refuse, stream: upload.stream };
         self.recording.push_back((record, refusal));
         self.session.recycle(upload);
     }
 
-    fn judge(&mut self, upload: Box<Upload>, is_too_long: bool) {
+    fn judge(&mut self, upload: Box<IncomingRequest>, is_too_long: bool) {
         let content =
             if is_too_long { SimContent::TooLong } else { SimContent::Whole(&upload.body) };
         let verdict = self.provider.receive(&upload.request(content));

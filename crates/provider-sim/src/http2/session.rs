@@ -11,7 +11,7 @@ use super::frames::{
     PAYLOAD_BYTES_MAX, PING, PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE,
 };
 use super::streams::{BlockedBodies, OpenStreams};
-use super::upload::Upload;
+use super::upload::IncomingRequest;
 use crate::exchange::SimAnswer;
 
 /// Window of a connection: large, so that no request waits for a window update.
@@ -23,7 +23,7 @@ const HEADER_BYTES_MAX: usize = 1 << 16;
 const TABLE_BYTES: usize = 4096;
 
 /// One connection, as its server knows it.
-pub(super) struct Session {
+pub(super) struct ServerSession {
     /// Bytes that have come.
     input: Vec<u8>,
     /// Bytes of them that were read.
@@ -37,8 +37,8 @@ pub(super) struct Session {
     /// The beginning of a header block.
     block: Option<(FrameHead, Vec<u8>)>,
     /// Requests whose body is not complete, but for the last one that began.
-    uploads: HashMap<u32, Box<Upload>>,
-    last_upload: Option<Box<Upload>>,
+    uploads: HashMap<u32, Box<IncomingRequest>>,
+    last_upload: Option<Box<IncomingRequest>>,
     content_bytes_max: usize,
     /// Window of the connection: bytes that the client may still send over it.
     receive_window: usize,
@@ -50,23 +50,23 @@ pub(super) struct Session {
         clippy::vec_box,
         reason = "requests are moved about, and their boxes are used again as well"
     )]
-    spare: Vec<Box<Upload>>,
+    spare: Vec<Box<IncomingRequest>>,
 }
 
 /// A step of a request that has come in.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum RequestEvent {
     /// A request has begun; its body may not be complete.
     Begun(u32),
     /// A request has begun on a stream above those that are granted: it is to be refused, and the rest of it is passed over.
-    Refused(Box<Upload>),
+    Refused(Box<IncomingRequest>),
     /// A request is complete: it, and whether its body is longer than what is read.
-    Complete(Box<Upload>, bool),
+    Complete(Box<IncomingRequest>, bool),
 }
 
 /// A rule that the client broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Violation(pub(super) Code, pub(super) &'static str);
+pub(super) struct Breach(pub(super) Code, pub(super) &'static str);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -75,9 +75,9 @@ enum Stage {
     Open,
 }
 
-// === impl Session ===
+// === impl ServerSession ===
 
-impl Session {
+impl ServerSession {
     /// A connection that grants `streams_max` streams, and reads bodies of up to `content_bytes_max` bytes.
     pub(super) fn new(streams_max: u32, content_bytes_max: usize) -> Self {
         let mut decoder = Decoder::new();
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// Reads on until something has come of it; `None` when more bytes are needed.
-    pub(super) fn next_event(&mut self) -> Result<Option<Event>, Violation> {
+    pub(super) fn next_event(&mut self) -> Result<Option<RequestEvent>, Breach> {
         // Taken out, so that frames can be read where they are.
         let input = std::mem::take(&mut self.input);
         let event = loop {
@@ -129,7 +129,7 @@ impl Session {
             if self.stage == Stage::Preface {
                 let known = PREFACE.len().min(rest.len());
                 if rest.get(..known) != PREFACE.get(..known) {
-                    break Err(Violation(Code::PROTOCOL_ERROR, "no preface of HTTP/2"));
+                    break Err(Breach(Code::PROTOCOL_ERROR, "no preface of HTTP/2"));
                 }
                 if known < PREFACE.len() {
                     break Ok(None);
@@ -140,7 +140,7 @@ impl Session {
             }
             let Some(head) = FrameHead::read(rest) else { break Ok(None) };
             if head.length > PAYLOAD_BYTES_MAX {
-                break Err(Violation(Code::FRAME_SIZE_ERROR, "a frame is too long"));
+                break Err(Breach(Code::FRAME_SIZE_ERROR, "a frame is too long"));
             }
             let Some(payload) = rest.get(HEAD_BYTES..HEAD_BYTES + head.length) else {
                 break Ok(None);
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// The request that has begun last.
-    pub(super) fn begun(&self) -> Option<&Upload> {
+    pub(super) fn begun(&self) -> Option<&IncomingRequest> {
         self.last_upload.as_deref()
     }
 
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Gives the memory of a request back.
-    pub(super) fn recycle(&mut self, mut upload: Box<Upload>) {
+    pub(super) fn recycle(&mut self, mut upload: Box<IncomingRequest>) {
         upload.clear();
         self.spare.push(upload);
     }
@@ -197,15 +197,19 @@ impl Session {
         }
     }
 
-    fn on_frame(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event>, Violation> {
+    fn on_frame(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+    ) -> Result<Option<RequestEvent>, Breach> {
         if self.stage == Stage::FirstSettings {
             if head.kind != SETTINGS || head.has(ACK) {
-                return Err(Violation(Code::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
+                return Err(Breach(Code::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
             }
             self.stage = Stage::Open;
         }
         if self.block.is_some() && head.kind != CONTINUATION {
-            return Err(Violation(Code::PROTOCOL_ERROR, "a header block is interrupted"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "a header block is interrupted"));
         }
         match head.kind {
             DATA => return self.on_data(head, payload),
@@ -216,22 +220,26 @@ impl Session {
             PING => self.on_ping(head, payload)?,
             WINDOW_UPDATE => self.on_window_update(head, payload)?,
             PUSH_PROMISE => {
-                return Err(Violation(Code::PROTOCOL_ERROR, "a client promises no push"));
+                return Err(Breach(Code::PROTOCOL_ERROR, "a client promises no push"));
             }
             GOAWAY if head.stream != 0 || payload.len() < 8 => {
-                return Err(Violation(Code::PROTOCOL_ERROR, "a malformed GOAWAY"));
+                return Err(Breach(Code::PROTOCOL_ERROR, "a malformed GOAWAY"));
             }
             PRIORITY if head.stream == 0 || payload.len() != 5 => {
-                return Err(Violation(Code::PROTOCOL_ERROR, "a malformed PRIORITY"));
+                return Err(Breach(Code::PROTOCOL_ERROR, "a malformed PRIORITY"));
             }
             _ => {}
         }
         Ok(None)
     }
 
-    fn on_headers(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event>, Violation> {
+    fn on_headers(
+        &mut self,
+        head: FrameHead,
+        payload: &[u8],
+    ) -> Result<Option<RequestEvent>, Breach> {
         let content = head.content(payload);
-        let block = content.ok_or(Violation(Code::PROTOCOL_ERROR, "a header block is padding"))?;
+        let block = content.ok_or(Breach(Code::PROTOCOL_ERROR, "a header block is padding"))?;
         if head.has(END_HEADERS) {
             return self.on_block(head, block);
         }
@@ -243,13 +251,13 @@ impl Session {
         &mut self,
         head: FrameHead,
         payload: &[u8],
-    ) -> Result<Option<Event>, Violation> {
+    ) -> Result<Option<RequestEvent>, Breach> {
         let earlier = self.block.take().filter(|(first, _)| first.stream == head.stream);
-        let out_of_place = Violation(Code::PROTOCOL_ERROR, "a CONTINUATION is out of place");
+        let out_of_place = Breach(Code::PROTOCOL_ERROR, "a CONTINUATION is out of place");
         let (first, mut block) = earlier.ok_or(out_of_place)?;
         block.extend_from_slice(payload);
         if block.len() > HEADER_BYTES_MAX {
-            return Err(Violation(Code::PROTOCOL_ERROR, "a header block is too long"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "a header block is too long"));
         }
         if head.has(END_HEADERS) {
             return self.on_block(first, &block);
@@ -259,7 +267,7 @@ impl Session {
     }
 
     /// Takes a whole header block: the head of a request, or what follows its body.
-    fn on_block(&mut self, head: FrameHead, block: &[u8]) -> Result<Option<Event>, Violation> {
+    fn on_block(&mut self, head: FrameHead, block: &[u8]) -> Result<Option<RequestEvent>, Breach> {
         let stream = head.stream;
         let mut upload = self.spare.pop().unwrap_or_default();
         (upload.stream, upload.window, upload.is_whole) =
@@ -270,19 +278,16 @@ impl Session {
                 fault = upload.add_field(&name, &value).err();
             }
         });
-        read.map_err(|_| Violation(Code::COMPRESSION_ERROR, "a header block cannot be read"))?;
+        read.map_err(|_| Breach(Code::COMPRESSION_ERROR, "a header block cannot be read"))?;
         if self.streams.was_opened(stream) {
             self.recycle(upload);
             return self.on_trailers(head);
         }
         if stream.is_multiple_of(2) {
-            return Err(Violation(Code::PROTOCOL_ERROR, "a client's streams have odd numbers"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "a client's streams have odd numbers"));
         }
         if !self.streams.open(stream) {
-            return Err(Violation(
-                Code::PROTOCOL_ERROR,
-                "too many numbers of streams are left out",
-            ));
+            return Err(Breach(Code::PROTOCOL_ERROR, "too many numbers of streams are left out"));
         }
         fault = fault.or_else(|| upload.check(HEADER_BYTES_MAX).err());
         if let Some(words) = fault {
@@ -295,17 +300,17 @@ impl Session {
             self.streams.sent(stream);
         }
         if self.streams.count() > self.streams_max {
-            return Ok(Some(Event::Refused(upload)));
+            return Ok(Some(RequestEvent::Refused(upload)));
         }
         if let Some(last) = self.last_upload.replace(upload) {
             self.uploads.insert(last.stream, last);
         }
-        Ok(Some(Event::Begun(stream)))
+        Ok(Some(RequestEvent::Begun(stream)))
     }
 
-    fn on_trailers(&mut self, head: FrameHead) -> Result<Option<Event>, Violation> {
+    fn on_trailers(&mut self, head: FrameHead) -> Result<Option<RequestEvent>, Breach> {
         if !head.has(END_STREAM) {
-            return Err(Violation(Code::PROTOCOL_ERROR, "trailers do not end their stream"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "trailers do not end their stream"));
         }
         match self.take_upload(head.stream) {
             Some(upload) => Ok(self.complete(upload)),
@@ -315,9 +320,9 @@ impl Session {
 
     /// Passes over what comes on a stream without a request. The server has left it, unless the client had ended it itself, or has
     /// never opened it.
-    fn pass_over(&mut self, head: FrameHead) -> Result<Option<Event>, Violation> {
+    fn pass_over(&mut self, head: FrameHead) -> Result<Option<RequestEvent>, Breach> {
         if !self.streams.is_sending(head.stream) {
-            return Err(Violation(Code::STREAM_CLOSED, "a frame of a request that is over"));
+            return Err(Breach(Code::STREAM_CLOSED, "a frame of a request that is over"));
         }
         if head.has(END_STREAM) {
             self.streams.sent(head.stream);
@@ -326,21 +331,21 @@ impl Session {
     }
 
     /// The request on `stream`, if its body is not complete.
-    fn take_upload(&mut self, stream: u32) -> Option<Box<Upload>> {
+    fn take_upload(&mut self, stream: u32) -> Option<Box<IncomingRequest>> {
         if self.last_upload.as_ref().is_some_and(|last| last.stream == stream) {
             return self.last_upload.take();
         }
         self.uploads.remove(&stream)
     }
 
-    /// Ends the request that has begun last, if it has no body: to be asked after [`Event::Begun`].
-    pub(super) fn take_whole(&mut self) -> Option<Event> {
+    /// Ends the request that has begun last, if it has no body: to be asked after [`RequestEvent::Begun`].
+    pub(super) fn take_whole(&mut self) -> Option<RequestEvent> {
         let upload = self.last_upload.take_if(|last| last.is_whole)?;
-        Some(Event::Complete(upload, false))
+        Some(RequestEvent::Complete(upload, false))
     }
 
     /// Ends a request whose body is complete.
-    fn complete(&mut self, upload: Box<Upload>) -> Option<Event> {
+    fn complete(&mut self, upload: Box<IncomingRequest>) -> Option<RequestEvent> {
         let (stream, bytes) = (upload.stream, upload.body.len());
         self.streams.sent(stream);
         let is_too_long = bytes > self.content_bytes_max;
@@ -350,15 +355,15 @@ impl Session {
             self.reset(stream, Code::PROTOCOL_ERROR);
             return None;
         }
-        Some(Event::Complete(upload, is_too_long))
+        Some(RequestEvent::Complete(upload, is_too_long))
     }
 
-    fn on_data(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event>, Violation> {
+    fn on_data(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<RequestEvent>, Breach> {
         if !self.streams.was_opened(head.stream) {
-            return Err(Violation(Code::PROTOCOL_ERROR, "DATA on a stream that was not opened"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "DATA on a stream that was not opened"));
         }
         let left = self.receive_window.checked_sub(payload.len());
-        let overrun = Violation(Code::FLOW_CONTROL_ERROR, "DATA beyond the connection's window");
+        let overrun = Breach(Code::FLOW_CONTROL_ERROR, "DATA beyond the connection's window");
         self.receive_window = left.ok_or(overrun)?;
         if self.receive_window < CONNECTION_WINDOW_BYTES / 2 {
             let taken = CONNECTION_WINDOW_BYTES - self.receive_window;
@@ -366,19 +371,19 @@ impl Session {
             self.receive_window = CONNECTION_WINDOW_BYTES;
         }
         let content = head.content(payload);
-        let content = content.ok_or(Violation(Code::PROTOCOL_ERROR, "DATA is all padding"))?;
+        let content = content.ok_or(Breach(Code::PROTOCOL_ERROR, "DATA is all padding"))?;
         let Some(mut upload) = self.take_upload(head.stream) else {
             return self.pass_over(head);
         };
         let left = upload.window.checked_sub(payload.len());
         upload.window =
-            left.ok_or(Violation(Code::FLOW_CONTROL_ERROR, "DATA beyond a stream's window"))?;
+            left.ok_or(Breach(Code::FLOW_CONTROL_ERROR, "DATA beyond a stream's window"))?;
         upload.body.extend_from_slice(content);
         if head.has(END_STREAM) {
             return Ok(self.complete(upload));
         }
         if upload.body.len() > self.content_bytes_max {
-            return Ok(Some(Event::Complete(upload, true)));
+            return Ok(Some(RequestEvent::Complete(upload, true)));
         }
         if upload.window < WINDOW_BYTES / 2 {
             frames::put_window_update(&mut self.out, head.stream, WINDOW_BYTES - upload.window);
@@ -388,13 +393,13 @@ impl Session {
         Ok(None)
     }
 
-    fn on_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Violation> {
+    fn on_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Breach> {
         if payload.len() != 4 {
-            return Err(Violation(Code::FRAME_SIZE_ERROR, "a malformed RST_STREAM"));
+            return Err(Breach(Code::FRAME_SIZE_ERROR, "a malformed RST_STREAM"));
         }
         if !self.streams.was_opened(head.stream) {
             let words = "RST_STREAM on a stream that was not opened";
-            return Err(Violation(Code::PROTOCOL_ERROR, words));
+            return Err(Breach(Code::PROTOCOL_ERROR, words));
         }
         if let Some(upload) = self.take_upload(head.stream) {
             self.recycle(upload);
@@ -405,32 +410,32 @@ impl Session {
         Ok(())
     }
 
-    fn on_settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Violation> {
+    fn on_settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Breach> {
         if head.stream != 0 {
-            return Err(Violation(Code::PROTOCOL_ERROR, "SETTINGS on a stream"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "SETTINGS on a stream"));
         }
         if head.has(ACK) && payload.is_empty() {
             return Ok(());
         }
         let (settings, rest) = payload.as_chunks::<6>();
         if head.has(ACK) || !rest.is_empty() {
-            return Err(Violation(Code::FRAME_SIZE_ERROR, "malformed SETTINGS"));
+            return Err(Breach(Code::FRAME_SIZE_ERROR, "malformed SETTINGS"));
         }
         for [high, low, value @ ..] in settings {
             let value = u32::from_be_bytes(*value);
             match u16::from_be_bytes([*high, *low]) {
                 INITIAL_WINDOW_SIZE if value > 0x7fff_ffff => {
                     let words = "an initial window is too large";
-                    return Err(Violation(Code::FLOW_CONTROL_ERROR, words));
+                    return Err(Breach(Code::FLOW_CONTROL_ERROR, words));
                 }
                 INITIAL_WINDOW_SIZE => self.bodies.initial_window = i64::from(value),
                 MAX_FRAME_SIZE if !(0x4000..=0xff_ffff).contains(&value) => {
                     let words = "a frame size that is none";
-                    return Err(Violation(Code::PROTOCOL_ERROR, words));
+                    return Err(Breach(Code::PROTOCOL_ERROR, words));
                 }
                 frames::ENABLE_PUSH if value > 1 => {
                     let words = "pushes are allowed or not";
-                    return Err(Violation(Code::PROTOCOL_ERROR, words));
+                    return Err(Breach(Code::PROTOCOL_ERROR, words));
                 }
                 // We keep no table for what we send, push nothing, and send no long frames.
                 _ => {}
@@ -441,9 +446,9 @@ impl Session {
         Ok(())
     }
 
-    fn on_ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Violation> {
+    fn on_ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Breach> {
         if head.stream != 0 || payload.len() != 8 {
-            return Err(Violation(Code::FRAME_SIZE_ERROR, "a malformed PING"));
+            return Err(Breach(Code::FRAME_SIZE_ERROR, "a malformed PING"));
         }
         if head.has(ACK) {
             self.pongs += 1;
@@ -453,23 +458,23 @@ impl Session {
         Ok(())
     }
 
-    fn on_window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Violation> {
+    fn on_window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Breach> {
         let bytes = <[u8; 4]>::try_from(payload).map(u32::from_be_bytes);
-        let bytes = bytes.map_err(|_| Violation(Code::FRAME_SIZE_ERROR, "a malformed window"))?;
+        let bytes = bytes.map_err(|_| Breach(Code::FRAME_SIZE_ERROR, "a malformed window"))?;
         let bytes = i64::from(bytes & 0x7fff_ffff);
         if bytes == 0 {
-            return Err(Violation(Code::PROTOCOL_ERROR, "a window is widened by nothing"));
+            return Err(Breach(Code::PROTOCOL_ERROR, "a window is widened by nothing"));
         }
         if head.stream == 0 {
             self.bodies.window += bytes;
         } else if !self.streams.was_opened(head.stream) {
             let words = "a window of a stream that was not opened";
-            return Err(Violation(Code::PROTOCOL_ERROR, words));
+            return Err(Breach(Code::PROTOCOL_ERROR, words));
         } else if !self.bodies.widen(head.stream, bytes) {
             self.streams.widen(head.stream, bytes);
         }
         if self.bodies.window > 0x7fff_ffff {
-            return Err(Violation(Code::FLOW_CONTROL_ERROR, "a window is too large"));
+            return Err(Breach(Code::FLOW_CONTROL_ERROR, "a window is too large"));
         }
         self.bodies.put_more(&mut self.out);
         Ok(())

@@ -17,8 +17,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A connection whose client has said SETTINGS.
-fn open() -> Session {
-    let mut session = Session::new(3, 100);
+fn open() -> ServerSession {
+    let mut session = ServerSession::new(3, 100);
     session.receive(PREFACE);
     session.receive(&frame(SETTINGS, 0, 0, &[]));
     assert!(session.next_event().unwrap().is_none());
@@ -27,19 +27,19 @@ fn open() -> Session {
 }
 
 /// The requests that `bytes` complete: stream, whether it is too long, and its body.
-fn feed(session: &mut Session, bytes: &[u8]) -> Result<Vec<(u32, bool, Vec<u8>)>, Violation> {
+fn feed(session: &mut ServerSession, bytes: &[u8]) -> Result<Vec<(u32, bool, Vec<u8>)>, Breach> {
     session.receive(bytes);
     let mut complete = Vec::new();
     let mut next = session.next_event()?;
     while let Some(event) = next {
         next = match event {
-            Event::Begun(_) => session.take_whole(),
-            Event::Refused(upload) => {
+            RequestEvent::Begun(_) => session.take_whole(),
+            RequestEvent::Refused(upload) => {
                 session.reset(upload.stream, Code::REFUSED_STREAM);
                 session.recycle(upload);
                 None
             }
-            Event::Complete(upload, is_too_long) => {
+            RequestEvent::Complete(upload, is_too_long) => {
                 complete.push((upload.stream, is_too_long, upload.body.clone()));
                 session.recycle(upload);
                 None
@@ -53,7 +53,7 @@ fn feed(session: &mut Session, bytes: &[u8]) -> Result<Vec<(u32, bool, Vec<u8>)>
 }
 
 /// Kind, flags, stream and length of the frames that were written since the last look.
-fn written(session: &mut Session) -> Vec<(u8, u8, u32, usize)> {
+fn written(session: &mut ServerSession) -> Vec<(u8, u8, u32, usize)> {
     let out = std::mem::take(&mut session.out);
     let mut rest = out.as_slice();
     let mut frames = Vec::new();
@@ -150,7 +150,10 @@ fn what_a_client_must_not_do_ends_the_connection_with_its_code() {
         assert_eq!(violation.0, code, "{bytes:x?}: {}", violation.1);
     }
     for first in [b"GET / HTTP/1.1\r\n".to_vec(), [PREFACE, &frame(PING, 0, 0, &[0; 8])].concat()] {
-        assert_eq!(feed(&mut Session::new(3, 100), &first).unwrap_err().0, Code::PROTOCOL_ERROR);
+        assert_eq!(
+            feed(&mut ServerSession::new(3, 100), &first).unwrap_err().0,
+            Code::PROTOCOL_ERROR
+        );
     }
 }
 
@@ -239,7 +242,7 @@ fn what_the_server_left_may_go_on_to_its_end() {
     }
     let mut session = open();
     session.receive(&begun(1));
-    assert!(matches!(session.next_event(), Ok(Some(Event::Begun(1)))));
+    assert!(matches!(session.next_event(), Ok(Some(RequestEvent::Begun(1)))));
     session.abandon();
     assert!(feed(&mut session, &frame(DATA, END_STREAM, 1, b"x")).unwrap().is_empty());
 }
@@ -329,8 +332,8 @@ fn what_a_request_says_is_what_was_sent() {
         // The second time from the table.
         let block = encoder.encode(fields);
         session.receive(&frame(HEADERS, WHOLE, stream, &block));
-        assert!(matches!(session.next_event(), Ok(Some(Event::Begun(_)))));
-        let Some(Event::Complete(upload, false)) = session.take_whole() else {
+        assert!(matches!(session.next_event(), Ok(Some(RequestEvent::Begun(_)))));
+        let Some(RequestEvent::Complete(upload, false)) = session.take_whole() else {
             panic!("no request")
         };
         let request = upload.request(SimContent::Whole(b""));

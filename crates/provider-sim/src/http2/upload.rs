@@ -7,7 +7,7 @@ use crate::fields::Fields;
 
 /// A request whose end has not come.
 #[derive(Debug, Default)]
-pub(super) struct Upload {
+pub(super) struct IncomingRequest {
     pub(super) stream: u32,
     method: Option<Method>,
     authority: String,
@@ -27,9 +27,9 @@ pub(super) struct Upload {
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
-// === impl Upload ===
+// === impl IncomingRequest ===
 
-impl Upload {
+impl IncomingRequest {
     /// Adds a field of the head.
     ///
     /// # Errors

@@ -18,14 +18,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::faults::{Dice, Outage};
 use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
-use crate::options::Options;
+use crate::options::SimulatorOptions;
 use rules::Greylist;
 use talk::{Talk, TalkEnded};
 
 /// The mail server in one serving thread.
 #[derive(Debug)]
 pub(crate) struct MailServer {
-    options: Arc<Options>,
+    options: Arc<SimulatorOptions>,
     journal: Rc<Journal>,
     outage: Arc<Outage>,
     dice: RefCell<Dice>,
@@ -34,7 +34,7 @@ pub(crate) struct MailServer {
 
 impl MailServer {
     pub(crate) fn new(
-        options: Arc<Options>,
+        options: Arc<SimulatorOptions>,
         journal: Rc<Journal>,
         dice: Dice,
         outage: Arc<Outage>,

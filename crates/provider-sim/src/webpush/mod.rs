@@ -33,7 +33,7 @@ const SUBSCRIBERS_MAX: usize = 10_000;
 const ID_BYTES: usize = 16;
 
 /// An error answer: its status and the words in its body.
-type Rejection = (StatusCode, &'static str);
+type PushRejection = (StatusCode, &'static str);
 
 /// The Web Push side of a provider.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl WebPush {
     }
 
     /// The message in the clear, if everything about the request is right.
-    fn open(&self, request: &Request<'_>, now_us: u64) -> Result<Vec<u8>, Rejection> {
+    fn open(&self, request: &Request<'_>, now_us: u64) -> Result<Vec<u8>, PushRejection> {
         if request.method != Method::POST {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "a message is posted"));
         }
@@ -125,7 +125,7 @@ impl WebPush {
     }
 }
 
-fn check_headers(headers: &Fields) -> Result<(), Rejection> {
+fn check_headers(headers: &Fields) -> Result<(), PushRejection> {
     if headers.text("ttl").parse::<u64>().is_err() {
         return Err((StatusCode::BAD_REQUEST, "TTL must be a number of seconds"));
     }

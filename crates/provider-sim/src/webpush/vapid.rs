@@ -9,7 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::Rejection;
+use super::PushRejection;
 use crate::Error;
 
 const LIFETIME_SECONDS_MAX: u64 = 24 * 3600;
@@ -18,17 +18,18 @@ const POINT_BYTES: usize = 65;
 const KNOWN_MAX: usize = 1024;
 const US_PER_SECOND: u64 = 1_000_000;
 
-const MISSING: Rejection = (StatusCode::UNAUTHORIZED, "a VAPID token is needed");
-const INVALID: Rejection = (StatusCode::FORBIDDEN, "the VAPID token is not valid");
+const MISSING: PushRejection = (StatusCode::UNAUTHORIZED, "a VAPID token is needed");
+const INVALID: PushRejection = (StatusCode::FORBIDDEN, "the VAPID token is not valid");
 /// In the words of a large service, which senders go by.
-const OTHER_KEY: Rejection = (
+const OTHER_KEY: PushRejection = (
     StatusCode::FORBIDDEN,
     "the VAPID credentials in the authorization header do not correspond to the credentials used to create the subscriptions.",
 );
-const OTHER_AUDIENCE: Rejection = (StatusCode::FORBIDDEN, "the VAPID token is for another origin");
-const WRONG_TIME: Rejection =
+const OTHER_AUDIENCE: PushRejection =
+    (StatusCode::FORBIDDEN, "the VAPID token is for another origin");
+const WRONG_TIME: PushRejection =
     (StatusCode::FORBIDDEN, "the VAPID token is expired, or good for more than 24 hours");
-const NO_CONTACT: Rejection =
+const NO_CONTACT: PushRejection =
     (StatusCode::FORBIDDEN, "the VAPID token names nobody to write to (mailto: or https:)");
 
 /// The tokens a serving thread has seen.
@@ -59,7 +60,7 @@ impl VapidTokens {
         authorization: &str,
         authority: &str,
         now_us: u64,
-    ) -> Result<(), Rejection> {
+    ) -> Result<(), PushRejection> {
         let mut known = self.known.borrow_mut();
         if !known.contains_key(authorization) {
             let claims = self.admit(authorization)?;
@@ -80,7 +81,7 @@ impl VapidTokens {
     }
 
     /// The claims of a well-formed and well-signed token.
-    fn admit(&self, authorization: &str) -> Result<VapidClaims, Rejection> {
+    fn admit(&self, authorization: &str) -> Result<VapidClaims, PushRejection> {
         let parameters = authorization.strip_prefix("vapid ").ok_or(MISSING)?;
         let parameter = |name: &str| {
             let mut parameters = parameters.split(',').filter_map(|one| one.trim().split_once('='));

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 
 use crate::support::{self, Sim, answer, device, id, push};
-use provider_sim::{Error, Options, Simulator};
+use provider_sim::{Error, Simulator, SimulatorOptions};
 
 /// Pushes `numbers` over one connection, all at once.
 async fn push_range(sim: &Sim, numbers: std::ops::Range<usize>) {
@@ -77,7 +77,7 @@ async fn a_restart_repairs_the_torn_line_and_continues() {
 #[tokio::test]
 async fn a_journal_has_one_simulator_at_a_time() {
     let sim = Sim::start(|_| {});
-    let mut options = Options::default();
+    let mut options = SimulatorOptions::default();
     options.apns.set_port(0);
     options.webhook.set_port(0);
     options.tls_dir = sim.directory.path().join("tls");

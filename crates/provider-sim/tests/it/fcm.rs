@@ -7,14 +7,14 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Request;
 use provider_sim::journal::JournalStatus;
-use provider_sim::{Options, is_dead};
+use provider_sim::{SimulatorOptions, is_dead};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 const MESSAGE: &str = r#"{"message":{"token":"abc:1","notification":{"title":"hello"}}}"#;
 
-fn start(change: impl FnOnce(&mut Options)) -> Sim {
+fn start(change: impl FnOnce(&mut SimulatorOptions)) -> Sim {
     Sim::start(|options| {
         options.fcm = Some("127.0.0.1:0".parse().unwrap());
         change(options);

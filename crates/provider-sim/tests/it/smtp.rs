@@ -5,14 +5,14 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use provider_sim::journal::JournalStatus;
-use provider_sim::{Options, is_dead};
+use provider_sim::{SimulatorOptions, is_dead};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::support::{Sim, tls_over};
 
 /// A simulator with a mail server.
-fn start(change: impl FnOnce(&mut Options)) -> Sim {
+fn start(change: impl FnOnce(&mut SimulatorOptions)) -> Sim {
     Sim::start(|options| {
         options.smtp = Some(([127, 0, 0, 1], 0).into());
         change(options);

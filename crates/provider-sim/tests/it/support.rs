@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode};
 use provider_sim::journal::{JournalStatus, Reader, Summary};
-use provider_sim::{Options, Running, Simulator};
+use provider_sim::{Running, Simulator, SimulatorOptions};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -57,12 +57,12 @@ pub(crate) struct Line {
 // === impl Sim ===
 
 impl Sim {
-    pub(crate) fn start(change: impl FnOnce(&mut Options)) -> Self {
+    pub(crate) fn start(change: impl FnOnce(&mut SimulatorOptions)) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), change)
     }
 
-    pub(crate) fn start_in(directory: TempDir, change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = Options::default();
+    pub(crate) fn start_in(directory: TempDir, change: impl FnOnce(&mut SimulatorOptions)) -> Self {
+        let mut options = SimulatorOptions::default();
         options.apns.set_port(0);
         options.webhook.set_port(0);
         options.journal = directory.path().join("journal");

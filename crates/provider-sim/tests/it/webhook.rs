@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use provider_sim::journal::JournalStatus;
-use provider_sim::{Error, Options, Simulator, is_dead};
+use provider_sim::{Error, Simulator, SimulatorOptions, is_dead};
 use tokio::task::JoinSet;
 
 const SECRET: &[u8] = b"a secret of twenty-four bytes or more";
@@ -196,7 +196,7 @@ async fn a_dead_endpoint_is_gone_every_time() {
 fn a_malformed_secret_is_refused_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
     for secret in ["", "whsec_", "whsec_c2hvcnQ=", "plain"] {
-        let mut options = Options::default();
+        let mut options = SimulatorOptions::default();
         options.apns.set_port(0);
         options.webhook.set_port(0);
         options.journal = directory.path().join("journal");

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Request;
 use provider_sim::journal::JournalStatus;
-use provider_sim::{Error, Options, Simulator, is_dead, subscription};
+use provider_sim::{Error, Simulator, SimulatorOptions, is_dead, subscription};
 use serde_json::{Value, json};
 use web_push_native::p256::PublicKey;
 use web_push_native::{Auth, encrypt};
@@ -16,7 +16,7 @@ use web_push_native::{Auth, encrypt};
 use crate::support::{Answer, Client, Sim, now_s, signing_key, tls};
 
 /// A push service with this change of its options.
-fn start(change: impl FnOnce(&mut Options)) -> Sim {
+fn start(change: impl FnOnce(&mut SimulatorOptions)) -> Sim {
     Sim::start(|options| {
         options.web_push = Some("127.0.0.1:0".parse().unwrap());
         change(options);
@@ -176,7 +176,7 @@ fn a_subscription_is_the_same_in_every_run_and_unlike_every_other() {
 #[test]
 fn a_key_that_is_none_is_refused_at_the_start() {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = Options::default();
+    let mut options = SimulatorOptions::default();
     options.apns.set_port(0);
     options.webhook.set_port(0);
     options.web_push = Some("127.0.0.1:0".parse().unwrap());

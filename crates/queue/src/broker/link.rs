@@ -39,7 +39,7 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
     /// Publishes in order, and answers per ticket, in order, why it is not confirmed. Ends by `deadline`.
     fn publish(
         &self,
-        tickets: &[Timed],
+        tickets: &[TimedTicket],
         deadline: Instant,
     ) -> impl Future<Output = Vec<Result<(), BrokerError>>> + Send;
 
@@ -62,7 +62,7 @@ pub trait Link: Send + Sync + fmt::Debug + 'static {
 
 /// A ticket and how long it is good.
 #[derive(Debug, Clone, Copy)]
-pub struct Timed {
+pub struct TimedTicket {
     /// The ticket.
     pub ticket: Ticket,
     /// Time left to the ticket, more than zero and [`notification::limits::TICKET_LEASE`] at most.

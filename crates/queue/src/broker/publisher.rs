@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::BrokerState;
 use super::error::BrokerError;
-use super::link::{Link, Timed};
+use super::link::{Link, TimedTicket};
 use crate::broker::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
 use crate::{Publish, QueueError};
 
@@ -69,13 +69,13 @@ impl<L: Link> BrokerState<L> {
         deadline: Instant,
     ) -> Vec<Result<(), QueueError>> {
         let now = self.now();
-        let timed: Vec<Timed> =
-            window.iter().filter_map(|ticket| Timed::at(now, *ticket)).collect();
+        let timed: Vec<TimedTicket> =
+            window.iter().filter_map(|ticket| TimedTicket::at(now, *ticket)).collect();
         let mut taken = [false; Priority::ALL.len()];
         let mut confirmed = link.publish(&timed, deadline).await.into_iter();
         let mut answer = |ticket: &Ticket| {
             // By the same `now` as above, since the answers are matched to the tickets by their order.
-            if Timed::at(now, *ticket).is_none() {
+            if TimedTicket::at(now, *ticket).is_none() {
                 return Err(QueueError::Unconfirmed("its lease is over".to_owned()));
             }
             // A link answers for each; one that it forgot is not confirmed.
@@ -99,7 +99,7 @@ impl<L: Link> BrokerState<L> {
     }
 }
 
-impl Timed {
+impl TimedTicket {
     /// `ticket`, unless it is void at `now`. However far the clocks of producers and publishers are apart, it lives no longer
     /// than any ticket.
     fn at(now: Timestamp, ticket: Ticket) -> Option<Self> {

@@ -14,7 +14,7 @@ use crate::broker::limits::{LINK_HEARTBEAT, LINK_TIMEOUT, PUBLISH_TICKETS};
 
 /// An address with credentials. Shown without them.
 #[derive(Clone)]
-pub(super) struct Address {
+pub(super) struct NatsAddress {
     server: ServerAddr,
     /// A token, when there is no password.
     user: Option<String>,
@@ -27,9 +27,9 @@ const PING_EVERY: Duration = Duration::from_secs(3);
 
 const _: () = assert!(PING_EVERY.as_secs() * 3 < LINK_HEARTBEAT.as_secs() * 2);
 
-// === impl Address ===
+// === impl NatsAddress ===
 
-impl Address {
+impl NatsAddress {
     /// # Errors
     /// When `text` is no address. It is not repeated in the message: it has a password in it.
     pub(super) fn parse(text: &str) -> Result<Self, QueueError> {
@@ -155,13 +155,13 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for NatsAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.server.host(), self.server.port())
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for NatsAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
@@ -196,16 +196,17 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_credentials() {
-        let address = Address::parse("nats://someone:hidden@host:1234?credentials=/a/b").unwrap();
+        let address =
+            NatsAddress::parse("nats://someone:hidden@host:1234?credentials=/a/b").unwrap();
         assert_eq!(format!("{address} {address:?}"), "host:1234 host:1234");
         assert_eq!(address.credentials, Some(PathBuf::from("/a/b")));
         assert_eq!(address.user.as_deref(), Some("someone"));
-        let encoded = Address::parse("nats://a%40b:%C3%BC%25@host").unwrap();
+        let encoded = NatsAddress::parse("nats://a%40b:%C3%BC%25@host").unwrap();
         assert_eq!(
             (encoded.user.as_deref(), encoded.password.as_deref()),
             (Some("a@b"), Some("ü%"))
         );
-        assert_eq!(Address::parse("tls://host").unwrap().to_string(), "host:4222");
+        assert_eq!(NatsAddress::parse("tls://host").unwrap().to_string(), "host:4222");
     }
 
     #[test]
@@ -218,7 +219,7 @@ mod tests {
             "nats://h?hidden=1",
             "nats://hidden:%f@h",
         ] {
-            let error = Address::parse(text).unwrap_err().to_string();
+            let error = NatsAddress::parse(text).unwrap_err().to_string();
             assert!(error.contains("nats://user:password@host:port"), "{error}");
             assert!(!error.contains("hidden"), "{error}");
         }

@@ -13,7 +13,7 @@ use tokio::task::unconstrained;
 use tokio::time::timeout;
 
 use super::is_connected;
-use super::topology::{NatsError, Topology};
+use super::topology::{NatsError, NatsTopology};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
 use crate::broker::limits::PREFETCH_TICKETS;
@@ -55,7 +55,7 @@ impl NatsConsumer {
     pub(super) async fn new(
         jetstream: &Context,
         client: &Client,
-        topology: &Topology,
+        topology: &NatsTopology,
         priority: Priority,
     ) -> Result<Self, NatsError> {
         let inbox = client.new_inbox();

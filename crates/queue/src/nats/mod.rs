@@ -28,17 +28,17 @@ use crate::broker::capacity::BrokerCapacity;
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
-use crate::broker::link::{Declared, Link, Protocol, Timed};
+use crate::broker::link::{Declared, Link, Protocol, TimedTicket};
 use crate::{Broker, BrokerOptions, QueueError};
-use address::Address;
+use address::NatsAddress;
 use consume::{NatsConsumer, NatsMessage};
-use topology::Topology;
+use topology::NatsTopology;
 
 /// Options under which links to the broker are made.
 #[derive(Debug)]
 struct NatsProtocol {
-    addresses: Vec<Address>,
-    topology: Topology,
+    addresses: Vec<NatsAddress>,
+    topology: NatsTopology,
     /// More root certificates to trust, PEM.
     ca_file: Option<PathBuf>,
     consume: bool,
@@ -49,8 +49,8 @@ struct NatsProtocol {
 struct NatsLink {
     client: Client,
     jetstream: jetstream::Context,
-    address: Address,
-    topology: Topology,
+    address: NatsAddress,
+    topology: NatsTopology,
     /// Consumers by the code of their priority; empty in a process that only publishes.
     consumers: Vec<NatsConsumer>,
     events: watch::Receiver<ConnectionEvents>,
@@ -78,9 +78,10 @@ pub fn open(
     random: fastrand::Rng,
 ) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<Address>, QueueError> =
-        options.servers().map(Address::parse).collect();
-    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let addresses: Result<Vec<NatsAddress>, QueueError> =
+        options.servers().map(NatsAddress::parse).collect();
+    let topology =
+        NatsTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let (addresses, ca_file) = (addresses?, options.ca_file.clone());
     let protocol = NatsProtocol { addresses, topology, ca_file, consume: options.consume };
     Ok(Broker::open(protocol, options, clock, random))
@@ -137,7 +138,11 @@ impl Link for NatsLink {
         declare.await.map_err(|error: topology::NatsError| self.explain(&error))
     }
 
-    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), BrokerError>> {
+    async fn publish(
+        &self,
+        tickets: &[TimedTicket],
+        deadline: Instant,
+    ) -> Vec<Result<(), BrokerError>> {
         publish::publish(&self.jetstream, &self.topology, tickets, deadline).await
     }
 

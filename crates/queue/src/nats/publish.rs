@@ -5,10 +5,10 @@ use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::topology::Topology;
+use super::topology::NatsTopology;
 use crate::broker::error::BrokerError;
 use crate::broker::limits::PUBLISH_TIMEOUT;
-use crate::broker::link::Timed;
+use crate::broker::link::TimedTicket;
 use crate::ticket;
 
 /// Publishes in order, and answers per ticket by `deadline`.
@@ -17,12 +17,12 @@ use crate::ticket;
 /// version has a time to live per message.
 pub(super) async fn publish(
     jetstream: &Context,
-    topology: &Topology,
-    tickets: &[Timed],
+    topology: &NatsTopology,
+    tickets: &[TimedTicket],
     deadline: Instant,
 ) -> Vec<Result<(), BrokerError>> {
     let mut sent = Vec::with_capacity(tickets.len());
-    for Timed { ticket, .. } in tickets {
+    for TimedTicket { ticket, .. } in tickets {
         let body = Bytes::copy_from_slice(&ticket::encode(ticket));
         let publish = jetstream.publish(topology.subject(ticket.priority), body);
         sent.push(timeout_at(deadline, publish).await);

@@ -28,7 +28,7 @@ use crate::broker::limits::{PREFETCH_TICKETS, TICKET_ANSWER_WAIT, TICKET_DELIVER
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
-pub(super) struct Topology {
+pub(super) struct NatsTopology {
     pub(super) prefix: String,
     pub(super) tickets_max: u64,
 }
@@ -57,9 +57,9 @@ pub(super) enum NatsError {
     Other(String),
 }
 
-// === impl Topology ===
+// === impl NatsTopology ===
 
-impl Topology {
+impl NatsTopology {
     /// The subject of `priority`.
     pub(super) fn subject(&self, priority: Priority) -> String {
         format!("{}.{priority}", self.prefix)

@@ -12,7 +12,7 @@ use crate::broker::limits::LINK_HEARTBEAT;
 
 /// An address with credentials. Shown without the password.
 #[derive(Clone)]
-pub(super) struct Address(AMQPUri);
+pub(super) struct RabbitMqAddress(AMQPUri);
 
 /// Replies of the broker, as in AMQP 0-9-1 section 1.2.
 const ACCESS_REFUSED: u16 = 403;
@@ -21,9 +21,9 @@ const PRECONDITION_FAILED: u16 = 406;
 const CONNECTION_FORCED: u16 = 320;
 const NOT_ALLOWED: u16 = 530;
 
-// === impl Address ===
+// === impl RabbitMqAddress ===
 
-impl Address {
+impl RabbitMqAddress {
     /// # Errors
     /// When `text` is no address. It is not repeated in the message: it has a password in it.
     pub(super) fn parse(text: &str) -> Result<Self, QueueError> {
@@ -99,13 +99,13 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for RabbitMqAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.0.authority.host, self.0.authority.port)
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for RabbitMqAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_password() {
-        let address = Address::parse("amqp://someone:hidden@host:1234/there").unwrap();
+        let address = RabbitMqAddress::parse("amqp://someone:hidden@host:1234/there").unwrap();
         assert_eq!(format!("{address} {address:?}"), "host:1234 host:1234");
         assert_eq!(address.uri().vhost, "there");
-        assert_eq!(Address::parse("amqp://host/").unwrap().uri().vhost, "/");
-        assert_eq!(Address::parse("amqp://host").unwrap().uri().vhost, "/");
-        assert_eq!(Address::parse("amqps://host").unwrap().uri().authority.port, 5671);
+        assert_eq!(RabbitMqAddress::parse("amqp://host/").unwrap().uri().vhost, "/");
+        assert_eq!(RabbitMqAddress::parse("amqp://host").unwrap().uri().vhost, "/");
+        assert_eq!(RabbitMqAddress::parse("amqps://host").unwrap().uri().authority.port, 5671);
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             "amqp://a:hidden@host:port",
             "amqp://a:hidden@h?heartbeat=x",
         ] {
-            let error = Address::parse(text).unwrap_err().to_string();
+            let error = RabbitMqAddress::parse(text).unwrap_err().to_string();
             assert!(error.contains("amqp://user:password@host:port/vhost"), "{error}");
             assert!(!error.contains("hidden"), "{error}");
         }

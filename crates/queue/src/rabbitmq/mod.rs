@@ -27,18 +27,18 @@ use crate::broker::capacity::{BrokerCapacity, WaitingTickets};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::PREFETCH_TICKETS;
-use crate::broker::link::{Declared, Link, Protocol, Timed};
+use crate::broker::link::{Declared, Link, Protocol, TimedTicket};
 use crate::{Broker, BrokerOptions, QueueError};
-use address::Address;
+use address::RabbitMqAddress;
 use consume::{RabbitMqConsumer, RabbitMqMessage};
 use socket::Socket;
-use topology::Topology;
+use topology::RabbitMqTopology;
 
 /// Options under which links to the broker are made.
 #[derive(Debug)]
 struct RabbitMqProtocol {
-    addresses: Vec<Address>,
-    topology: Topology,
+    addresses: Vec<RabbitMqAddress>,
+    topology: RabbitMqTopology,
     /// More root certificates to trust, PEM.
     roots: Option<String>,
     consume: bool,
@@ -48,8 +48,8 @@ struct RabbitMqProtocol {
 #[derive(Debug)]
 struct RabbitMqLink {
     connection: Connection,
-    address: Address,
-    topology: Topology,
+    address: RabbitMqAddress,
+    topology: RabbitMqTopology,
     /// Channel in confirm mode. Each declaration makes a new one, so that no publisher waits for confirms of the old one.
     publish: Mutex<Channel>,
     /// Consumers by the code of their priority; empty in a process that only publishes.
@@ -71,9 +71,10 @@ pub fn open(
     random: fastrand::Rng,
 ) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<Address>, QueueError> =
-        options.servers().map(Address::parse).collect();
-    let topology = Topology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
+    let addresses: Result<Vec<RabbitMqAddress>, QueueError> =
+        options.servers().map(RabbitMqAddress::parse).collect();
+    let topology =
+        RabbitMqTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let roots = options.ca_file.as_ref().map(|path| {
         let refuse =
             |error| QueueError::Refused(format!("{}: cannot be read: {error}", path.display()));
@@ -128,7 +129,11 @@ impl Link for RabbitMqLink {
         Ok(Declared { waiting, tickets_max: self.topology.tickets_max })
     }
 
-    async fn publish(&self, tickets: &[Timed], deadline: Instant) -> Vec<Result<(), BrokerError>> {
+    async fn publish(
+        &self,
+        tickets: &[TimedTicket],
+        deadline: Instant,
+    ) -> Vec<Result<(), BrokerError>> {
         let channel = self.publishing().clone();
         publish::publish(&channel, &self.topology, tickets, deadline).await
     }
@@ -200,7 +205,7 @@ impl RabbitMqLink {
 /// Declares what is missing on a new channel in confirm mode. Returns the channel, and the tickets waiting per priority.
 async fn declare(
     connection: &Connection,
-    topology: &Topology,
+    topology: &RabbitMqTopology,
 ) -> lapin::Result<(Channel, WaitingTickets)> {
     let channel = connection.create_channel().await?;
     channel.confirm_select(ConfirmSelectOptions::default()).await?;

@@ -5,10 +5,10 @@ use lapin::options::BasicPublishOptions;
 use lapin::{BasicProperties, Channel, Confirmation};
 use tokio::time::{Instant, timeout_at};
 
-use super::topology::Topology;
+use super::topology::RabbitMqTopology;
 use crate::broker::error::BrokerError;
 use crate::broker::limits::PUBLISH_TIMEOUT;
-use crate::broker::link::Timed;
+use crate::broker::link::TimedTicket;
 use crate::ticket;
 
 /// Survives a restart of the broker.
@@ -20,8 +20,8 @@ const PERSISTENT: u8 = 2;
 /// for in order, which costs one wake-up where they arrive together.
 pub(super) async fn publish(
     channel: &Channel,
-    topology: &Topology,
-    tickets: &[Timed],
+    topology: &RabbitMqTopology,
+    tickets: &[TimedTicket],
     deadline: Instant,
 ) -> Vec<Result<(), BrokerError>> {
     let bodies: Vec<_> = tickets.iter().map(|timed| ticket::encode(&timed.ticket)).collect();
@@ -62,7 +62,7 @@ fn answer(confirmed: lapin::Result<Confirmation>) -> Result<(), BrokerError> {
     }
 }
 
-fn properties(timed: &Timed) -> BasicProperties {
+fn properties(timed: &TimedTicket) -> BasicProperties {
     // Zero would mean: only if a consumer takes it at once.
     let lives = timed.lives.as_millis().max(1).to_string();
     BasicProperties::default().with_delivery_mode(PERSISTENT).with_expiration(lives.into())

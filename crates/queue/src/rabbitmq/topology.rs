@@ -20,14 +20,14 @@ use crate::broker::limits::{DEAD_MESSAGES, DEAD_MESSAGES_AGE, TICKET_DELIVERIES}
 
 /// The names and bounds of one prefix.
 #[derive(Debug, Clone)]
-pub(super) struct Topology {
+pub(super) struct RabbitMqTopology {
     pub(super) prefix: String,
     pub(super) tickets_max: u64,
 }
 
-// === impl Topology ===
+// === impl RabbitMqTopology ===
 
-impl Topology {
+impl RabbitMqTopology {
     /// The exchange that tickets are published to; their routing key is the word of their priority.
     pub(super) fn exchange(&self) -> &str {
         &self.prefix

@@ -5,7 +5,7 @@ use notification::{ChunkId, Disposition, Epoch, Guarantee, State};
 use super::support::{
     LEASE, Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
 };
-use crate::{Begun, Mark, Settled, Store};
+use crate::{Mark, MarkAnswer, Settled, Store};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
@@ -39,8 +39,12 @@ pub(super) async fn at_most_once_that_began_is_in_doubt_when_its_lease_ends(stor
     let chunk = claim_one(store, 0).await;
     let mark = |through| Mark { chunk: chunk.id, epoch: chunk.epoch, through };
     let answers = store.begin(vec![mark(2), mark(1)]).await.unwrap();
-    assert_eq!(answers, [Begun::Granted, Begun::Stale], "a mark only rises");
-    assert_eq!(store.begin(vec![mark(2)]).await.unwrap(), [Begun::Stale], "nothing begins twice");
+    assert_eq!(answers, [MarkAnswer::Granted, MarkAnswer::Stale], "a mark only rises");
+    assert_eq!(
+        store.begin(vec![mark(2)]).await.unwrap(),
+        [MarkAnswer::Stale],
+        "nothing begins twice"
+    );
     assert_eq!(
         settle_one(store, part(&chunk, &[0], DELIVERED)).await,
         Settled::Applied { remaining: 3 }
@@ -75,10 +79,10 @@ pub(super) async fn a_mark_needs_the_current_claim(store: &dyn Store) {
         mark(at_least_once.id, at_least_once.epoch),
         mark(ChunkId(999_999), Epoch(1)),
     ];
-    let expect = [Begun::Stale, Begun::Granted, Begun::Granted, Begun::Stale];
+    let expect = [MarkAnswer::Stale, MarkAnswer::Granted, MarkAnswer::Granted, MarkAnswer::Stale];
     assert_eq!(store.begin(marks.clone()).await.unwrap(), expect);
     settle_all(store, &current, Disposition::HandedBack { at: at(0) }).await;
-    assert_eq!(store.begin(marks).await.unwrap()[1], Begun::Stale);
+    assert_eq!(store.begin(marks).await.unwrap()[1], MarkAnswer::Stale);
     let again = claim_one(store, LEASE_MILLIS).await;
     assert_eq!(find(store, again.notification_id(0)).await.state, State::Claimed);
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use notification::Ticket;
 
-use crate::{Claims, Store, Take};
+use crate::{Claims, Store, TakeTickets};
 pub use support::{
     BroadcastShape, Shape, at, claim_all, claim_by_tenant, claim_request, groups, groups_in_turn,
     name, settle_all, the_books_balance,
@@ -58,7 +58,7 @@ pub struct SharedSubject<S> {
 }
 
 /// Runs every case of tickets, each on a fresh store, and checks after each that the books balance.
-pub async fn exercise_tickets<S: Store + Claims<Ticket> + Take>(
+pub async fn exercise_tickets<S: Store + Claims<Ticket> + TakeTickets>(
     make: impl AsyncFn() -> SharedSubject<S>,
 ) {
     macro_rules! cases {

@@ -6,7 +6,7 @@ use super::support::{
     BroadcastShape, Shape, at, cancel_scope, claim_all, claim_one, find, indexes, name, part,
     settle_all, settle_one,
 };
-use crate::{Begun, CancelTarget, Filter, Mark, Requeued, Store};
+use crate::{CancelTarget, Filter, Mark, MarkAnswer, Requeued, Store};
 
 const DEAD: Disposition = Disposition::Ended(State::Dead);
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
@@ -117,7 +117,7 @@ pub(super) async fn a_cancelled_one_is_sent_again_as_itself(store: &dyn Store) {
         assert_eq!(chunk.attempt, 1);
         again.extend(indexes(&chunk).into_iter().map(|index| chunk.notification_id(index)));
         let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: 2 };
-        assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+        assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Granted]);
         settle_all(store, &chunk, DELIVERED).await;
     }
     again.sort_unstable();

@@ -5,7 +5,7 @@ use notification::{Account, Disposition, Guarantee, OutcomeGroup, Settlement, St
 use super::support::{
     Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
 };
-use crate::{Begun, Mark, Settled, Store};
+use crate::{Mark, MarkAnswer, Settled, Store};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
@@ -14,7 +14,7 @@ pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
     let ids = once.ingest(store, 6).await;
     let chunk = claim_one(store, 0).await;
     let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: 5 };
-    assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+    assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Granted]);
     let ends = [
         (State::Delivered, 200),
         (State::Refused, 410),
@@ -127,7 +127,7 @@ pub(super) async fn what_would_be_tried_too_late_has_expired_with_its_attempt(st
         let ids = Shape { guarantee, ..Shape::default() }.ingest(store, 2).await;
         let chunk = claim_one(store, 0).await;
         let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through: 1 };
-        assert_eq!(store.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+        assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Granted]);
         settle_one(store, part(&chunk, &[1], Disposition::TooLate)).await;
         settle_one(store, part(&chunk, &[0], DELIVERED)).await;
         let expired = find(store, ids[1]).await;

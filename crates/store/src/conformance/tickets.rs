@@ -7,7 +7,7 @@ use notification::{Chunk, Disposition, Epoch, Guarantee, Priority, State, Ticket
 use super::support::{
     Shape, at, claim_all, claim_request, find, indexes, part, settle_all, settle_one,
 };
-use crate::{Begun, Claims, Mark, Settled, Store, Take};
+use crate::{Claims, Mark, MarkAnswer, Settled, Store, TakeTickets};
 
 const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 const TICKET_LEASE_MILLIS: i64 = 30_000;
@@ -15,7 +15,7 @@ const LEASE: Duration = Duration::from_mins(2);
 
 pub(super) async fn a_ticket_is_good_once<S>(one: &S, other: &S)
 where
-    S: Store + Claims<Ticket> + Take,
+    S: Store + Claims<Ticket> + TakeTickets,
 {
     let shape = Shape { priority: Priority::Urgent, ..Shape::default() };
     let ids = shape.ingest(one, 3).await;
@@ -40,7 +40,7 @@ where
 
 pub(super) async fn a_ticket_may_be_for_a_part_of_a_chunk<S>(one: &S, other: &S)
 where
-    S: Store + Claims<Ticket> + Take,
+    S: Store + Claims<Ticket> + TakeTickets,
 {
     Shape::default().ingest(one, 20).await;
     let probe_window = Some(1_000);
@@ -60,7 +60,7 @@ pub(super) async fn a_ticket_is_void_when_its_lease_ends_and_another_is_issued<S
     one: &S,
     other: &S,
 ) where
-    S: Store + Claims<Ticket> + Take,
+    S: Store + Claims<Ticket> + TakeTickets,
 {
     Shape::default().ingest(one, 2).await;
     let lost = issue_one(one, 0).await;
@@ -76,7 +76,7 @@ pub(super) async fn a_ticket_is_void_when_its_lease_ends_and_another_is_issued<S
 
 pub(super) async fn what_must_not_be_sent_ends_when_its_ticket_is_taken<S>(one: &S, other: &S)
 where
-    S: Store + Claims<Ticket> + Take,
+    S: Store + Claims<Ticket> + TakeTickets,
 {
     let expiring = Shape { expires_at: Some(10), ..Shape::default() };
     let expired = expiring.ingest(one, 2).await;
@@ -103,7 +103,7 @@ where
 
 pub(super) async fn what_one_process_holds_the_other_cannot_touch<S>(one: &S, other: &S)
 where
-    S: Store + Claims<Ticket> + Take,
+    S: Store + Claims<Ticket> + TakeTickets,
 {
     Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() }.ingest(one, 4).await;
     let ticket = issue_one(one, 0).await;
@@ -111,8 +111,8 @@ where
     assert!(claim_all(one, 1).await.is_empty());
     let mark = |epoch| Mark { chunk: held.id, epoch, through: 1 };
     let answers = one.begin(vec![mark(ticket.epoch)]).await.unwrap();
-    assert_eq!(answers, [Begun::Stale], "the ticket is no claim any more");
-    assert_eq!(other.begin(vec![mark(held.epoch)]).await.unwrap(), [Begun::Granted]);
+    assert_eq!(answers, [MarkAnswer::Stale], "the ticket is no claim any more");
+    assert_eq!(other.begin(vec![mark(held.epoch)]).await.unwrap(), [MarkAnswer::Granted]);
     let now = held.lease_until.millis();
     let rest = issue_one(one, now).await;
     assert_eq!(rest.count, 2, "what had begun is in doubt");
@@ -120,7 +120,7 @@ where
     let held = take(one, rest, now).await.unwrap();
     assert_eq!(indexes(&held), [2, 3]);
     let mark = Mark { chunk: held.id, epoch: held.epoch, through: 3 };
-    assert_eq!(one.begin(vec![mark]).await.unwrap(), [Begun::Granted]);
+    assert_eq!(one.begin(vec![mark]).await.unwrap(), [MarkAnswer::Granted]);
     settle_all(one, &held, DELIVERED).await;
 }
 
@@ -136,7 +136,7 @@ async fn issue_one<S: Claims<Ticket>>(store: &S, millis: i64) -> Ticket {
     ticket
 }
 
-async fn take<S: Take>(store: &S, ticket: Ticket, millis: i64) -> Option<Chunk> {
+async fn take<S: TakeTickets>(store: &S, ticket: Ticket, millis: i64) -> Option<Chunk> {
     store.take(vec![ticket], at(millis), LEASE).await.unwrap().remove(0)
 }
 

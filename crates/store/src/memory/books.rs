@@ -23,7 +23,7 @@ const STORE_ID: u16 = 0xd0b;
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) batches: BTreeMap<BatchId, Batch>,
-    pub(super) chunks: BTreeMap<ChunkId, Piece>,
+    pub(super) chunks: BTreeMap<ChunkId, MemoryChunk>,
     pub(super) broadcasts: BTreeMap<BroadcastId, Broadcast>,
     pub(super) keys: HashMap<(Name, ByteString), (KeyUse, [u8; 32])>,
     pub(super) suppressions: BTreeMap<(Name, ByteString), Suppression>,
@@ -65,7 +65,7 @@ pub(super) struct Entry {
 
 /// Members of a batch that are due together.
 #[derive(Debug, Clone)]
-pub(super) struct Piece {
+pub(super) struct MemoryChunk {
     pub(super) batch: BatchId,
     pub(super) due_at: Timestamp,
     pub(super) attempt: u16,
@@ -163,10 +163,10 @@ impl Books {
         let stored = self.batch(batch);
         let members = (0..=u16::MAX).take(stored.entries.len()).collect();
         let due_at = stored.envelope.due_at;
-        self.add_piece(Piece::first(batch, due_at, members));
+        self.add_piece(MemoryChunk::first(batch, due_at, members));
     }
 
-    pub(super) fn add_piece(&mut self, piece: Piece) {
+    pub(super) fn add_piece(&mut self, piece: MemoryChunk) {
         let id = ChunkId(self.next_number());
         self.chunks.insert(id, piece);
     }
@@ -212,13 +212,13 @@ impl Books {
     }
 
     pub(super) fn claimed_items(&self, lane: &Lane) -> usize {
-        let of_lane = |piece: &&Piece| &self.batch(piece.batch).envelope.lane == lane;
+        let of_lane = |piece: &&MemoryChunk| &self.batch(piece.batch).envelope.lane == lane;
         let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
         leased.filter(of_lane).map(|piece| piece.members.len()).sum()
     }
 
     /// A leased chunk as its claimant gets it.
-    pub(super) fn chunk(&self, id: ChunkId, piece: &Piece, lease_until: Timestamp) -> Chunk {
+    pub(super) fn chunk(&self, id: ChunkId, piece: &MemoryChunk, lease_until: Timestamp) -> Chunk {
         let batch = self.batch(piece.batch);
         let delivery = |&index: &u16| {
             let entry = batch.entries.get(usize::from(index))?;
@@ -241,9 +241,9 @@ impl Books {
     }
 }
 
-// === impl Piece ===
+// === impl MemoryChunk ===
 
-impl Piece {
+impl MemoryChunk {
     /// Members of a batch before their first attempt, ready.
     pub(super) fn first(batch: BatchId, due_at: Timestamp, members: Vec<u16>) -> Self {
         Self {

@@ -6,15 +6,15 @@ use notification::{
     Chunk, ChunkId, Draft, Epoch, Event, Guarantee, Lane, State, Ticket, Timestamp, limits,
 };
 
-use super::books::{Books, Piece};
+use super::books::{Books, MemoryChunk};
 use crate::rows::blame::{self, Fate, InFlight, ProcessEnd};
 use crate::rows::claim_load::ClaimLoad;
 use crate::rows::codec::LogLine;
-use crate::rows::evidence::{Attempts, Standing};
+use crate::rows::evidence::{AttemptEvidence, LaneHealth};
 use crate::rows::pace::Paces;
 use crate::rows::paused::put_away_until;
 use crate::rows::room::{DueLane, LaneLoad, TotalLoad};
-use crate::{Begun, Claim, ClaimRequest, Ending, Mark, Recovery, Suppression};
+use crate::{Claim, ClaimRequest, Ending, Mark, MarkAnswer, Recovery, Suppression};
 
 impl Books {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim<Chunk> {
@@ -27,7 +27,7 @@ impl Books {
     }
 
     pub(super) fn issue(&mut self, request: ClaimRequest) -> Claim<Ticket> {
-        let ticket = |books: &Self, chunk, piece: &Piece| Ticket {
+        let ticket = |books: &Self, chunk, piece: &MemoryChunk| Ticket {
             chunk,
             epoch: piece.epoch,
             priority: books.lane_of(piece).priority,
@@ -42,7 +42,7 @@ impl Books {
         &mut self,
         request: ClaimRequest,
         mut ended: impl FnMut(&mut Self, ChunkId) -> bool,
-        as_what: impl Fn(&Self, ChunkId, &Piece) -> T,
+        as_what: impl Fn(&Self, ChunkId, &MemoryChunk) -> T,
     ) -> Claim<T> {
         let now = request.now;
         for id in self.leased(|until| until <= now) {
@@ -68,7 +68,7 @@ impl Books {
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();
             let lane = self.lane_of(&piece).clone();
-            if matches!(self.standing(&lane, request), Standing::Proven { .. }) {
+            if matches!(self.health(&lane, request), LaneHealth::Proven { .. }) {
                 let before = self.given_to(&lane);
                 self.served_last.insert(lane.priority, before);
                 let given = before + piece.members.len();
@@ -102,7 +102,7 @@ impl Books {
         Some(self.chunk(ticket.chunk, &piece, lease_until))
     }
 
-    fn lease(&mut self, id: ChunkId, mut piece: Piece, until: Timestamp) -> Piece {
+    fn lease(&mut self, id: ChunkId, mut piece: MemoryChunk, until: Timestamp) -> MemoryChunk {
         piece.epoch = Epoch(piece.epoch.0 + 1);
         piece.lease_until = Some(until);
         let bytes = self.chunk(id, &piece, until).bytes();
@@ -121,7 +121,7 @@ impl Books {
                 && piece.due_at <= request.now
                 && self.room_of(piece, request) > 0
         });
-        let turn = |(id, piece): &(&ChunkId, &Piece)| {
+        let turn = |(id, piece): &(&ChunkId, &MemoryChunk)| {
             let lane = self.lane_of(piece);
             let served = self.last_served.get(lane).copied().unwrap_or(0);
             let given = (self.given_to(lane), lane.tenant.clone());
@@ -155,15 +155,15 @@ impl Books {
     }
 
     /// Sets the window against which the lane counts from now on, if it has nothing claimed.
-    fn count(&mut self, piece: &Piece, request: ClaimRequest) {
+    fn count(&mut self, piece: &MemoryChunk, request: ClaimRequest) {
         let lane = self.lane_of(piece).clone();
-        let standing = self.standing(&lane, request);
-        if self.load_of(&lane).weight == 0 || matches!(standing, Standing::Failing { .. }) {
-            self.counted.insert(lane, standing.into());
+        let health = self.health(&lane, request);
+        if self.load_of(&lane).weight == 0 || matches!(health, LaneHealth::Failing { .. }) {
+            self.counted.insert(lane, health.into());
         }
     }
 
-    pub(super) fn note_attempts(&mut self, lane: Lane, attempts: Attempts) {
+    pub(super) fn note_attempts(&mut self, lane: Lane, attempts: AttemptEvidence) {
         if attempts.answered > 0 {
             self.counted.remove(&lane);
             let is_busy = attempts.places > 0 && self.claimed_items(&lane) >= attempts.places;
@@ -179,7 +179,7 @@ impl Books {
         let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
         let later = put_away_until(&self.pauses, &self.pauses, &envelope, now);
         if let Some(later) = later.filter(|_| !is_expired) {
-            self.chunks.insert(id, Piece { due_at: later, ..piece });
+            self.chunks.insert(id, MemoryChunk { due_at: later, ..piece });
             return true;
         }
         let event = if is_expired { Event::Expire } else { Event::Suppress };
@@ -231,15 +231,17 @@ impl Books {
         (remaining as u64, in_doubt.len() as u64)
     }
 
-    pub(super) fn begin(&mut self, mark: Mark) -> Begun {
-        let Some(mut piece) = self.chunks.get(&mark.chunk).cloned() else { return Begun::Stale };
+    pub(super) fn begin(&mut self, mark: Mark) -> MarkAnswer {
+        let Some(mut piece) = self.chunks.get(&mark.chunk).cloned() else {
+            return MarkAnswer::Stale;
+        };
         if piece.epoch != mark.epoch || piece.lease_until.is_none() {
-            return Begun::Stale;
+            return MarkAnswer::Stale;
         }
         let guarantee = self.batch(piece.batch).envelope.guarantee;
         if guarantee == Guarantee::AtMostOnce {
             if piece.begun_through >= Some(mark.through) {
-                return Begun::Stale;
+                return MarkAnswer::Stale;
             }
             for &index in piece.members.iter().filter(|&&index| index <= mark.through) {
                 if !piece.has_begun(index, guarantee) {
@@ -249,7 +251,7 @@ impl Books {
             piece.begun_through = Some(mark.through);
             self.chunks.insert(mark.chunk, piece);
         }
-        Begun::Granted
+        MarkAnswer::Granted
     }
 
     /// The last owner is gone: every lease is void, every open broadcast is abandoned.
@@ -318,7 +320,7 @@ impl Books {
     }
 
     /// Quarantines a piece: it was claimed when the process ended, and is dead instead of losing its lease.
-    fn quarantine(&mut self, piece: &Piece, now: Timestamp) {
+    fn quarantine(&mut self, piece: &MemoryChunk, now: Timestamp) {
         let detail = blame::QUARANTINED;
         for &index in &piece.members {
             self.advance(piece.batch, index, Event::Claim);
@@ -330,7 +332,7 @@ impl Books {
 
     fn next_at(&self, request: ClaimRequest) -> Option<Timestamp> {
         let ready = self.chunks.values().filter(|piece| piece.lease_until.is_none());
-        let at = |piece: &Piece| {
+        let at = |piece: &MemoryChunk| {
             if self.room_of(piece, request) > 0 {
                 return Some(piece.due_at);
             }
@@ -344,14 +346,14 @@ impl Books {
 
     /// Time until which the lane is closed because every attempt fails.
     fn opens_at(&self, lane: &Lane, request: ClaimRequest) -> Option<Timestamp> {
-        match self.standing(lane, request) {
-            Standing::Failing { closed_until, .. } => Some(closed_until),
-            Standing::Proven { .. } | Standing::Unproven => None,
+        match self.health(lane, request) {
+            LaneHealth::Failing { closed_until, .. } => Some(closed_until),
+            LaneHealth::Proven { .. } | LaneHealth::Unproven => None,
         }
     }
 
     /// Number of deliveries of a ready chunk that may be claimed.
-    fn room_of(&self, piece: &Piece, request: ClaimRequest) -> usize {
+    fn room_of(&self, piece: &MemoryChunk, request: ClaimRequest) -> usize {
         let lane = self.lane_of(piece);
         let is_parked =
             self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel));
@@ -363,12 +365,12 @@ impl Books {
             total.add(self.counted.get(lane).copied().unwrap_or_default(), weight);
         }
         let (priority, due_at) = (lane.priority, piece.due_at);
-        let (load, standing) = (self.load_of(lane), self.standing(lane, request));
-        request.room_of(DueLane { priority, due_at, load, standing }, total)
+        let (load, health) = (self.load_of(lane), self.health(lane, request));
+        request.room_of(DueLane { priority, due_at, load, health }, total)
     }
 
-    fn standing(&self, lane: &Lane, request: ClaimRequest) -> Standing {
-        request.standing(self.evidence.get(lane).copied().unwrap_or_default())
+    fn health(&self, lane: &Lane, request: ClaimRequest) -> LaneHealth {
+        request.health(self.evidence.get(lane).copied().unwrap_or_default())
     }
 
     /// Load of a lane: its claimed deliveries and their weight.
@@ -381,7 +383,7 @@ impl Books {
     fn claimed(&self) -> impl Iterator<Item = (&Lane, usize)> {
         let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
         let weight =
-            |piece: &Piece| piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
+            |piece: &MemoryChunk| piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
         leased.map(move |piece| (self.lane_of(piece), weight(piece)))
     }
 
@@ -390,7 +392,7 @@ impl Books {
         leased.map(|(&id, _)| id).collect()
     }
 
-    pub(super) fn lane_of(&self, piece: &Piece) -> &Lane {
+    pub(super) fn lane_of(&self, piece: &MemoryChunk) -> &Lane {
         &self.batch(piece.batch).envelope.lane
     }
 }

@@ -25,11 +25,12 @@ use notification::{
 use tokio::sync::watch;
 
 use crate::{
-    Admission, Audit, Begin, Begun, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
+    Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
-    LogPosition, Mark, Offer, Operations, Page, ParkedChannel, Paused, ReadStore, RecipientGroup,
-    Recovery, Requeued, Settled, Settlements, StoreError, Suppression, SuppressionPage, Take,
+    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, ReadStore,
+    RecipientGroup, Recovery, Requeued, Settled, Settlements, StoreError, Suppression,
+    SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -164,7 +165,7 @@ impl Offer for Memory {
 }
 
 #[async_trait]
-impl Take for Memory {
+impl TakeTickets for Memory {
     async fn take(
         &self,
         tickets: Vec<Ticket>,
@@ -180,7 +181,7 @@ impl Take for Memory {
 
 #[async_trait]
 impl Begin for Memory {
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<MarkAnswer>, StoreError> {
         Ok(self.change(|books| marks.into_iter().map(|mark| books.begin(mark)).collect()))
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, Lane, Name, NotificationId, State};
 
-use super::books::{Books, Piece};
+use super::books::{Books, MemoryChunk};
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::packing::KeyUse;
 use crate::rows::parked::Counted;
@@ -76,7 +76,7 @@ impl Books {
             if let Some(piece) =
                 self.chunk_with(batch, index).and_then(|chunk| self.chunks.get(&chunk))
             {
-                let Piece { attempt, due_at, lease_until, .. } = *piece;
+                let MemoryChunk { attempt, due_at, lease_until, .. } = *piece;
                 let is_ready = lease_until.is_none();
                 let chunk = PendingChunk { count: 1, attempt, due_at, is_ready };
                 parts.add_chunk(self.lane_of(piece), chunk);

@@ -7,9 +7,9 @@ use notification::{
     OutcomeGroup, Scope, Settlement, State, Timestamp,
 };
 
-use super::books::{Books, Piece};
+use super::books::{Books, MemoryChunk};
 use crate::rows::codec::LogLine;
-use crate::rows::evidence::Attempts;
+use crate::rows::evidence::AttemptEvidence;
 use crate::rows::requeue::log_line;
 use crate::{CancelPage, CancelScope, CancelTarget, Cancelled, Requeued, Settled, Suppression};
 
@@ -25,7 +25,7 @@ impl Books {
             return Settled::Stale;
         }
         let lane = self.lane_of(&piece).clone();
-        self.note_attempts(lane, Attempts::of(settlement));
+        self.note_attempts(lane, AttemptEvidence::of(settlement));
         for group in &settlement.groups {
             self.settle_group(&piece, group, settlement.at);
         }
@@ -37,7 +37,7 @@ impl Books {
         Settled::Applied { remaining }
     }
 
-    fn settle_group(&mut self, piece: &Piece, group: &OutcomeGroup, at: Timestamp) {
+    fn settle_group(&mut self, piece: &MemoryChunk, group: &OutcomeGroup, at: Timestamp) {
         let envelope = self.batch(piece.batch).envelope.clone();
         let event = event_of(group.disposition);
         let is_unattempted = group.disposition == Disposition::Ended(State::Expired);
@@ -103,13 +103,13 @@ impl Books {
             return None;
         }
         let mut page = CancelPage::default();
-        let is_meant = |piece: &Piece| {
+        let is_meant = |piece: &MemoryChunk| {
             let envelope = &self.batch(piece.batch).envelope;
             envelope.lane.tenant == *tenant && scope.has(envelope)
         };
-        let pieces: Vec<Piece> =
+        let pieces: Vec<MemoryChunk> =
             self.chunks.values().filter(|piece| is_meant(piece)).cloned().collect();
-        for Piece { batch, members, lease_until, .. } in pieces {
+        for MemoryChunk { batch, members, lease_until, .. } in pieces {
             let items = members.len() as u64;
             if lease_until.is_some() {
                 page.under_way += items;
@@ -154,7 +154,7 @@ impl Books {
         }
         self.advance(batch, index, Event::Requeue);
         self.note(batch, index, log_line(state, now));
-        self.add_piece(Piece::first(batch, now, vec![index]));
+        self.add_piece(MemoryChunk::first(batch, now, vec![index]));
         Requeued::Requeued
     }
 
@@ -176,7 +176,7 @@ impl Books {
     }
 
     pub(super) fn chunk_with(&self, batch: BatchId, index: u16) -> Option<ChunkId> {
-        let holds = |piece: &Piece| piece.batch == batch && piece.members.contains(&index);
+        let holds = |piece: &MemoryChunk| piece.batch == batch && piece.members.contains(&index);
         self.chunks.iter().find(|(_, piece)| holds(piece)).map(|(&id, _)| id)
     }
 }

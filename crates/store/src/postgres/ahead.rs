@@ -22,17 +22,17 @@ use crate::rows::model::ChunkRow;
 
 /// Chunks of lanes that a claim has read ahead.
 #[derive(Debug)]
-pub(super) struct LookAhead {
-    lanes: HashMap<LaneId, Ahead>,
+pub(super) struct ReadAhead {
+    lanes: HashMap<LaneId, LaneReadAhead>,
     /// Chunks of other workers that the claim may pass yet beyond its first look at each lane.
     left: i64,
 }
 
 /// Ready chunks of one lane that were read and not chosen yet.
 #[derive(Debug)]
-struct Ahead {
+struct LaneReadAhead {
     /// Ours.
-    chunks: VecDeque<(ChunkRow, OfBatch)>,
+    chunks: VecDeque<(ChunkRow, BatchFacts)>,
     /// Number of our chunks read at once.
     limit: i64,
     /// Number of chunks looked at for that, of all workers.
@@ -46,7 +46,7 @@ struct Ahead {
 
 /// The batch of a chunk, as far as a claim depends on it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OfBatch {
+pub(super) struct BatchFacts {
     /// About how many bytes its members have each for itself.
     own_bytes: usize,
     /// Bytes of the content that all of them share.
@@ -57,8 +57,8 @@ pub(super) struct OfBatch {
 
 /// The next chunk of a lane, as far as it was read.
 #[derive(Debug)]
-pub(super) enum Next {
-    Chunk(ChunkRow, OfBatch),
+pub(super) enum NextChunk {
+    Chunk(ChunkRow, BatchFacts),
     /// No chunk that is due before this instant. Later ones were not looked at.
     NotBefore(Timestamp),
     Nothing,
@@ -93,28 +93,28 @@ const SELECT_READY: &str = select_chunk!(
        WHERE partition = ANY($4) OR is_last ORDER BY due_at, id LIMIT $5) AS chunk"
 );
 
-// === impl LookAhead ===
+// === impl ReadAhead ===
 
-impl Default for LookAhead {
+impl Default for ReadAhead {
     fn default() -> Self {
         Self { lanes: HashMap::new(), left: GO_ON_MAX }
     }
 }
 
-impl LookAhead {
+impl ReadAhead {
     /// The next chunk of the lane; `None` when more must be read first.
-    fn next(&self, lane: LaneId, now: Timestamp) -> Option<Next> {
+    fn next(&self, lane: LaneId, now: Timestamp) -> Option<NextChunk> {
         let known = self.lanes.get(&lane)?;
         if let Some((chunk, of_batch)) = known.chunks.front() {
-            return Some(Next::Chunk(chunk.clone(), *of_batch));
+            return Some(NextChunk::Chunk(chunk.clone(), *of_batch));
         }
         if known.is_all {
-            return Some(Next::Nothing);
+            return Some(NextChunk::Nothing);
         }
         let (due_at, _) = known.end?;
         let due_at = Timestamp::from_millis(due_at);
         // No chunk behind one that is not due is needed, and a claim passes a bounded number of chunks of other workers.
-        (due_at > now || self.left <= 0).then_some(Next::NotBefore(due_at))
+        (due_at > now || self.left <= 0).then_some(NextChunk::NotBefore(due_at))
     }
 
     /// Takes the lane's first chunk away; gives the place up to which nothing of ours is left then.
@@ -139,9 +139,9 @@ impl LookAhead {
     }
 }
 
-// === impl OfBatch ===
+// === impl BatchFacts ===
 
-impl OfBatch {
+impl BatchFacts {
     fn read(row: &Row) -> Result<Self, Error> {
         let columns: Option<Vec<Option<i64>>> = row.try_get("of_batch")?;
         let column = |place: usize| columns.as_ref()?.get(place).copied().flatten();
@@ -166,9 +166,9 @@ impl OfBatch {
     }
 }
 
-// === impl Next ===
+// === impl NextChunk ===
 
-impl Next {
+impl NextChunk {
     /// Earliest due time of the chunk or the rest; `None` when there is nothing.
     pub(super) fn due_at(&self) -> Option<Timestamp> {
         match self {
@@ -186,9 +186,9 @@ impl Transaction<'_> {
     pub(super) async fn look_ahead(
         &mut self,
         lane: LaneId,
-        ahead: &mut LookAhead,
+        ahead: &mut ReadAhead,
         request: &ClaimRequest,
-    ) -> Result<Next, RunError> {
+    ) -> Result<NextChunk, RunError> {
         loop {
             if let Some(next) = ahead.next(lane, request.now) {
                 return Ok(next);
@@ -201,7 +201,7 @@ impl Transaction<'_> {
     async fn look(
         &mut self,
         lane: LaneId,
-        ahead: &mut LookAhead,
+        ahead: &mut ReadAhead,
         request: &ClaimRequest,
     ) -> Result<(), RunError> {
         let (limit, looked_at) = ahead.step(lane);
@@ -224,7 +224,9 @@ impl Transaction<'_> {
         for lane in &wanted {
             let (chunks, end) = (VecDeque::new(), None);
             // A lane without a row has nothing ready behind its watermark.
-            ahead.lanes.insert(*lane, Ahead { chunks, limit, looked_at, end, is_all: true });
+            ahead
+                .lanes
+                .insert(*lane, LaneReadAhead { chunks, limit, looked_at, end, is_all: true });
         }
         for row in &rows {
             let chunk = chunk_at(row)?;
@@ -237,7 +239,7 @@ impl Transaction<'_> {
                 known.end = Some((chunk.due_at.millis(), chunk.id.0.cast_signed()));
             }
             if is_ours {
-                let of_batch = OfBatch::read(row)?;
+                let of_batch = BatchFacts::read(row)?;
                 known.chunks.push_back((chunk, of_batch));
             }
         }

@@ -8,11 +8,11 @@ use tokio_postgres::{Portal, Row};
 
 use super::read::Snapshot;
 use crate::rows::audit::BatchAudit;
-use crate::rows::release::Waiting;
+use crate::rows::release::WaitingState;
 use crate::{Audit, StoreError};
 
 /// Rows in order of batch, which is their first column, with the next one in hand.
-struct Side<'a> {
+struct AuditRows<'a> {
     snapshot: &'a Snapshot<'a>,
     portal: Portal,
     fetched: vec::IntoIter<Row>,
@@ -20,7 +20,7 @@ struct Side<'a> {
 }
 
 /// The part of a broadcast that waits for its chunks.
-struct Waits {
+struct WaitingPart {
     /// Last batch that was passed.
     passed: i64,
     state: State,
@@ -84,29 +84,30 @@ impl Snapshot<'_> {
     }
 
     /// The broadcasts of which not all batches have their chunks.
-    async fn waiting(&self) -> Result<BTreeMap<i64, Waits>, StoreError> {
+    async fn waiting(&self) -> Result<BTreeMap<i64, WaitingPart>, StoreError> {
         let select = "SELECT broadcast, passed, withdrawn_at, waiting FROM unreleased \
              WHERE passed IS NOT NULL";
         let mut waiting = BTreeMap::new();
         for row in &self.transaction.query(select, &[]).await? {
-            let state = Waiting::new(row.try_get(2)?).state();
-            let waits = Waits { passed: row.try_get(1)?, state, uncounted: row.try_get(3)? };
+            let state = WaitingState::new(row.try_get(2)?).state();
+            let waits = WaitingPart { passed: row.try_get(1)?, state, uncounted: row.try_get(3)? };
             waiting.insert(row.try_get(0)?, waits);
         }
         Ok(waiting)
     }
 
-    async fn side(&self, sql: &'static str) -> Result<Side<'_>, StoreError> {
+    async fn side(&self, sql: &'static str) -> Result<AuditRows<'_>, StoreError> {
         let portal = self.transaction.bind(sql, &[]).await?;
-        let mut side = Side { snapshot: self, portal, fetched: Vec::new().into_iter(), next: None };
+        let mut side =
+            AuditRows { snapshot: self, portal, fetched: Vec::new().into_iter(), next: None };
         side.advance().await?;
         Ok(side)
     }
 }
 
-// === impl Side ===
+// === impl AuditRows ===
 
-impl Side<'_> {
+impl AuditRows<'_> {
     /// The next row, if it belongs to `batch`.
     async fn take(&mut self, batch: i64) -> Result<Option<Row>, StoreError> {
         if self.next.as_ref().is_none_or(|(next, _)| *next != batch) {

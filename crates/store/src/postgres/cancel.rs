@@ -14,7 +14,7 @@ use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 use crate::rows::release::{CancelSlice, Cancellation};
-use crate::rows::requeue::Ends;
+use crate::rows::requeue::EndCounts;
 use crate::{CancelScope, Cancelled, StoreError};
 
 /// Withdraws one notification.
@@ -324,7 +324,7 @@ impl Transaction<'_> {
             return Ok(());
         }
         let batches: Vec<i64> = missing.keys().copied().collect();
-        let mut ends: HashMap<i64, Ends> = HashMap::new();
+        let mut ends: HashMap<i64, EndCounts> = HashMap::new();
         for (batch, log) in self.logged(&batches).await? {
             let Some(missing) = missing.get_mut(&batch) else { continue };
             for group in log {

@@ -12,7 +12,7 @@ use notification::{ChunkId, Epoch, Lane, Name, Timestamp, limits};
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::ahead::{LookAhead, Next};
+use super::ahead::{NextChunk, ReadAhead};
 use super::columns::{lane_at, narrow, signed};
 use super::lease::Lease;
 use super::request::WriterRequest;
@@ -128,7 +128,7 @@ impl Transaction<'_> {
         self.end_overdue_leases(request.now).await?;
         self.read_due(&request).await?;
         self.resolve_unknown_lanes().await?;
-        let mut ahead = LookAhead::default();
+        let mut ahead = ReadAhead::default();
         let mut chosen = Chosen::default();
         let mut load = ClaimLoad::new(&request);
         while load.items() < limits::TRANSACTION_ITEMS
@@ -137,13 +137,15 @@ impl Transaction<'_> {
             let next = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
             let (mut first, of_batch) = match next {
-                Next::Chunk(first, of_batch) if first.due_at <= request.now => (first, of_batch),
-                Next::NotBefore(at) if at <= request.now => {
+                NextChunk::Chunk(first, of_batch) if first.due_at <= request.now => {
+                    (first, of_batch)
+                }
+                NextChunk::NotBefore(at) if at <= request.now => {
                     // The next claim goes on with it, when the other lanes have had their turns.
                     lanes.passed(lane, Some(at));
                     break;
                 }
-                next @ (Next::Chunk(..) | Next::NotBefore(_) | Next::Nothing) => {
+                next @ (NextChunk::Chunk(..) | NextChunk::NotBefore(_) | NextChunk::Nothing) => {
                     lanes.set_next_due(lane, next.due_at());
                     continue;
                 }

@@ -23,7 +23,7 @@ use crate::rows::listing::{self, SuppressedMembers};
 use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, NewChunk, deliveries};
 use crate::rows::paused::put_away_until;
-use crate::{Claim, ClaimRequest, StoreError, Take};
+use crate::{Claim, ClaimRequest, StoreError, TakeTickets};
 
 /// Claims chunks for this process to deliver.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ impl WriterRequest for TakeChunks {
 }
 
 #[async_trait]
-impl Take for Postgres {
+impl TakeTickets for Postgres {
     async fn take(
         &self,
         tickets: Vec<Ticket>,

@@ -6,8 +6,8 @@
 
 use tokio_postgres::Error;
 
-use super::connection::Session;
-use super::errors::Kind;
+use super::connection::PostgresSession;
+use super::errors::ErrorRemedy;
 
 /// A commit that is about to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ const FORGET_EVERY: i64 = 256;
 impl SentCommit {
     /// Writes the token of the transaction that is open in `session`, as the last of its rows. `None`: it has written
     /// nothing, and may be done again.
-    pub(super) async fn prepare(session: &Session) -> Result<Option<Self>, Error> {
+    pub(super) async fn prepare(session: &PostgresSession) -> Result<Option<Self>, Error> {
         let number = session.next_number();
         let write = session.prepared(WRITE).await?;
         session.pause(WRITE).await?;
@@ -73,7 +73,7 @@ impl SentCommit {
     ///
     /// # Errors
     /// When that session is lost as well.
-    pub(super) async fn outcome(&self, session: &Session) -> Result<CommitOutcome, Error> {
+    pub(super) async fn outcome(&self, session: &PostgresSession) -> Result<CommitOutcome, Error> {
         if self.is_under_way(session).await? {
             let ended = session.client.query(END_SESSION, &[&self.xid, &self.backend]).await;
             tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
@@ -84,14 +84,14 @@ impl SentCommit {
         Ok(if token.is_some() { CommitOutcome::Committed } else { CommitOutcome::RolledBack })
     }
 
-    async fn is_under_way(&self, session: &Session) -> Result<bool, Error> {
+    async fn is_under_way(&self, session: &PostgresSession) -> Result<bool, Error> {
         session.pause(IS_UNDER_WAY).await?;
         let row = session.client.query_one(IS_UNDER_WAY, &[&self.xid, &self.backend]).await;
         match row.and_then(|row| row.try_get::<_, Option<bool>>(0)) {
             // A number that is too old for the server to know is over.
             Ok(is_under_way) => Ok(is_under_way == Some(true)),
             // It has not come to that number: it crashed, and forgot it, or it is another server.
-            Err(error) if !Kind::of(&error).passes() => Ok(false),
+            Err(error) if !ErrorRemedy::of(&error).passes() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Connector {
 
 /// A connection, and the statements that are prepared on it. Closed at once when it is dropped.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct PostgresSession {
     pub(super) client: Client,
     /// The server's process behind it. A session receives its own notifications, too.
     pub(super) backend: i32,
@@ -111,7 +111,7 @@ impl Connector {
     pub(super) async fn connect(
         &self,
         on_notification: Option<OnNotification>,
-    ) -> Result<Session, Error> {
+    ) -> Result<PostgresSession, Error> {
         let connecting = async {
             let session = self.open(on_notification).await?;
             session.client.batch_execute(SETTINGS).await?;
@@ -122,7 +122,10 @@ impl Connector {
     }
 
     /// A session with the server's own settings.
-    async fn open(&self, on_notification: Option<OnNotification>) -> Result<Session, Error> {
+    async fn open(
+        &self,
+        on_notification: Option<OnNotification>,
+    ) -> Result<PostgresSession, Error> {
         let (client, mut connection) = self.config.connect(self.tls.clone()).await?;
         let mut driver = Tasks::default();
         driver.spawn("store-connection", async move {
@@ -146,7 +149,7 @@ impl Connector {
         });
         let row = client.query_one(WHO, &[]).await?;
         let (backend, id) = (row.try_get(0)?, row.try_get(1)?);
-        Ok(Session {
+        Ok(PostgresSession {
             client,
             backend,
             id,
@@ -160,9 +163,9 @@ impl Connector {
     }
 }
 
-// === impl Session ===
+// === impl PostgresSession ===
 
-impl Session {
+impl PostgresSession {
     /// The prepared form of `sql`.
     pub(super) async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
         // The lock must not be held while the server prepares it.

@@ -18,7 +18,7 @@ use crate::StoreError;
 
 /// How a writer goes on after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ErrorRemedy {
     /// The connection, or the server behind it, is of no use now: connect anew, and do it again.
     Lost,
     /// Another transaction was in the way: do it again.
@@ -37,9 +37,9 @@ pub(super) enum Kind {
     Fatal,
 }
 
-// === impl Kind ===
+// === impl ErrorRemedy ===
 
-impl Kind {
+impl ErrorRemedy {
     /// How a writer goes on after `error`.
     pub(super) fn of(error: &Error) -> Self {
         match error.as_db_error() {
@@ -108,14 +108,16 @@ pub(super) fn is_notify_queue_full(error: &Error) -> bool {
 }
 
 /// The answer to the one request that `kind` is the error of, in the database's words.
-pub(super) fn refusal(kind: Kind, told: String) -> StoreError {
+pub(super) fn refusal(kind: ErrorRemedy, told: String) -> StoreError {
     match kind {
-        Kind::Invalid => StoreError::Invalid(told),
+        ErrorRemedy::Invalid => StoreError::Invalid(told),
         // The lock that is in the way may be gone when the caller asks again.
-        Kind::Again => StoreError::Unavailable(told),
-        Kind::Lost | Kind::Duplicate | Kind::Full | Kind::Undone | Kind::Fatal => {
-            StoreError::Undone(told)
-        }
+        ErrorRemedy::Again => StoreError::Unavailable(told),
+        ErrorRemedy::Lost
+        | ErrorRemedy::Duplicate
+        | ErrorRemedy::Full
+        | ErrorRemedy::Undone
+        | ErrorRemedy::Fatal => StoreError::Undone(told),
     }
 }
 
@@ -176,9 +178,13 @@ pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
     };
     let told = format!("{advice} ({told})");
     // What another try may find better is worth one.
-    match Kind::of(error) {
-        Kind::Lost | Kind::Again | Kind::Duplicate | Kind::Full => StoreError::Unavailable(told),
-        Kind::Invalid | Kind::Undone | Kind::Fatal => StoreError::Refused(told),
+    match ErrorRemedy::of(error) {
+        ErrorRemedy::Lost | ErrorRemedy::Again | ErrorRemedy::Duplicate | ErrorRemedy::Full => {
+            StoreError::Unavailable(told)
+        }
+        ErrorRemedy::Invalid | ErrorRemedy::Undone | ErrorRemedy::Fatal => {
+            StoreError::Refused(told)
+        }
     }
 }
 
@@ -194,8 +200,9 @@ pub(super) fn bad_url(error: &Error) -> StoreError {
 /// and recipients, which no log may have.
 pub(super) fn in_words(error: &Error) -> String {
     if let Some(told) = error.as_db_error() {
-        let kind = Kind::of_code(told.code());
-        let shows_row = matches!(kind, Kind::Duplicate | Kind::Invalid | Kind::Undone);
+        let kind = ErrorRemedy::of_code(told.code());
+        let shows_row =
+            matches!(kind, ErrorRemedy::Duplicate | ErrorRemedy::Invalid | ErrorRemedy::Undone);
         let detail = told.detail().filter(|_| !shows_row);
         let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
         return format!("{}{detail}, SQLSTATE {}", told.message(), told.code().code());
@@ -241,11 +248,13 @@ fn io_error(error: &Error) -> Option<&io::Error> {
 /// Of what stores nothing: a question, a look at the schema.
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        match Kind::of(&error) {
-            Kind::Lost | Kind::Again | Kind::Duplicate => Self::Unavailable(in_words(&error)),
-            Kind::Full => no_space(&in_words(&error)),
-            kind @ (Kind::Invalid | Kind::Undone) => refusal(kind, in_words(&error)),
-            Kind::Fatal => Self::Broken(in_words(&error)),
+        match ErrorRemedy::of(&error) {
+            ErrorRemedy::Lost | ErrorRemedy::Again | ErrorRemedy::Duplicate => {
+                Self::Unavailable(in_words(&error))
+            }
+            ErrorRemedy::Full => no_space(&in_words(&error)),
+            kind @ (ErrorRemedy::Invalid | ErrorRemedy::Undone) => refusal(kind, in_words(&error)),
+            ErrorRemedy::Fatal => Self::Broken(in_words(&error)),
         }
     }
 }
@@ -256,27 +265,27 @@ mod tests {
 
     #[test]
     fn a_state_of_the_server_says_what_to_do() {
-        let check = |code: &str, expect: Kind| {
-            assert_eq!(Kind::of_code(&SqlState::from_code(code)), expect, "{code}");
+        let check = |code: &str, expect: ErrorRemedy| {
+            assert_eq!(ErrorRemedy::of_code(&SqlState::from_code(code)), expect, "{code}");
         };
         for code in ["40001", "40P01", "55P03", "57014"] {
-            check(code, Kind::Again);
+            check(code, ErrorRemedy::Again);
         }
-        check("23505", Kind::Duplicate);
+        check("23505", ErrorRemedy::Duplicate);
         for code in
             ["08006", "08P01", "53200", "53300", "57P01", "57P02", "57P03", "25006", "25P03"]
         {
-            check(code, Kind::Lost);
+            check(code, ErrorRemedy::Lost);
         }
-        check("53100", Kind::Full);
+        check("53100", ErrorRemedy::Full);
         for code in ["22000", "22021", "22P02", "22003", "23514", "54000"] {
-            check(code, Kind::Invalid);
+            check(code, ErrorRemedy::Invalid);
         }
         for code in ["21000", "23502", "23503", "44000", "54001", "P0001"] {
-            check(code, Kind::Undone);
+            check(code, ErrorRemedy::Undone);
         }
         for code in ["42P01", "42501", "XX001", "28P01", "0A000", "25P02", "2200H"] {
-            check(code, Kind::Fatal);
+            check(code, ErrorRemedy::Fatal);
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) struct IngestDrafts {
 }
 
 /// The [`Batches`] of a transaction: keys that were looked up, and numbers that were reserved.
-struct Stored<'a> {
+struct ReservedBatches<'a> {
     key_uses: &'a HashMap<TenantKey, (KeyUse, [u8; 32])>,
     state: &'a mut WriterState,
 }
@@ -75,9 +75,9 @@ impl WriterRequest for IngestDrafts {
     }
 }
 
-// === impl Stored ===
+// === impl ReservedBatches ===
 
-impl Batches for Stored<'_> {
+impl Batches for ReservedBatches<'_> {
     fn store_id(&self) -> u16 {
         self.state.store_id
     }
@@ -118,7 +118,7 @@ impl Transaction<'_> {
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
         let Self { packer, key_uses, state, .. } = self;
-        packer.pack(&mut Stored { key_uses, state }, drafts, now)
+        packer.pack(&mut ReservedBatches { key_uses, state }, drafts, now)
     }
 
     /// Accepts what stands in for notifications that end in this transaction.

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio_postgres::Error;
 
 use super::Options;
-use super::connection::{Connector, Session};
+use super::connection::{Connector, PostgresSession};
 use super::errors;
 use super::notify::NotifyPolicy;
 use super::pause_view::KnownPauses;
@@ -30,7 +30,7 @@ use crate::{Ending, Recovery, StoreError};
 #[derive(Debug)]
 pub(super) struct Worker {
     connector: Connector,
-    session: Option<Session>,
+    session: Option<PostgresSession>,
     options: Options,
     membership: Membership,
     store_id: u16,
@@ -39,7 +39,7 @@ pub(super) struct Worker {
     deadline: WorkerDeadline,
     clock: Clock,
     random: fastrand::Rng,
-    stats: Option<Stats>,
+    stats: Option<WorkerParts>,
     pace: SettleRate,
     pauses: KnownPauses,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
@@ -63,7 +63,7 @@ pub(super) enum Intent {
 
 /// The parts of the store that a worker needs: its count of settled deliveries, and the writer that reaps.
 #[derive(Debug)]
-pub(super) struct Stats {
+pub(super) struct WorkerParts {
     pub(super) settled: Arc<AtomicU64>,
     pub(super) work: WriterHandle,
     /// Wakes the stages that wait for work.
@@ -74,7 +74,7 @@ pub(super) struct Stats {
 
 /// The state of the cluster at a beat.
 #[derive(Debug)]
-struct Beat {
+struct ClusterBeat {
     /// Workers whose leases are over.
     expired: i64,
     /// Time until the next lease of another worker ends, unless it is renewed: it is looked at in time.
@@ -177,7 +177,7 @@ impl Worker {
         self.pauses.view()
     }
 
-    pub(super) fn count(&mut self, stats: Stats) {
+    pub(super) fn count(&mut self, stats: WorkerParts) {
         self.stats = Some(stats);
     }
 
@@ -252,7 +252,7 @@ impl Worker {
 
     /// Renews the lease of this process on itself, and brings its share of partitions in order. A beat that takes too long has
     /// lost its connection.
-    async fn beat(&mut self, is_standing_by: bool) -> Result<Beat, Error> {
+    async fn beat(&mut self, is_standing_by: bool) -> Result<ClusterBeat, Error> {
         let sent_at = self.clock.boot();
         // All processes may have been asleep, as after an outage.
         if sent_at.saturating_sub(self.beaten_at) > limits::WORKER_LEASE / 2 {
@@ -267,7 +267,7 @@ impl Worker {
         let beat = match beat.await {
             Ok(beat) => beat?,
             // The session is dropped with its silence.
-            Err(_elapsed) => return Ok(Beat { expired: 0, next_end: None }),
+            Err(_elapsed) => return Ok(ClusterBeat { expired: 0, next_end: None }),
         };
         // After a worker was reaped and has joined anew, the former number ends with this: work that was started under it is not
         // its own.
@@ -280,7 +280,11 @@ impl Worker {
         Ok(beat)
     }
 
-    async fn say(&mut self, session: &Session, is_standing_by: bool) -> Result<Beat, Error> {
+    async fn say(
+        &mut self,
+        session: &PostgresSession,
+        is_standing_by: bool,
+    ) -> Result<ClusterBeat, Error> {
         let client = &session.client;
         let lease = millis(limits::WORKER_LEASE);
         let settled = self.stats.as_ref().map_or(0, |stats| stats.settled.load(Ordering::Relaxed));
@@ -333,7 +337,7 @@ impl Worker {
         // A little later, so that it is over then.
         let next_end =
             next_end.and_then(|seconds| Duration::try_from_secs_f64(seconds + 0.01).ok());
-        Ok(Beat { expired: row.try_get(0)?, next_end })
+        Ok(ClusterBeat { expired: row.try_get(0)?, next_end })
     }
 
     /// Looks whether the database's clock was set, by milliseconds, and whether this machine's differs. Says so once.
@@ -358,7 +362,7 @@ impl Worker {
     }
 
     /// Takes free partitions up to `share`, and gives back what exceeds it.
-    async fn balance(&mut self, session: &Session, share: usize) -> Result<(), Error> {
+    async fn balance(&mut self, session: &PostgresSession, share: usize) -> Result<(), Error> {
         let client = &session.client;
         let worker = self.membership.worker;
         let owned = owned(session, worker).await?;
@@ -412,7 +416,7 @@ impl Worker {
     }
 
     /// Notifies the other processes that a worker came or went. Without the notification they see it at their next beat.
-    async fn notify_cluster(&self, session: &Session) -> Result<(), Error> {
+    async fn notify_cluster(&self, session: &PostgresSession) -> Result<(), Error> {
         match session.client.execute(NOTIFY_CLUSTER, &[]).await {
             Err(error) if self.notify.mute_after(&error) => Ok(()),
             told => told.map(drop),
@@ -427,7 +431,7 @@ fn share(producers: usize, rank: usize) -> usize {
     PARTITIONS / producers + usize::from(rank < PARTITIONS % producers)
 }
 
-async fn owned(session: &Session, worker: i64) -> Result<Vec<i16>, Error> {
+async fn owned(session: &PostgresSession, worker: i64) -> Result<Vec<i16>, Error> {
     let select = session.prepared(OWNED).await?;
     let rows = session.client.query(&select, &[&worker]).await?;
     rows.iter().map(|row| row.try_get(0)).collect()
@@ -436,7 +440,7 @@ async fn owned(session: &Session, worker: i64) -> Result<Vec<i16>, Error> {
 /// Removes a worker. One that still holds chunks is left to be reaped by another process: its lease on itself ends here. A claim
 /// of it that is being committed holds its row, and is waited for.
 pub(super) async fn depart(
-    session: &mut Session,
+    session: &mut PostgresSession,
     worker: i64,
     ending: Ending,
 ) -> Result<(), Error> {
@@ -450,7 +454,7 @@ pub(super) async fn depart(
 }
 
 /// The store's id: `drawn`, if it has none yet.
-async fn read_store_id(session: &Session, drawn: i64) -> Result<u16, StoreError> {
+async fn read_store_id(session: &PostgresSession, drawn: i64) -> Result<u16, StoreError> {
     let insert = "INSERT INTO meta (key, value) VALUES ('realm', $1) ON CONFLICT DO NOTHING";
     session.client.execute(insert, &[&drawn]).await?;
     let row = session.client.query_one("SELECT value FROM meta WHERE key = 'realm'", &[]).await?;

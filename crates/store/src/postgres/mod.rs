@@ -84,7 +84,7 @@ use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use connection::Connector;
 use listener::Listener;
-use membership::{Intent, Stats, Worker};
+use membership::{Intent, Worker, WorkerParts};
 use notify::NotifyPolicy;
 use release::Releaser;
 use request::WriterHandle;
@@ -134,7 +134,7 @@ pub struct Postgres {
 }
 
 /// The parts that both writers share.
-struct Parts {
+struct WriterParts {
     connector: Connector,
     store_id: u16,
     time: DatabaseTime,
@@ -202,7 +202,7 @@ impl Postgres {
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let (settled, waiting) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-        let parts = Parts {
+        let parts = WriterParts {
             store_id: worker.store_id(),
             connector: connector.clone(),
             time,
@@ -240,7 +240,7 @@ impl Postgres {
         };
         tasks.spawn("store-listener", listener.run());
         Releaser::new(&intake, &work, &waiting).start(&mut tasks, slicing);
-        worker.count(Stats { settled, work: work.clone(), changes, waiting });
+        worker.count(WorkerParts { settled, work: work.clone(), changes, waiting });
         tasks.spawn("store-worker", worker.run(membership_sender, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector, parts.evidence).await?,
@@ -302,9 +302,9 @@ impl Postgres {
     }
 }
 
-// === impl Parts ===
+// === impl WriterParts ===
 
-impl Parts {
+impl WriterParts {
     fn start(
         &self,
         tasks: &mut Tasks,

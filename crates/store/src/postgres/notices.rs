@@ -9,7 +9,7 @@ use notification::Timestamp;
 use tokio::sync::mpsc;
 
 use crate::rows::codes::LaneId;
-use crate::rows::evidence::Attempts;
+use crate::rows::evidence::AttemptEvidence;
 use crate::rows::room::LaneLoad;
 
 /// A change that another part of the system, in this process or another one, should know once it is durable.
@@ -20,7 +20,7 @@ pub(super) enum Notice {
     /// Load that is settled or due again, with its partition and lane.
     Freed(i16, LaneId, LaneLoad),
     /// Evidence of settlements for the lane's destination.
-    Tried(LaneId, Attempts),
+    Tried(LaneId, AttemptEvidence),
     /// More changed than notices can say: read everything anew.
     Everything,
 }
@@ -84,8 +84,14 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
                 format!(" f{partition}:{lane}:{weight}:{deliveries}")
             }
             Notice::Tried(lane, attempts) => {
-                let Attempts { at, answered, has_failed, handed_back_until, places, latency } =
-                    attempts;
+                let AttemptEvidence {
+                    at,
+                    answered,
+                    has_failed,
+                    handed_back_until,
+                    places,
+                    latency,
+                } = attempts;
                 let (at, failed) = (at.millis(), u8::from(*has_failed));
                 let back = handed_back_until.map_or(0, Timestamp::millis);
                 let micros = latency.map(|latency| format!(":{}", latency.as_micros()));
@@ -132,8 +138,14 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
                 // Missing where it is not known, and from an older version.
                 let latency =
                     numbers.next().and_then(|it| it.parse().ok()).map(Duration::from_micros);
-                let attempts =
-                    Attempts { at, answered, has_failed, handed_back_until, places, latency };
+                let attempts = AttemptEvidence {
+                    at,
+                    answered,
+                    has_failed,
+                    handed_back_until,
+                    places,
+                    latency,
+                };
                 Some(Notice::Tried(lane, attempts))
             }
             _ => None,
@@ -150,7 +162,7 @@ mod tests {
 
     const FREED: LaneLoad = LaneLoad { deliveries: 1_000, weight: 1_064 };
 
-    const TRIED: Attempts = Attempts {
+    const TRIED: AttemptEvidence = AttemptEvidence {
         at: Timestamp::from_millis(5),
         answered: 7,
         has_failed: true,

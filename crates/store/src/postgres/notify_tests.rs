@@ -7,7 +7,7 @@ use notification::{Disposition, State};
 use testbed::Database;
 use tokio::sync::mpsc;
 
-use super::connection::{Connector, OnNotification, Session};
+use super::connection::{Connector, OnNotification, PostgresSession};
 use super::notices::from_payload;
 use super::notify::MUTED_FOR;
 use super::{Options, Postgres};
@@ -23,7 +23,7 @@ async fn open(database: &Database, clock: Clock) -> Postgres {
 }
 
 /// A session that receives the notices of the processes.
-async fn listen(database: &Database) -> (Session, mpsc::Receiver<String>) {
+async fn listen(database: &Database) -> (PostgresSession, mpsc::Receiver<String>) {
     let (sender, received) = mpsc::channel(RECEIVED);
     let on_notification: OnNotification = Arc::new(move |notification| {
         sender.try_send(notification.payload().to_owned()).unwrap();
@@ -33,7 +33,7 @@ async fn listen(database: &Database) -> (Session, mpsc::Receiver<String>) {
     (session, received)
 }
 
-async fn connect(database: &Database, on_notification: Option<OnNotification>) -> Session {
+async fn connect(database: &Database, on_notification: Option<OnNotification>) -> PostgresSession {
     Connector::new(database.url(), "test", None).unwrap().connect(on_notification).await.unwrap()
 }
 

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 use super::{Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, suppress};
 use crate::{
-    Admission, Begin, Begun, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope,
-    CancelTarget, Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift,
-    Mark, Operations, Paused, PostgresReader, RecipientGroup, Requeued, Settled, Settlements,
-    StoreError, Suppression,
+    Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
+    Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, MarkAnswer,
+    Operations, Paused, PostgresReader, RecipientGroup, Requeued, Settled, Settlements, StoreError,
+    Suppression,
 };
 
 #[async_trait]
@@ -87,7 +87,7 @@ impl Claims<Ticket> for Postgres {
 
 #[async_trait]
 impl Begin for Postgres {
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<MarkAnswer>, StoreError> {
         if marks.is_empty() {
             return Ok(Vec::new());
         }

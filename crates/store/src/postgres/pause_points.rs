@@ -3,14 +3,14 @@
 
 use tokio_postgres::Error;
 
-use super::connection::Session;
+use super::connection::PostgresSession;
 
 /// The pause point between a commit and what follows from it.
 pub(super) const COMMITTED: &str = "-- committed";
 
-// === impl Session ===
+// === impl PostgresSession ===
 
-impl Session {
+impl PostgresSession {
     /// The pause point before `statement`. An error stands for a connection that is lost there.
     #[cfg(not(test))]
     #[expect(clippy::unused_async, reason = "a test waits here")]

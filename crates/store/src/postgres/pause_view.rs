@@ -9,7 +9,7 @@ use notification::Pauses;
 use tokio::sync::watch;
 use tokio_postgres::{Error, Row};
 
-use super::connection::Session;
+use super::connection::PostgresSession;
 use super::read::Snapshot;
 use super::request::{WriterHandle, WriterRequest};
 use super::transaction::{RunError, Transaction};
@@ -74,7 +74,7 @@ impl KnownPauses {
     /// them; whether they were read. `claims` is the writer that claims, if there is one yet.
     pub(super) async fn follow(
         &mut self,
-        session: &Session,
+        session: &PostgresSession,
         (worker, version): (i64, i64),
         claims: Option<&WriterHandle>,
     ) -> Result<bool, Error> {

@@ -28,7 +28,7 @@ use growth_tests::state;
 
 /// Kinds of sessions, by the way in which their plans are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Session {
+enum PostgresSession {
     /// Made once for all parameters, with a writer's settings.
     Writer,
     /// Made with each query.
@@ -122,9 +122,9 @@ fn statements() -> BTreeSet<Statement> {
     statements::read("postgres", &APART_LITERALS)
 }
 
-// === impl Session ===
+// === impl PostgresSession ===
 
-impl Session {
+impl PostgresSession {
     fn of(file: &str) -> Vec<Self> {
         match file {
             file if OTHERS.contains(&file) => vec![Self::Other],
@@ -352,8 +352,8 @@ async fn no_statement_reads_what_it_does_not_return() {
     let all: BTreeSet<Statement> =
         statements().into_iter().filter(|it| !APART.contains(&it.file.as_str())).collect();
     statements::check_needed(CASES, &all);
-    let of = |session: Session| -> Vec<&Statement> {
-        all.iter().filter(|it| Session::of(&it.file).contains(&session)).collect()
+    let of = |session: PostgresSession| -> Vec<&Statement> {
+        all.iter().filter(|it| PostgresSession::of(&it.file).contains(&session)).collect()
     };
     let client = connect(database.url(), &mut tasks).await;
     fill(&client).await;
@@ -361,7 +361,7 @@ async fn no_statement_reads_what_it_does_not_return() {
     let mut needed = BTreeSet::new();
     // The state of autovacuum must not matter. After a vacuum the planner has the sizes of indexes: it takes bitmaps then.
     for (state, next) in [("full", "ANALYZE"), ("analyzed", "VACUUM"), ("vacuumed", "")] {
-        for session in [Session::Writer, Session::Other] {
+        for session in [PostgresSession::Writer, PostgresSession::Other] {
             let statements = of(session);
             let new = session.connect(database.url(), &mut tasks).await;
             prepare(&new, &statements).await;
@@ -376,7 +376,7 @@ async fn no_statement_reads_what_it_does_not_return() {
     // After ANALYZE, which takes samples, the plan of this statement is of either kind.
     needed.insert(("settle.rs", "SELECT id, batch, lane"));
     assert_eq!(needed, leaves, "what needs no leave gets none");
-    assert!(of(Session::Writer).len() > 60 && of(Session::Other).len() > 15);
+    assert!(of(PostgresSession::Writer).len() > 60 && of(PostgresSession::Other).len() > 15);
 }
 
 #[tokio::test]
@@ -393,7 +393,7 @@ async fn a_claim_that_looks_its_partitions_up_by_owner_is_found() {
          WHERE chunk.id = new.id AND chunk.epoch = new.epoch AND (chunk.lease_until IS NULL OR chunk.is_ticket) \
          AND (NOT $8 OR partition IN (SELECT id FROM partition WHERE owner = $6)) RETURNING chunk.id";
     let claim = Statement { file: "lease.rs".to_owned(), sql: sql.to_owned() };
-    let writer = Session::Writer.connect(database.url(), &mut tasks).await;
+    let writer = PostgresSession::Writer.connect(database.url(), &mut tasks).await;
     prepare(&writer, &[&claim]).await;
     let faults = faults(&explain(&writer, &[&claim]).await[0]);
     assert!(faults.contains(&"has no way but Seq Scan of partition".to_owned()), "{faults:?}");
@@ -410,7 +410,7 @@ async fn a_question_that_joins_all_of_the_log_is_found() {
     let sql =
         "SELECT entries, lane FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = $1";
     let join = Statement { file: "read.rs".to_owned(), sql: sql.to_owned() };
-    let reader = Session::Other.connect(database.url(), &mut tasks).await;
+    let reader = PostgresSession::Other.connect(database.url(), &mut tasks).await;
     prepare(&reader, &[&join]).await;
     let plan = &run(&reader, &[&join]).await[0];
     let (read, fault) = excess(plan).unwrap();
@@ -434,7 +434,7 @@ async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
     let all: Vec<&Statement> = all
         .iter()
         .filter(|it| !APART.contains(&it.file.as_str()))
-        .filter(|it| Session::of(&it.file).contains(&Session::Writer))
+        .filter(|it| PostgresSession::of(&it.file).contains(&PostgresSession::Writer))
         .collect();
     Transaction::begin(&writer, &mut state).await.unwrap().commit().await.unwrap();
     prepare(&writer.client, &all).await;
@@ -460,8 +460,8 @@ async fn plans_of_a_new_database_stay_good_with_the_switches_and_not_without() {
     store.close().await;
     let mut tasks = Tasks::default();
     let client = connect(database.url(), &mut tasks).await;
-    let writer = Session::Writer.connect(database.url(), &mut tasks).await;
-    let without = Session::Other.connect(database.url(), &mut tasks).await;
+    let writer = PostgresSession::Writer.connect(database.url(), &mut tasks).await;
+    let without = PostgresSession::Other.connect(database.url(), &mut tasks).await;
     let all = statements();
     let of_chunks = ["DELETE FROM chunk", "UPDATE chunk SET count", "SELECT lane.id FROM unnest"];
     let joins: Vec<&Statement> =

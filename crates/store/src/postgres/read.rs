@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::choose::SELECT_DUE;
 use super::claim::{batch_at, select_batch};
 use super::columns::{chunk_at, lane_at, narrow, select_chunk, signed};
-use super::connection::Session;
+use super::connection::PostgresSession;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
@@ -22,7 +22,7 @@ use crate::rows::members::Members;
 use crate::rows::model::BatchHistory;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
-use crate::rows::release::Waiting;
+use crate::rows::release::WaitingState;
 use crate::{
     BroadcastStatus, ClusterStatus, Filter, History, LanePace, LaneStatus, LogEntry, LogPage,
     LogPosition, Page, ParkedChannel, StoreError, WorkerStatus,
@@ -56,7 +56,10 @@ const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid
 // === impl Snapshot ===
 
 impl<'a> Snapshot<'a> {
-    pub(super) async fn begin(session: &'a mut Session, store_id: u16) -> Result<Self, StoreError> {
+    pub(super) async fn begin(
+        session: &'a mut PostgresSession,
+        store_id: u16,
+    ) -> Result<Self, StoreError> {
         let transaction = session
             .client
             .build_transaction()
@@ -185,7 +188,7 @@ impl<'a> Snapshot<'a> {
         for row in &entries {
             log.extend(decode_log(row.try_get(0)?)?);
         }
-        let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(Waiting::new);
+        let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(WaitingState::new);
         Ok(Some(BatchHistory { batch: batch_at(&batch)?, chunks, log, waiting }))
     }
 
@@ -204,7 +207,7 @@ impl<'a> Snapshot<'a> {
         let waiting = "SELECT waiting, withdrawn_at FROM unreleased \
              WHERE broadcast = $1 AND passed IS NOT NULL";
         if let Some(row) = self.transaction.query_opt(waiting, &[&number]).await? {
-            let (state, count) = (Waiting::new(row.try_get(1)?).state(), unsigned(&row, 0)?);
+            let (state, count) = (WaitingState::new(row.try_get(1)?).state(), unsigned(&row, 0)?);
             account.add(state, count);
             unreleased = if state == State::Pending { count } else { 0 };
         }

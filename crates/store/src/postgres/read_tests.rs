@@ -4,16 +4,16 @@ use notification::{State, Timestamp};
 use testbed::Database;
 use tokio_postgres::Client;
 
-use super::connection::{Connector, Session};
+use super::connection::{Connector, PostgresSession};
 use super::reader::PostgresReader;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::{EventPosition, LogPosition, ReadStore as _, StoreError, SuppressionPage};
 
 /// A store with one batch of a hundred, on a server on which no other database is in use: any transaction that ends on a server
 /// while the log is read holds back, for that page, the ones after it.
-async fn store() -> (testbed::Postgres, Database, Connector) {
+async fn store() -> (testbed::PostgresServer, Database, Connector) {
     let options = testbed::PostgresOptions { settings: &[("autovacuum", "off")], tls: None };
-    let server = testbed::Postgres::start_with(options).unwrap();
+    let server = testbed::PostgresServer::start_with(options).unwrap();
     let database = server.create_database().unwrap();
     let connector = Connector::new(database.url(), "test", None).unwrap();
     connector.prepare().await.unwrap();
@@ -25,7 +25,7 @@ async fn store() -> (testbed::Postgres, Database, Connector) {
 }
 
 /// A transaction that has written the end of one member to the log.
-async fn writing(connector: &Connector, index: u16) -> Session {
+async fn writing(connector: &Connector, index: u16) -> PostgresSession {
     let session = connector.connect(None).await.unwrap();
     let begin = format!("BEGIN; {}", super::LOG_WRITERS);
     session.client.batch_execute(&begin).await.unwrap();
@@ -41,7 +41,7 @@ async fn write(client: &Client, index: u16) {
     client.execute(insert, &[&row.as_bytes()]).await.unwrap();
 }
 
-async fn commit(session: &Session) {
+async fn commit(session: &PostgresSession) {
     session.client.batch_execute("COMMIT").await.unwrap();
 }
 
@@ -129,7 +129,7 @@ async fn a_reader_outlives_its_sessions_and_says_what_is_missing() {
 }
 
 /// A transaction that has told of a change, and is not over.
-async fn telling(connector: &Connector, recipient: &str) -> Session {
+async fn telling(connector: &Connector, recipient: &str) -> PostgresSession {
     let session = connector.connect(None).await.unwrap();
     let begin = format!("BEGIN; {}", super::LOG_WRITERS);
     session.client.batch_execute(&begin).await.unwrap();

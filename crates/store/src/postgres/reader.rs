@@ -9,7 +9,7 @@ use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pause
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio_postgres::Error;
 
-use super::connection::{Connector, Session};
+use super::connection::{Connector, PostgresSession};
 use super::read::Snapshot;
 use super::{errors, schema};
 use crate::rows::evidence::EvidenceBook;
@@ -22,15 +22,15 @@ use crate::{
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
 #[derive(Debug, Clone)]
 pub struct PostgresReader {
-    pool: Arc<Pool>,
+    pool: Arc<ReadSessionPool>,
     evidence: EvidenceBook,
 }
 
 #[derive(Debug)]
-struct Pool {
+struct ReadSessionPool {
     connector: Connector,
     store_id: u16,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<PostgresSession>>,
     permits: Semaphore,
 }
 
@@ -77,7 +77,7 @@ impl PostgresReader {
         let store_id: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
         let store_id = u16::try_from(store_id)
             .map_err(|_| StoreError::Damaged("the id of the store".to_owned()))?;
-        let pool = Pool {
+        let pool = ReadSessionPool {
             connector,
             store_id,
             idle: Mutex::new(vec![session]),
@@ -108,11 +108,11 @@ impl PostgresReader {
     }
 }
 
-// === impl Pool ===
+// === impl ReadSessionPool ===
 
-impl Pool {
+impl ReadSessionPool {
     /// A session that answers, and the permission to use it.
-    async fn take(&self) -> Result<(SemaphorePermit<'_>, Session), StoreError> {
+    async fn take(&self) -> Result<(SemaphorePermit<'_>, PostgresSession), StoreError> {
         let closed = |error: AcquireError| StoreError::Broken(error.to_string());
         let permit = self.permits.acquire().await.map_err(closed)?;
         // With a permit in hand, so there are never more sessions than permits.
@@ -125,16 +125,16 @@ impl Pool {
         Ok((permit, connect(&self.connector).await?))
     }
 
-    fn next_idle(&self) -> Option<Session> {
+    fn next_idle(&self) -> Option<PostgresSession> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn give_back(&self, session: Session) {
+    fn give_back(&self, session: PostgresSession) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
     }
 }
 
-async fn connect(connector: &Connector) -> Result<Session, StoreError> {
+async fn connect(connector: &Connector) -> Result<PostgresSession, StoreError> {
     let unavailable = |error: Error| StoreError::Unavailable(errors::in_words(&error));
     let session = connector.connect(None).await.map_err(unavailable)?;
     session.client.batch_execute(READ_ONLY).await.map_err(unavailable)?;

@@ -38,7 +38,7 @@ pub(super) struct LogWithdrawn;
 
 /// Batches that wait, in order of their numbers.
 #[derive(Debug)]
-pub(super) struct Slice {
+pub(super) struct WaitingSlice {
     broadcast: i64,
     pub(super) batches: Vec<WaitingBatch>,
     /// Whether none waits behind them.
@@ -149,7 +149,11 @@ impl Releaser {
 
 impl Transaction<'_> {
     /// The next batches of a broadcast behind `passed`. The caller holds its row.
-    pub(super) async fn slice(&mut self, broadcast: i64, passed: i64) -> Result<Slice, RunError> {
+    pub(super) async fn slice(
+        &mut self,
+        broadcast: i64,
+        passed: i64,
+    ) -> Result<WaitingSlice, RunError> {
         let select = "SELECT id, lane, due_at, count FROM batch WHERE broadcast = $1 AND id > $2 \
              ORDER BY id LIMIT $3";
         let size = self.state.slicing.batches;
@@ -168,11 +172,11 @@ impl Transaction<'_> {
                 rest: Members::all(count),
             });
         }
-        Ok(Slice { broadcast, batches, is_last })
+        Ok(WaitingSlice { broadcast, batches, is_last })
     }
 
     /// Makes the chunks of a slice.
-    pub(super) async fn release(&mut self, slice: &Slice) -> Result<(), RunError> {
+    pub(super) async fn release(&mut self, slice: &WaitingSlice) -> Result<(), RunError> {
         let mut writes = Writes::default();
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
@@ -185,7 +189,10 @@ impl Transaction<'_> {
     }
 
     /// Takes out what was cancelled one by one.
-    pub(super) async fn leave_out_ended(&mut self, slice: &mut Slice) -> Result<(), RunError> {
+    pub(super) async fn leave_out_ended(
+        &mut self,
+        slice: &mut WaitingSlice,
+    ) -> Result<(), RunError> {
         let ids: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
         let logged = self.logged(&ids).await?;
         for batch in &mut slice.batches {
@@ -210,8 +217,8 @@ impl Transaction<'_> {
     }
 
     /// A slice is done.
-    async fn pass(&mut self, slice: &Slice) -> Result<(), RunError> {
-        let Slice { broadcast, batches, is_last } = slice;
+    async fn pass(&mut self, slice: &WaitingSlice) -> Result<(), RunError> {
+        let WaitingSlice { broadcast, batches, is_last } = slice;
         if *is_last {
             self.execute("DELETE FROM unreleased WHERE broadcast = $1", &[broadcast]).await?;
             return Ok(());

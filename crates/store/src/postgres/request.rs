@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::Clock;
-use flow::merge::{self, Caller, Groups};
+use flow::merge::{self, Groups, MergeHandle};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -66,7 +66,7 @@ struct PendingRequest<R: WriterRequest> {
 /// Sends requests to a writer.
 #[derive(Debug, Clone)]
 pub(super) struct WriterHandle {
-    commands: Caller<Box<dyn Command>>,
+    commands: MergeHandle<Box<dyn Command>>,
     failed: watch::Receiver<Option<StoreError>>,
     clock: Clock,
 }
@@ -158,7 +158,7 @@ impl<R: WriterRequest> Command for PendingRequest<R> {
 
 // === impl Command ===
 
-impl merge::Item for Box<dyn Command> {
+impl merge::Weighted for Box<dyn Command> {
     fn weight(&self) -> usize {
         self.items()
     }

@@ -9,8 +9,8 @@ use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
-use crate::rows::release::Waiting;
-use crate::rows::requeue::{Owned, by_batch};
+use crate::rows::release::WaitingState;
+use crate::rows::requeue::{BatchToRequeue, by_batch};
 use crate::{Requeued, StoreError};
 
 /// Sends notifications again that stand in one of `states`.
@@ -64,7 +64,7 @@ impl RequeueNotifications {
         &self,
         transaction: &mut Transaction<'_>,
         numbers: &[i64],
-    ) -> Result<Vec<(LaneId, Owned)>, RunError> {
+    ) -> Result<Vec<(LaneId, BatchToRequeue)>, RunError> {
         let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
         // Only now: requeues of other calls meanwhile are committed.
         let mut logged = transaction.logged(numbers).await?;
@@ -73,8 +73,8 @@ impl RequeueNotifications {
         for row in &rows {
             let number: i64 = row.try_get(0)?;
             let expires_at: Option<i64> = row.try_get(3)?;
-            let waiting = Waiting::new(row.try_get(6)?);
-            let batch = Owned {
+            let waiting = WaitingState::new(row.try_get(6)?);
+            let batch = BatchToRequeue {
                 store_id: transaction.state.store_id,
                 id: BatchId(number.cast_unsigned()),
                 accepted_at: Timestamp::from_millis(row.try_get(2)?),

@@ -12,11 +12,11 @@ use super::request::{WriterHandle, WriterRequest};
 use super::suppress::SuppressionReport;
 use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes;
-use crate::rows::evidence::Attempts;
+use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, deliveries};
 use crate::rows::settlement;
-use crate::{Begun, Mark, Settled, StoreError, Suppression};
+use crate::{Mark, MarkAnswer, Settled, StoreError, Suppression};
 
 /// Writes outcomes: those of a part of the settlements.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl WriterRequest for SettleChunks {
             }
             writes.shrink(chunk, &applied.rest);
             let remaining = applied.rest.len();
-            transaction.tried(chunk.lane, Attempts::of(settlement));
+            transaction.tried(chunk.lane, AttemptEvidence::of(settlement));
             transaction.freed(chunk, chunk.count - remaining, remaining == 0);
             transaction.effects.settled += (chunk.count - remaining) as u64;
             answers.push(Settled::Applied { remaining });
@@ -83,7 +83,7 @@ impl WriterRequest for SettleChunks {
 
 #[async_trait]
 impl WriterRequest for BeginDeliveries {
-    type Answer = Vec<Begun>;
+    type Answer = Vec<MarkAnswer>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
@@ -98,12 +98,12 @@ impl WriterRequest for BeginDeliveries {
                 .filter(|chunk| chunk.epoch == mark.epoch && chunk.lease_until.is_some());
             let Some(chunk) = chunk else {
                 let is_overdue = overdue.contains(&(mark.chunk, mark.epoch));
-                answers.push(if is_overdue { Begun::Overdue } else { Begun::Stale });
+                answers.push(if is_overdue { MarkAnswer::Overdue } else { MarkAnswer::Stale });
                 continue;
             };
             if guarantees.get(&chunk.batch) == Some(&Guarantee::AtMostOnce) {
                 if chunk.begun_through.is_some_and(|begun| mark.through <= begun) {
-                    answers.push(Begun::Stale);
+                    answers.push(MarkAnswer::Stale);
                     continue;
                 }
                 // A later mark in the same request is compared with this one.
@@ -111,7 +111,7 @@ impl WriterRequest for BeginDeliveries {
                 marked.push(mark.chunk.0.cast_signed());
                 throughs.push(i32::from(mark.through));
             }
-            answers.push(Begun::Granted);
+            answers.push(MarkAnswer::Granted);
         }
         if !marked.is_empty() {
             let update = "UPDATE chunk SET begun_through = mark.through FROM ( \

@@ -37,7 +37,7 @@ pub(super) struct Handshake {
 }
 
 /// An encrypted connection.
-pub(super) struct Stream<S> {
+pub(super) struct PostgresTlsStream<S> {
     inner: TlsStream<S>,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Tls {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Stream<S>;
+    type Stream = PostgresTlsStream<S>;
     type TlsConnect = Handshake;
     type Error = io::Error;
 
@@ -79,14 +79,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
 // === impl Handshake ===
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
-    type Stream = Stream<S>;
+    type Stream = PostgresTlsStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Stream<S>, io::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<PostgresTlsStream<S>, io::Error>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let connected = self.connector.connect(self.server?, stream).await;
-            connected.map(|inner| Stream { inner }).map_err(|error| explain(&error))
+            connected.map(|inner| PostgresTlsStream { inner }).map_err(|error| explain(&error))
         })
     }
 }
@@ -104,9 +104,9 @@ fn explain(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}{remedy}"))
 }
 
-// === impl Stream ===
+// === impl PostgresTlsStream ===
 
-impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for PostgresTlsStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         let (_, session) = self.inner.get_ref();
         let certificate = session.peer_certificates().and_then(<[_]>::first);
@@ -115,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for Strea
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for PostgresTlsStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for PostgresTlsStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -186,7 +186,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SignatureAlgorithm};
-    use testbed::{Postgres, PostgresOptions};
+    use testbed::{PostgresOptions, PostgresServer};
 
     use super::super::connection::Connector;
     use super::*;
@@ -217,7 +217,7 @@ mod tests {
         let ca_file = directory.path().join("ca.pem");
         std::fs::write(&ca_file, ca).unwrap();
         let tls = Some((certificate.as_str(), key.as_str()));
-        let server = Postgres::start_with(PostgresOptions { settings: &[], tls }).unwrap();
+        let server = PostgresServer::start_with(PostgresOptions { settings: &[], tls }).unwrap();
         let mut answers = Vec::new();
         for parameters in parameters {
             let url = format!("{}?{parameters}", server.url());
@@ -246,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_socket_in_a_directory_is_reached_without_tls() {
-        let server = Postgres::start().unwrap();
+        let server = PostgresServer::start().unwrap();
         let database = server.create_database().unwrap();
         for mode in ["disable", "prefer"] {
             let url = format!("{}&sslmode={mode}", server.socket_url(&database));

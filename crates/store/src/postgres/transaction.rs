@@ -10,7 +10,7 @@ use tokio_postgres::{Error, Row};
 use super::LOG_WRITERS;
 use super::columns::{ChunkColumns, INSERT_CHUNK, chunk_at, counted, select_chunk, signed};
 use super::commit::SentCommit;
-use super::connection::Session;
+use super::connection::PostgresSession;
 use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
@@ -18,7 +18,7 @@ use super::writer_state::{Effects, Membership, WriterState, partition_of};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
-use crate::rows::evidence::Attempts;
+use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::packing::{BatchPacker, KeyUse};
@@ -26,7 +26,7 @@ use crate::rows::packing::{BatchPacker, KeyUse};
 /// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]
 pub(super) struct Transaction<'a> {
-    pub(super) session: &'a Session,
+    pub(super) session: &'a PostgresSession,
     pub(super) state: &'a mut WriterState,
     /// The database's time at its beginning.
     pub(super) begun_at: Timestamp,
@@ -49,20 +49,20 @@ pub(super) struct Writes {
     chunks: Vec<NewChunk>,
     /// Chunks that were cut off others.
     rests: Vec<NewChunk>,
-    gone: Vec<Gone>,
-    kept: Vec<Kept>,
+    gone: Vec<DeletedChunk>,
+    kept: Vec<ShrunkChunk>,
 }
 
 /// A chunk of which nothing is left.
 #[derive(Debug)]
-struct Gone {
+struct DeletedChunk {
     id: i64,
     epoch: i64,
 }
 
 /// A chunk that is left with fewer members.
 #[derive(Debug)]
-struct Kept {
+struct ShrunkChunk {
     id: i64,
     epoch: i64,
     count: i32,
@@ -92,7 +92,7 @@ const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRA
 
 impl<'a> Transaction<'a> {
     pub(super) async fn begin(
-        session: &'a Session,
+        session: &'a PostgresSession,
         state: &'a mut WriterState,
     ) -> Result<Self, Error> {
         session.pause("BEGIN").await?;
@@ -116,7 +116,7 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// [`Session::follow_growth`] after one statement of this transaction has written `rows`.
+    /// [`PostgresSession::follow_growth`] after one statement of this transaction has written `rows`.
     pub(super) async fn follow_own_growth(&mut self, rows: u64) -> Result<(), Error> {
         if rows < MANY {
             return Ok(());
@@ -276,7 +276,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Notes the evidence of settlements for the lane's destination.
-    pub(super) fn tried(&mut self, lane: LaneId, mut attempts: Attempts) {
+    pub(super) fn tried(&mut self, lane: LaneId, mut attempts: AttemptEvidence) {
         let Membership { consumers, producers, .. } = *self.state.membership.borrow();
         // Each producer may fill its share of what all consumers take, and this is what one takes.
         let places = attempts.places.saturating_mul(consumers.max(1));
@@ -431,10 +431,10 @@ impl Writes {
         self.kept.retain(|kept| kept.id != id);
         self.gone.retain(|gone| gone.id != id);
         if rest.is_empty() {
-            self.gone.push(Gone { id, epoch });
+            self.gone.push(DeletedChunk { id, epoch });
         } else {
             let (count, members) = (counted(rest.len()), rest.to_blob());
-            self.kept.push(Kept { id, epoch, count, members });
+            self.kept.push(ShrunkChunk { id, epoch, count, members });
         }
     }
 }

@@ -11,8 +11,8 @@ use notification::limits;
 use tokio::sync::{Notify, watch};
 
 use super::commit::{CommitOutcome, SentCommit};
-use super::connection::{Connector, Session};
-use super::errors::{self, Kind};
+use super::connection::{Connector, PostgresSession};
+use super::errors::{self, ErrorRemedy};
 use super::notices::{NoticeReceiver, NoticeSender};
 use super::request::Command;
 use super::transaction::{RunError, Transaction};
@@ -29,7 +29,7 @@ pub(super) struct Writer {
     pub(super) failed: watch::Sender<Option<StoreError>>,
     pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<PostgresSession>,
     pub(super) notices: Notices,
     /// Bumped after every transaction that may have made more claimable.
     pub(super) changes: watch::Sender<u64>,
@@ -49,11 +49,11 @@ pub(super) enum Notices {
 }
 
 /// Outcome of the requests of one transaction.
-enum Performed {
+enum GroupOutcome {
     /// All that are left are done, and this follows.
     Committed(Effects),
     /// One of them, at least, cannot be done, and nothing of any was; the answer to it, if it is alone.
-    ByAnItem(StoreError),
+    OneItemFailed(StoreError),
 }
 
 /// How a transaction came to its end.
@@ -61,7 +61,7 @@ enum TransactionEnd {
     /// It is durable, and this follows; whether the connection is still good.
     Committed(Effects, bool),
     /// Nothing of it was done; the connection may be of no more use.
-    Undone(Kind, String),
+    Undone(ErrorRemedy, String),
 }
 
 /// Every statement of a writer starts from a few keys and follows indexes. Its plan is made once, often while the tables
@@ -110,17 +110,17 @@ impl Writer {
         let mut repeats_max = REPEATS_MAX;
         while let Some(mut part) = parts.pop() {
             let refusal = match self.perform(&mut part, repeats_max).await {
-                Ok(Performed::Committed(effects)) => {
+                Ok(GroupOutcome::Committed(effects)) => {
                     self.follow(&effects);
                     None
                 }
-                Ok(Performed::ByAnItem(_)) if part.len() > 1 => {
+                Ok(GroupOutcome::OneItemFailed(_)) if part.len() > 1 => {
                     let second = part.split_off(part.len() / 2);
                     parts.extend([second, part]);
                     repeats_max = REPEATS_OF_PART_MAX;
                     continue;
                 }
-                Ok(Performed::ByAnItem(refusal)) => {
+                Ok(GroupOutcome::OneItemFailed(refusal)) => {
                     let request = part.first().map(|command| command.name());
                     tracing::error!(%refusal, request, "a request was refused, and no other");
                     Some(refusal)
@@ -168,7 +168,7 @@ impl Writer {
         &mut self,
         commands: &mut Vec<Box<dyn Command>>,
         repeats_max: u16,
-    ) -> Result<Performed, StoreError> {
+    ) -> Result<GroupOutcome, StoreError> {
         let repeats_max = if commands.len() > 1 { repeats_max } else { REPEATS_MAX };
         let (mut repeats, mut losses) = (0, 0);
         while !commands.is_empty() {
@@ -181,9 +181,9 @@ impl Writer {
                     if is_good {
                         self.session = Some(session);
                     }
-                    return Ok(Performed::Committed(effects));
+                    return Ok(GroupOutcome::Committed(effects));
                 }
-                TransactionEnd::Undone(Kind::Again | Kind::Duplicate, reason)
+                TransactionEnd::Undone(ErrorRemedy::Again | ErrorRemedy::Duplicate, reason)
                     if repeats < repeats_max =>
                 {
                     repeats += 1;
@@ -191,7 +191,7 @@ impl Writer {
                     self.roll_back(session).await;
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
                 }
-                TransactionEnd::Undone(Kind::Full, reason) => {
+                TransactionEnd::Undone(ErrorRemedy::Full, reason) => {
                     tracing::warn!(reason, "the disk of the database is full");
                     refuse_for_space(commands, &reason);
                     self.roll_back(session).await;
@@ -199,31 +199,34 @@ impl Writer {
                         tokio::time::sleep(LOOK_FOR_SPACE_EVERY).await;
                     }
                 }
-                TransactionEnd::Undone(Kind::Lost, reason) => {
+                TransactionEnd::Undone(ErrorRemedy::Lost, reason) => {
                     losses += 1;
                     self.available.send_replace(false);
                     tracing::warn!(reason, "the connection to the database was lost");
                 }
-                TransactionEnd::Undone(Kind::Fatal, reason) => {
+                TransactionEnd::Undone(ErrorRemedy::Fatal, reason) => {
                     return Err(StoreError::Broken(reason));
                 }
                 // Others may be in the way of one request only, without end.
                 TransactionEnd::Undone(
-                    kind @ (Kind::Again | Kind::Duplicate | Kind::Invalid | Kind::Undone),
+                    kind @ (ErrorRemedy::Again
+                    | ErrorRemedy::Duplicate
+                    | ErrorRemedy::Invalid
+                    | ErrorRemedy::Undone),
                     reason,
                 ) => {
                     self.roll_back(session).await;
                     self.state.invalidate();
-                    return Ok(Performed::ByAnItem(errors::refusal(kind, reason)));
+                    return Ok(GroupOutcome::OneItemFailed(errors::refusal(kind, reason)));
                 }
             }
             self.state.invalidate();
         }
-        Ok(Performed::Committed(Effects::default()))
+        Ok(GroupOutcome::Committed(Effects::default()))
     }
 
     /// Undoes what is open in `session`, and keeps it if it is still of use.
-    async fn roll_back(&mut self, session: Session) {
+    async fn roll_back(&mut self, session: PostgresSession) {
         let rollback = session.client.batch_execute("ROLLBACK");
         if let Ok(Ok(())) = tokio::time::timeout(ANSWER_WITHIN, rollback).await {
             self.session = Some(session);
@@ -243,7 +246,7 @@ impl Writer {
 
     async fn attempt(
         &mut self,
-        session: &Session,
+        session: &PostgresSession,
         commands: &mut [Box<dyn Command>],
         longest: Duration,
     ) -> Result<TransactionEnd, StoreError> {
@@ -251,11 +254,11 @@ impl Writer {
         let (kind, reason) = match tokio::time::timeout(longest, transaction).await {
             Ok(Ok(())) => return Ok(TransactionEnd::Committed(self.state.committed(), true)),
             Ok(Err(RunError::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
-            Ok(Err(RunError::Conflict(reason))) => (Kind::Again, reason.to_owned()),
-            Ok(Err(RunError::Refused(refusal))) => (Kind::Fatal, refusal.to_string()),
-            Err(_elapsed) => (Kind::Lost, "it fell silent".to_owned()),
+            Ok(Err(RunError::Conflict(reason))) => (ErrorRemedy::Again, reason.to_owned()),
+            Ok(Err(RunError::Refused(refusal))) => (ErrorRemedy::Fatal, refusal.to_string()),
+            Err(_elapsed) => (ErrorRemedy::Lost, "it fell silent".to_owned()),
         };
-        let Some(sent) = self.state.committing().filter(|_| kind == Kind::Lost) else {
+        let Some(sent) = self.state.committing().filter(|_| kind == ErrorRemedy::Lost) else {
             // It was not sent, or an answer came that says it was refused.
             self.state.undone();
             return Ok(TransactionEnd::Undone(kind, reason));
@@ -266,16 +269,16 @@ impl Writer {
             return Ok(TransactionEnd::Committed(self.state.committed(), false));
         }
         self.state.undone();
-        Ok(TransactionEnd::Undone(Kind::Lost, reason))
+        Ok(TransactionEnd::Undone(ErrorRemedy::Lost, reason))
     }
 
     /// How to go on after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
     /// nothing is repeated for that reason twice.
-    fn kind_of(&self, error: &tokio_postgres::Error) -> Kind {
+    fn kind_of(&self, error: &tokio_postgres::Error) -> ErrorRemedy {
         if self.state.is_notifying && self.state.notify.mute_after(error) {
-            return Kind::Again;
+            return ErrorRemedy::Again;
         }
-        Kind::of(error)
+        ErrorRemedy::of(error)
     }
 
     /// Asks the server what became of a commit that was not answered, for as long as it takes.
@@ -288,7 +291,7 @@ impl Writer {
                     self.session = Some(session);
                     return Ok(outcome == CommitOutcome::Committed);
                 }
-                Ok(Err(error)) if !Kind::of(&error).passes() => {
+                Ok(Err(error)) if !ErrorRemedy::of(&error).passes() => {
                     return Err(StoreError::Broken(errors::in_words(&error)));
                 }
                 // Lost again.
@@ -303,7 +306,7 @@ impl Writer {
     async fn connected(
         &mut self,
         commands: &mut Vec<Box<dyn Command>>,
-    ) -> Result<Option<Session>, StoreError> {
+    ) -> Result<Option<PostgresSession>, StoreError> {
         if let Some(session) = self.session.take() {
             return Ok(Some(session));
         }
@@ -358,7 +361,7 @@ fn refuse_for_space(commands: &mut Vec<Box<dyn Command>>, reason: &str) {
 }
 
 async fn run(
-    session: &Session,
+    session: &PostgresSession,
     state: &mut WriterState,
     commands: &mut [Box<dyn Command>],
 ) -> Result<(), RunError> {

@@ -12,7 +12,7 @@ use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::time::DatabaseTime;
 use crate::rows::codes::LaneId;
-use crate::rows::evidence::{Attempts, EvidenceBook};
+use crate::rows::evidence::{AttemptEvidence, EvidenceBook};
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
 use crate::rows::room::LaneLoad;
@@ -40,7 +40,7 @@ pub(super) struct WriterState {
     pub(super) lane_numbers: HashMap<Lane, LaneId>,
     /// Batch numbers that are ours to give.
     pub(super) batch_numbers: Vec<Range<u64>>,
-    pub(super) claiming: Claiming,
+    pub(super) claiming: ClaimState,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     /// The pauses, under which chunks are not claimed.
@@ -59,7 +59,7 @@ pub(super) struct WriterState {
 
 /// The work in this process's partitions, as far as it was read.
 #[derive(Debug, Default)]
-pub(super) struct Claiming {
+pub(super) struct ClaimState {
     pub(super) lanes: Lanes,
     /// Places in lanes up to and including which none of our chunks is ready.
     pub(super) watermarks: HashMap<LaneId, (i64, i64)>,
@@ -83,7 +83,7 @@ pub(super) struct Effects {
     /// Load that is settled or due again, by partition and lane.
     pub(super) freed: BTreeMap<(i16, LaneId), LaneLoad>,
     /// Evidence of settlements, by lane.
-    pub(super) attempts: BTreeMap<LaneId, Attempts>,
+    pub(super) attempts: BTreeMap<LaneId, AttemptEvidence>,
     pub(super) lanes: Vec<(Lane, LaneId)>,
     /// Deliveries that this process settled.
     pub(super) settled: u64,
@@ -117,7 +117,7 @@ impl WriterState {
             time,
             lane_numbers: HashMap::new(),
             batch_numbers: Vec::new(),
-            claiming: Claiming::default(),
+            claiming: ClaimState::default(),
             offered: None,
             pauses: watch::channel(Arc::default()).1,
             logs,
@@ -210,9 +210,9 @@ impl Effects {
     }
 }
 
-// === impl Claiming ===
+// === impl ClaimState ===
 
-impl Claiming {
+impl ClaimState {
     /// The memory without the work; the evidence of destinations stays.
     pub(super) fn anew(self) -> Self {
         Self { lanes: Lanes::knowing(self.lanes.evidence()), ..Self::default() }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn no_more_places_are_remembered_than_twice_the_lanes_that_have_work() {
-        let mut claiming = Claiming::default();
+        let mut claiming = ClaimState::default();
         let lane = |id: LaneId| Lane {
             channel: crate::conformance::name("channel"),
             destination: id.to_string().into(),

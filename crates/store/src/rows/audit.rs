@@ -4,7 +4,7 @@ use notification::State;
 
 use super::codec::decode_log;
 use super::members::Members;
-use super::requeue::Ends;
+use super::requeue::EndCounts;
 use crate::{Audit, StoreError};
 
 /// The members of one batch, while they are accounted for.
@@ -15,7 +15,7 @@ pub(crate) struct BatchAudit<'a> {
     missing: Members,
     /// State of those members that neither a chunk nor the log accounts for, if the batch waits for its chunk.
     waiting: Option<State>,
-    ends: Ends,
+    ends: EndCounts,
     audit: &'a mut Audit,
 }
 
@@ -44,7 +44,7 @@ impl<'a> BatchAudit<'a> {
         waiting: Option<State>,
         audit: &'a mut Audit,
     ) -> Self {
-        let (missing, ends) = (Members::all(count), Ends::default());
+        let (missing, ends) = (Members::all(count), EndCounts::default());
         Self { batch, count, missing, waiting, ends, audit }
     }
 

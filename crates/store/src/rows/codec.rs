@@ -42,7 +42,7 @@ const VERSION: u8 = 1;
 
 /// The part of a content that each item of a batch has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Own {
+pub(crate) enum ItemContent {
     /// No content: the items share one, in the batch row or with the broadcast.
     Nothing = 0,
     /// A content.
@@ -54,22 +54,22 @@ pub(crate) enum Own {
 /// Reads the items of a batch. All of them share one allocation.
 #[derive(Debug)]
 pub(crate) struct Items {
-    pieces: Pieces,
-    own: Own,
+    pieces: BlobReader,
+    own: ItemContent,
     /// Contents of items and fallbacks, if there are fallbacks.
     table: Vec<Content>,
 }
 
 /// Reads blobs from the front, without copying.
 #[derive(Debug)]
-struct Pieces {
+struct BlobReader {
     bytes: Bytes,
     position: usize,
 }
 
 /// Contents that are being written: those that share their memory are written once.
 #[derive(Debug, Default)]
-struct Table<'a> {
+struct ContentTable<'a> {
     contents: Vec<(&'a Bytes, &'a Bytes)>,
     /// Position by address: to compare the bytes would cost more.
     positions: HashMap<ContentAddress, u64>,
@@ -100,7 +100,7 @@ pub(crate) struct LogRow {
 
 /// Reads numbers and slices from the front.
 #[derive(Debug, Clone, Copy)]
-struct Decoder<'a> {
+struct ByteReader<'a> {
     bytes: &'a [u8],
     position: usize,
 }
@@ -110,13 +110,13 @@ struct Decoder<'a> {
 impl Items {
     pub(crate) fn new(bytes: Bytes) -> Result<Self, StoreError> {
         let own = match bytes.first_chunk() {
-            Some([VERSION, 0]) => Own::Nothing,
-            Some([VERSION, 1]) => Own::Content,
-            Some([VERSION, 3]) => Own::Fallback,
+            Some([VERSION, 0]) => ItemContent::Nothing,
+            Some([VERSION, 1]) => ItemContent::Content,
+            Some([VERSION, 3]) => ItemContent::Fallback,
             _ => return Err(damaged("items of a batch")),
         };
-        let (mut pieces, mut table) = (Pieces { bytes, position: 2 }, Vec::new());
-        if own == Own::Fallback {
+        let (mut pieces, mut table) = (BlobReader { bytes, position: 2 }, Vec::new());
+        if own == ItemContent::Fallback {
             for _ in 0..pieces.number()? {
                 let (payload, options) = (pieces.next()?, pieces.next()?);
                 table.push(Content { payload, options, fallback: None });
@@ -129,12 +129,12 @@ impl Items {
     pub(crate) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
         let recipient = self.pieces.text()?;
         let content = match self.own {
-            Own::Nothing => return Ok((recipient, None)),
-            Own::Content => {
+            ItemContent::Nothing => return Ok((recipient, None)),
+            ItemContent::Content => {
                 let (payload, options) = (self.pieces.next()?, self.pieces.next()?);
                 Content { payload, options, fallback: None }
             }
-            Own::Fallback => {
+            ItemContent::Fallback => {
                 let content = listed(&self.table, self.pieces.number()?)?;
                 let fallback = decode_fallback(self.pieces.next()?, &self.table)?;
                 Content { fallback, ..content }
@@ -147,12 +147,12 @@ impl Items {
     pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
         self.pieces.range()?;
         match self.own {
-            Own::Nothing => {}
-            Own::Content => {
+            ItemContent::Nothing => {}
+            ItemContent::Content => {
                 self.pieces.range()?;
                 self.pieces.range()?;
             }
-            Own::Fallback => {
+            ItemContent::Fallback => {
                 self.pieces.number()?;
                 self.pieces.range()?;
             }
@@ -161,9 +161,9 @@ impl Items {
     }
 }
 
-// === impl Pieces ===
+// === impl BlobReader ===
 
-impl Pieces {
+impl BlobReader {
     fn is_empty(&self) -> bool {
         self.position >= self.bytes.len()
     }
@@ -178,14 +178,14 @@ impl Pieces {
     }
 
     fn number(&mut self) -> Result<u64, StoreError> {
-        let mut input = Decoder { bytes: &self.bytes, position: self.position };
+        let mut input = ByteReader { bytes: &self.bytes, position: self.position };
         let number = input.number()?;
         self.position = input.position;
         Ok(number)
     }
 
     fn range(&mut self) -> Result<std::ops::Range<usize>, StoreError> {
-        let mut input = Decoder { bytes: &self.bytes, position: self.position };
+        let mut input = ByteReader { bytes: &self.bytes, position: self.position };
         let length = input.slice()?.len();
         self.position = input.position;
         Ok(input.position - length..input.position)
@@ -195,18 +195,18 @@ impl Pieces {
 /// Writes the items of a batch, as far as each has its `own`.
 pub(crate) fn encode_items<'a>(
     items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
-    own: Own,
+    own: ItemContent,
     bytes_expected: usize,
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(bytes_expected);
     bytes.extend([VERSION, own as u8]);
-    if own == Own::Fallback {
+    if own == ItemContent::Fallback {
         encode_with_fallbacks(items, &mut bytes);
         return bytes;
     }
     for (recipient, content) in items {
         put_slice(&mut bytes, recipient.as_bytes());
-        if own == Own::Content {
+        if own == ItemContent::Content {
             put_slice(&mut bytes, &content.payload);
             put_slice(&mut bytes, &content.options);
         }
@@ -219,7 +219,7 @@ fn encode_with_fallbacks<'a>(
     items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
     bytes: &mut Vec<u8>,
 ) {
-    let (mut table, mut written) = (Table::default(), Vec::new());
+    let (mut table, mut written) = (ContentTable::default(), Vec::new());
     for (recipient, content) in items {
         put_slice(&mut written, recipient.as_bytes());
         put(&mut written, table.position(&content.payload, &content.options));
@@ -234,7 +234,7 @@ fn encode_with_fallbacks<'a>(
     bytes.append(&mut written);
 }
 
-fn encode_fallback<'a>(fallback: Option<&'a Fallback>, table: &mut Table<'a>) -> Vec<u8> {
+fn encode_fallback<'a>(fallback: Option<&'a Fallback>, table: &mut ContentTable<'a>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let Some(Fallback { of, next }) = fallback else { return bytes };
     put_slice(
@@ -260,7 +260,7 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
     if bytes.is_empty() {
         return Ok(None);
     }
-    let mut pieces = Pieces { bytes, position: 0 };
+    let mut pieces = BlobReader { bytes, position: 0 };
     let of = pieces.next()?;
     let of = match <[u8; 16]>::try_from(&*of) {
         Ok(bytes) => Some(NotificationId::from_bytes(bytes)),
@@ -277,9 +277,9 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
     Ok(Some(Arc::new(Fallback { of, next })))
 }
 
-// === impl Table ===
+// === impl ContentTable ===
 
-impl<'a> Table<'a> {
+impl<'a> ContentTable<'a> {
     fn position(&mut self, payload: &'a Bytes, options: &'a Bytes) -> u64 {
         let next = self.contents.len() as u64;
         // All contents are borrowed for as long as the table lives, so no address is used for another one meanwhile.
@@ -344,7 +344,7 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
     if bytes.first() != Some(&VERSION) {
         return Err(damaged("a log row"));
     }
-    let mut input = Decoder { bytes, position: 1 };
+    let mut input = ByteReader { bytes, position: 1 };
     let mut groups = Vec::new();
     while input.position < bytes.len() {
         groups.push(input.log_group()?);
@@ -352,9 +352,9 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
     Ok(groups)
 }
 
-// === impl Decoder ===
+// === impl ByteReader ===
 
-impl<'a> Decoder<'a> {
+impl<'a> ByteReader<'a> {
     fn number(&mut self) -> Result<u64, StoreError> {
         let mut number = 0;
         // Ten bytes hold 64 bits: a longer number is damage.

@@ -8,11 +8,11 @@ proptest! {
     #[test]
     fn items_are_read_back_from_one_allocation(
         items in prop::collection::vec((".*", prop::collection::vec(any::<u8>(), 0..300), 0usize..4), 1..20),
-        own in prop::sample::select(vec![Own::Nothing, Own::Content, Own::Fallback]),
+        own in prop::sample::select(vec![ItemContent::Nothing, ItemContent::Content, ItemContent::Fallback]),
     ) {
         let items: Vec<_> = items.into_iter().map(|(recipient, payload, followers)| {
             let payload = Bytes::from(payload);
-            let fallback = (own == Own::Fallback && followers > 0).then(|| Arc::new(Fallback {
+            let fallback = (own == ItemContent::Fallback && followers > 0).then(|| Arc::new(Fallback {
                 of: (followers > 2).then(|| NotificationId::from_bytes([7; 16])),
                 next: vec![Alternative {
                     channel: "other".parse().unwrap(),
@@ -32,7 +32,7 @@ proptest! {
         for (recipient, content) in &items {
             let (read_recipient, read_content) = read.read().unwrap();
             prop_assert_eq!(&read_recipient, recipient);
-            prop_assert_eq!(read_content, (own != Own::Nothing).then(|| content.clone()));
+            prop_assert_eq!(read_content, (own != ItemContent::Nothing).then(|| content.clone()));
             prop_assert!(recipient.is_empty() || bytes.as_ptr_range().contains(&read_recipient.as_ptr()));
             skipping.skip().unwrap();
             prop_assert_eq!(skipping.pieces.position, read.pieces.position);

@@ -1,4 +1,4 @@
-//! Evidence of a lane's destination, from its settlements, and the standing that it gives the lane (decision 0026).
+//! Evidence of a lane's destination, from its settlements, and the health that it gives the lane (decision 0026).
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -13,7 +13,7 @@ use crate::LaneEvidence;
 
 /// Evidence from settlements of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attempts {
+pub(crate) struct AttemptEvidence {
     /// Time of the settlements.
     pub(crate) at: Timestamp,
     /// Deliveries that ended with an answer of the destination, whatever it was.
@@ -49,7 +49,7 @@ struct Failing {
 
 /// Bounds of a lane by its evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum LaneHealth {
     /// The destination answers: the lane may hold `window` deliveries.
     Proven { window: usize },
     /// The destination has answered no attempt in the last [`PROVEN_FOR`].
@@ -69,11 +69,11 @@ struct Rate {
 /// The evidence of many lanes: the writer that claims notes it, readers show it. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EvidenceBook {
-    book: Arc<Mutex<Book>>,
+    book: Arc<Mutex<EvidenceState>>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct EvidenceState {
     lanes: HashMap<LaneId, Evidence>,
     /// Number of lanes at which those without evidence are dropped.
     lanes_max: usize,
@@ -99,9 +99,9 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 /// Lanes whose evidence is kept even when they have no work.
 const EVIDENCE_KEPT: usize = 65_536;
 
-// === impl Attempts ===
+// === impl AttemptEvidence ===
 
-impl Attempts {
+impl AttemptEvidence {
     /// Evidence from one settlement.
     pub(crate) fn of(settlement: &Settlement) -> Self {
         let mut attempts = Self {
@@ -153,7 +153,7 @@ impl Attempts {
 // === impl Evidence ===
 
 impl Evidence {
-    pub(crate) fn note(&mut self, attempts: Attempts) {
+    pub(crate) fn note(&mut self, attempts: AttemptEvidence) {
         self.forget_what_lies_ahead(attempts.at);
         if attempts.answered > 0 {
             self.answered_at = self.answered_at.max(Some(attempts.at));
@@ -221,7 +221,7 @@ impl Evidence {
         self.answered_at.is_some_and(|answered_at| now.since(answered_at) < time)
     }
 
-    pub(crate) fn standing(&self, now: Timestamp) -> Standing {
+    pub(crate) fn health(&self, now: Timestamp) -> LaneHealth {
         if let Some(Failing { closed_until, .. }) = self.failing {
             // No wait is longer: the clock was set back.
             let is_bogus = closed_until.since(now) > WAIT_MAX;
@@ -230,11 +230,11 @@ impl Evidence {
             let probes =
                 if self.places == 0 { LATELY_PROBES } else { self.places.min(LATELY_PROBES) };
             let at_a_time = if self.has_answered_within(LATELY, now) { probes } else { 1 };
-            return Standing::Failing { closed_until, at_a_time };
+            return LaneHealth::Failing { closed_until, at_a_time };
         }
         match self.answered_at {
-            Some(at) if now.since(at) < PROVEN_FOR => Standing::Proven { window: self.window() },
-            _ => Standing::Unproven,
+            Some(at) if now.since(at) < PROVEN_FOR => LaneHealth::Proven { window: self.window() },
+            _ => LaneHealth::Unproven,
         }
     }
 
@@ -251,7 +251,7 @@ impl Evidence {
 
     /// True if it is worth keeping for a lane without work.
     fn tells_something(&self, now: Timestamp) -> bool {
-        !matches!(self.standing(now), Standing::Unproven)
+        !matches!(self.health(now), LaneHealth::Unproven)
     }
 }
 
@@ -312,12 +312,12 @@ impl EvidenceBook {
         }
     }
 
-    pub(crate) fn note(&self, lane: LaneId, attempts: Attempts) {
+    pub(crate) fn note(&self, lane: LaneId, attempts: AttemptEvidence) {
         self.lock().lanes.entry(lane).or_default().note(attempts);
     }
 
     /// Notes the pace of a lane from a settlement; `is_busy` if it had more to send.
-    pub(crate) fn note_pace(&self, lane: LaneId, attempts: Attempts, is_busy: bool) {
+    pub(crate) fn note_pace(&self, lane: LaneId, attempts: AttemptEvidence, is_busy: bool) {
         self.lock().paces.note(&lane, attempts.at, attempts.answered, is_busy);
     }
 
@@ -340,7 +340,7 @@ impl EvidenceBook {
         book.lanes_max = 2 * book.lanes.len();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, EvidenceState> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

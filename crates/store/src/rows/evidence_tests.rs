@@ -1,4 +1,4 @@
-//! The standing of lanes as their destinations answer, fail and recover.
+//! The health of lanes as their destinations answer, fail and recover.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
 
-fn answered(seconds: i64, answered: usize) -> Attempts {
-    Attempts {
+fn answered(seconds: i64, answered: usize) -> AttemptEvidence {
+    AttemptEvidence {
         at: at(seconds),
         answered,
         has_failed: false,
@@ -17,8 +17,8 @@ fn answered(seconds: i64, answered: usize) -> Attempts {
     }
 }
 
-fn failed(seconds: i64) -> Attempts {
-    Attempts {
+fn failed(seconds: i64) -> AttemptEvidence {
+    AttemptEvidence {
         at: at(seconds),
         answered: 0,
         has_failed: true,
@@ -30,7 +30,7 @@ fn failed(seconds: i64) -> Attempts {
 
 /// Time until which the lane is closed, as of `now`.
 fn closed_until(evidence: &Evidence, now: i64) -> Timestamp {
-    let Standing::Failing { closed_until, .. } = evidence.standing(at(now)) else {
+    let LaneHealth::Failing { closed_until, .. } = evidence.health(at(now)) else {
         panic!("it fails");
     };
     closed_until
@@ -51,7 +51,7 @@ fn probes(evidence: &mut Evidence, from: i64, to: i64) -> Vec<i64> {
 #[test]
 fn a_destination_that_never_answered_is_probed_ever_more_rarely_up_to_once_a_minute() {
     let mut evidence = Evidence::default();
-    assert_eq!(evidence.standing(at(0)), Standing::Unproven);
+    assert_eq!(evidence.health(at(0)), LaneHealth::Unproven);
     let probes = probes(&mut evidence, 100, 400);
     assert_eq!(probes, [100, 101, 103, 107, 115, 131, 163, 223, 283, 343]);
 }
@@ -65,7 +65,7 @@ fn a_destination_that_answered_lately_is_probed_every_few_seconds() {
     let later = probes(&mut evidence, 2_000, 2_400);
     assert_eq!(later.windows(2).map(|pair| pair[1] - pair[0]).max(), Some(60), "{later:?}");
     evidence.note(answered(2_500, 1));
-    assert!(matches!(evidence.standing(at(2_500)), Standing::Proven { .. }), "at once");
+    assert!(matches!(evidence.health(at(2_500)), LaneHealth::Proven { .. }), "at once");
 }
 
 #[test]
@@ -73,17 +73,17 @@ fn the_probe_of_a_destination_that_answered_lately_does_not_wait_for_the_last_on
     let mut evidence = Evidence::default();
     evidence.note(failed(100));
     evidence.note_probe(at(101));
-    let one = Standing::Failing { closed_until: at(101), at_a_time: 1 };
-    assert_eq!(evidence.standing(at(101)), one, "it never answered");
+    let one = LaneHealth::Failing { closed_until: at(101), at_a_time: 1 };
+    assert_eq!(evidence.health(at(101)), one, "it never answered");
     evidence.note(answered(102, 1));
     evidence.note_probe(at(103));
-    assert!(matches!(evidence.standing(at(103)), Standing::Proven { .. }));
+    assert!(matches!(evidence.health(at(103)), LaneHealth::Proven { .. }));
     evidence.note(failed(104));
     evidence.note_probe(at(105));
-    let several = |seconds| Standing::Failing { closed_until: at(seconds), at_a_time: 16 };
-    assert_eq!(evidence.standing(at(105)), several(107));
+    let several = |seconds| LaneHealth::Failing { closed_until: at(seconds), at_a_time: 16 };
+    assert_eq!(evidence.health(at(105)), several(107));
     evidence.note(failed(106));
-    assert_eq!(evidence.standing(at(106)), several(107), "how it ends changes nothing");
+    assert_eq!(evidence.health(at(106)), several(107), "how it ends changes nothing");
 }
 
 #[test]
@@ -91,27 +91,27 @@ fn some_failures_of_a_destination_that_answers_mean_nothing() {
     let mut evidence = Evidence::default();
     evidence.note(answered(100, 1));
     evidence.note(failed(100));
-    assert!(matches!(evidence.standing(at(100)), Standing::Proven { .. }));
-    evidence.note(Attempts { has_failed: true, ..answered(101, 1) });
-    assert!(matches!(evidence.standing(at(160)), Standing::Proven { .. }));
-    assert_eq!(evidence.standing(at(161)), Standing::Unproven, "a minute later");
+    assert!(matches!(evidence.health(at(100)), LaneHealth::Proven { .. }));
+    evidence.note(AttemptEvidence { has_failed: true, ..answered(101, 1) });
+    assert!(matches!(evidence.health(at(160)), LaneHealth::Proven { .. }));
+    assert_eq!(evidence.health(at(161)), LaneHealth::Unproven, "a minute later");
 }
 
 #[test]
 fn what_was_under_way_when_a_lane_was_closed_does_not_close_it_for_longer() {
     let mut evidence = Evidence::default();
     evidence.note(failed(100));
-    let closed = evidence.standing(at(100));
+    let closed = evidence.health(at(100));
     (0..1_000).for_each(|_| evidence.note(failed(100)));
-    assert_eq!(evidence.standing(at(100)), closed);
+    assert_eq!(evidence.health(at(100)), closed);
 }
 
 #[test]
 fn the_window_is_twice_the_places_and_what_is_settled_in_a_tenth_of_a_second() {
     let mut evidence = Evidence::default();
-    let window = |evidence: &Evidence, now| match evidence.standing(at(now)) {
-        Standing::Proven { window } => window,
-        Standing::Unproven | Standing::Failing { .. } => panic!("it answers"),
+    let window = |evidence: &Evidence, now| match evidence.health(at(now)) {
+        LaneHealth::Proven { window } => window,
+        LaneHealth::Unproven | LaneHealth::Failing { .. } => panic!("it answers"),
     };
     evidence.note(answered(100, 1));
     assert_eq!(window(&evidence, 100), 64);
@@ -122,7 +122,7 @@ fn the_window_is_twice_the_places_and_what_is_settled_in_a_tenth_of_a_second() {
     assert_eq!(window(&evidence, 101), 64 + 8_000, "of the last whole second");
     evidence.note(answered(103, 10));
     assert_eq!(window(&evidence, 103), 64 + 1);
-    evidence.note(Attempts { places: 1, ..answered(110, 1) });
+    evidence.note(AttemptEvidence { places: 1, ..answered(110, 1) });
     assert_eq!(window(&evidence, 110), PROBE_ITEMS, "no less than a probe");
 }
 
@@ -132,20 +132,20 @@ fn a_clock_that_is_set_back_closes_nothing_for_long() {
     evidence.note(failed(100_000));
     assert_eq!(closed_until(&evidence, 10), at(10));
     evidence.note(answered(100_000, 1));
-    assert!(matches!(evidence.standing(at(10)), Standing::Proven { .. }));
+    assert!(matches!(evidence.health(at(10)), LaneHealth::Proven { .. }));
     evidence.note(failed(12));
     assert_eq!(closed_until(&evidence, 12), at(13));
     evidence.note(answered(14, 1));
     evidence.note(answered(100_000, 1_000_000));
     evidence.note(answered(20, 1));
-    assert_eq!(evidence.standing(at(20)), Standing::Proven { window: 64 });
+    assert_eq!(evidence.health(at(20)), LaneHealth::Proven { window: 64 });
 }
 
 #[test]
 fn a_lane_of_which_everything_is_handed_back_is_closed_as_if_it_had_failed() {
     let handed_back = |seconds| {
         let attempts = failed(seconds);
-        Attempts { has_failed: false, handed_back_until: Some(at(seconds + 1)), ..attempts }
+        AttemptEvidence { has_failed: false, handed_back_until: Some(at(seconds + 1)), ..attempts }
     };
     let mut evidence = Evidence::default();
     evidence.note(answered(100, 1));
@@ -157,7 +157,7 @@ fn a_lane_of_which_everything_is_handed_back_is_closed_as_if_it_had_failed() {
     evidence.note(failed(109));
     assert_eq!(closed_until(&evidence, 109), at(111), "a failure goes on from there");
     evidence.note(answered(116, 1));
-    assert!(matches!(evidence.standing(at(116)), Standing::Proven { .. }));
+    assert!(matches!(evidence.health(at(116)), LaneHealth::Proven { .. }));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_lane_that_waits_for_a_quota_is_not_closed_beyond_its_turn() {
     ] {
         let attempts = failed(now);
         let until = Some(at(turn));
-        evidence.note(Attempts { has_failed: false, handed_back_until: until, ..attempts });
+        evidence.note(AttemptEvidence { has_failed: false, handed_back_until: until, ..attempts });
         assert_eq!(closed_until(&evidence, now), at(closed), "{now}");
     }
 }
@@ -186,7 +186,7 @@ fn the_evidence_of_a_million_lanes_is_not_kept() {
         book.trim(at(lane / 100), |lane| lane < 10);
         assert!(book.lock().lanes.len() <= EVIDENCE_KEPT + 1);
     }
-    let is_proven = |lane| matches!(book.of(lane).standing(at(9_999)), Standing::Proven { .. });
+    let is_proven = |lane| matches!(book.of(lane).health(at(9_999)), LaneHealth::Proven { .. });
     assert!(is_proven(999_999) && is_proven(995_000), "what was proven last is known");
     assert!((0..10).all(|lane| book.lock().lanes.contains_key(&lane)), "so is what has work");
 }

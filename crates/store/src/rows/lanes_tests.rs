@@ -7,7 +7,7 @@ use notification::{Lane, Priority, Timestamp, limits};
 
 use super::codes::LaneId;
 use super::due::{DueCursor, LANES_PER_PAGE};
-use super::evidence::Attempts;
+use super::evidence::AttemptEvidence;
 use super::lanes::Lanes;
 #[cfg(feature = "postgres")]
 use super::room::LaneLoad;
@@ -167,9 +167,9 @@ fn what_normal_lanes_had_alone_is_not_made_up_for() {
     assert!((1..=27).contains(&in_a_row), "{in_a_row} hundreds");
 }
 
-fn failure(millis: i64) -> Attempts {
+fn failure(millis: i64) -> AttemptEvidence {
     let (answered, places) = (0, 1_000);
-    Attempts {
+    AttemptEvidence {
         at: at(millis),
         answered,
         has_failed: true,
@@ -181,7 +181,7 @@ fn failure(millis: i64) -> Attempts {
 
 /// Has a lane answered at `millis`.
 fn answer(lanes: &mut Lanes, id: LaneId, millis: i64) {
-    let attempts = Attempts { answered: 1, has_failed: false, ..failure(millis) };
+    let attempts = AttemptEvidence { answered: 1, has_failed: false, ..failure(millis) };
     lanes.note_attempts(id, attempts);
 }
 

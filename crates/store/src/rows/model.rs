@@ -13,7 +13,7 @@ use super::codec::{Items, LogGroup};
 use super::codes::LaneId;
 use super::members::Members;
 use super::paused::PUT_AWAY;
-use super::release::Waiting;
+use super::release::WaitingState;
 use super::requeue::put_end_last;
 use crate::{Attempted, History, StoreError};
 
@@ -66,7 +66,7 @@ pub(crate) struct BatchHistory {
     pub(crate) chunks: Vec<(ChunkRow, Members)>,
     pub(crate) log: Vec<LogGroup>,
     /// Set while it is part of a broadcast and has no chunk yet.
-    pub(crate) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<WaitingState>,
 }
 
 /// Up to this many members of a batch are copied out of it.
@@ -173,7 +173,7 @@ impl BatchHistory {
             let chunk = self.chunks.iter().find(|(_, members)| members.contains(delivery.index));
             if chunk.is_none() && attempts.is_empty() {
                 // Its broadcast was withdrawn, and a later slice brings this line to the log.
-                attempts.extend(self.waiting.and_then(Waiting::attempted));
+                attempts.extend(self.waiting.and_then(WaitingState::attempted));
             }
             if chunk.is_none() {
                 put_end_last(&mut attempts);

@@ -7,7 +7,7 @@ use notification::{
     NotificationId, Timestamp, content_address, limits,
 };
 
-use super::codec::{Own, encode_items};
+use super::codec::{ItemContent, encode_items};
 use crate::{Admission, StoreError};
 
 /// Packs the drafts of a transaction into batches.
@@ -175,11 +175,11 @@ impl BatchBuilder {
     pub(crate) fn encoded_items(&self) -> Vec<u8> {
         let items = self.items.iter().map(|(recipient, content)| (recipient, content));
         let own = if self.is_shared {
-            Own::Nothing
+            ItemContent::Nothing
         } else if self.listed.is_empty() {
-            Own::Content
+            ItemContent::Content
         } else {
-            Own::Fallback
+            ItemContent::Fallback
         };
         encode_items(items, own, self.bytes + 2)
     }

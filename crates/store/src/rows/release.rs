@@ -21,7 +21,7 @@ pub(crate) struct Slicing {
 
 /// State of a batch that waits for its chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitingState {
     /// The batch will get its chunk.
     Pending,
     /// Its broadcast was cancelled at this instant.
@@ -52,9 +52,9 @@ impl Slicing {
     pub(crate) const DEFAULT: Self = Self { batches: limits::SLICE_BATCHES, goes_on: true };
 }
 
-// === impl Waiting ===
+// === impl WaitingState ===
 
-impl Waiting {
+impl WaitingState {
     pub(crate) fn new(withdrawn_at: Option<i64>) -> Self {
         withdrawn_at.map_or(Self::Pending, |at| Self::Withdrawn(Timestamp::from_millis(at)))
     }

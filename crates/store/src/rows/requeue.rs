@@ -6,7 +6,7 @@ use notification::{BatchId, NotificationId, State, Timestamp};
 
 use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
-use super::release::{Waiting, without};
+use super::release::{WaitingState, without};
 use crate::{Attempted, Requeued};
 
 /// A request by batch: places in the request, and members.
@@ -14,7 +14,7 @@ pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>
 
 /// A batch of which something is to be requeued.
 #[derive(Debug)]
-pub(crate) struct Owned {
+pub(crate) struct BatchToRequeue {
     /// Number of the store that has it: a part of its members' identifiers, like the instant of their acceptance.
     pub(crate) store_id: u16,
     pub(crate) id: BatchId,
@@ -22,27 +22,27 @@ pub(crate) struct Owned {
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) count: u16,
     /// Set while it is part of a broadcast and has no chunk yet.
-    pub(crate) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<WaitingState>,
     /// All entries of the log for it.
     pub(crate) log: Vec<LogGroup>,
 }
 
 /// Members that are pending again, by the state that they stood in; none of them twice.
 #[derive(Debug, Default)]
-pub(crate) struct Returned {
+pub(crate) struct RequeuedMembers {
     by_state: BTreeMap<State, Members>,
 }
 
 /// Balance of each member's ends in states that a requeue takes back, less its requeues. They are counted, since a log that is
 /// read by several transactions has no order to rely on.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
-    by_state: BTreeMap<State, Balance>,
+pub(crate) struct EndCounts {
+    by_state: BTreeMap<State, MemberCounts>,
 }
 
 /// Ends less requeues. Nearly all members have one end and no requeue.
 #[derive(Debug, Default)]
-struct Balance {
+struct MemberCounts {
     once: Members,
     more: BTreeMap<u16, i32>,
 }
@@ -66,9 +66,9 @@ pub(crate) fn log_line(state: State, now: Timestamp) -> LogLine<'static> {
     LogLine { detail, ..LogLine::unattempted(now, State::Pending) }
 }
 
-// === impl Owned ===
+// === impl BatchToRequeue ===
 
-impl Owned {
+impl BatchToRequeue {
     /// Answers the requests for this batch, for members that are in one of `states`; returns those that are pending from now on.
     pub(crate) fn answer(
         &self,
@@ -76,10 +76,10 @@ impl Owned {
         now: Timestamp,
         asked: &[(usize, NotificationId)],
         answers: &mut [Requeued],
-    ) -> Returned {
+    ) -> RequeuedMembers {
         let mut ended = self.ended();
         ended.retain(|state, _| states.contains(state));
-        let mut returned = Returned::default();
+        let mut returned = RequeuedMembers::default();
         for &(place, id) in asked {
             let index = id.index();
             // An id also holds the store and the time of acceptance: one that does not fit was never given here.
@@ -105,7 +105,7 @@ impl Owned {
 
     /// Its members that ended in a way that a requeue takes back.
     fn ended(&self) -> BTreeMap<State, Members> {
-        let mut ends = Ends::default();
+        let mut ends = EndCounts::default();
         self.log.iter().for_each(|group| ends.add(group));
         let mut ended: BTreeMap<State, Members> =
             ends.by_state.iter().map(|(state, balance)| (*state, balance.members())).collect();
@@ -120,9 +120,9 @@ impl Owned {
     }
 }
 
-// === impl Returned ===
+// === impl RequeuedMembers ===
 
-impl Returned {
+impl RequeuedMembers {
     /// False when it is there.
     fn insert(&mut self, state: State, index: u16) -> bool {
         self.by_state.entry(state).or_default().insert(index)
@@ -148,9 +148,9 @@ impl Returned {
     }
 }
 
-// === impl Ends ===
+// === impl EndCounts ===
 
-impl Ends {
+impl EndCounts {
     /// Counts an entry of the log.
     pub(crate) fn add(&mut self, group: &LogGroup) {
         let (state, change) = match group.attempted.requeued_from() {
@@ -174,9 +174,9 @@ impl Ends {
     }
 }
 
-// === impl Balance ===
+// === impl MemberCounts ===
 
-impl Balance {
+impl MemberCounts {
     fn add(&mut self, index: u16, change: i32) {
         if change < 0 || !self.once.insert(index) {
             *self.more.entry(index).or_default() += change;
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn ends_are_counted_by_member_and_state() {
-        let (mut ends, cancelled) = (Ends::default(), attempted(State::Cancelled, 0));
+        let (mut ends, cancelled) = (EndCounts::default(), attempted(State::Cancelled, 0));
         let group = |attempted: &Attempted, indexes: &[u16]| LogGroup {
             attempted: attempted.clone(),
             indexes: indexes.to_vec(),

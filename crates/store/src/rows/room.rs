@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use notification::{Priority, Timestamp};
 
-use super::evidence::{Evidence, PROBE_ITEMS, Standing};
+use super::evidence::{Evidence, LaneHealth, PROBE_ITEMS};
 use crate::ClaimRequest;
 
 /// Claimed and unsettled deliveries of a lane.
@@ -15,7 +15,7 @@ pub(crate) struct LaneLoad {
     pub(crate) weight: usize,
 }
 
-/// The window against which the load of a lane counts: set by its standing when it had nothing claimed, changed to failing when it is
+/// The window against which the load of a lane counts: set by its health when it had nothing claimed, changed to failing when it is
 /// probed, and to proven when its destination answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum LoadKind {
@@ -40,8 +40,8 @@ pub(crate) struct DueLane {
     pub(crate) priority: Priority,
     pub(crate) due_at: Timestamp,
     pub(crate) load: LaneLoad,
-    /// Standing of the lane, by [`ClaimRequest::standing`].
-    pub(crate) standing: Standing,
+    /// Health of the lane, by [`ClaimRequest::health`].
+    pub(crate) health: LaneHealth,
 }
 
 /// A lane that fell due so lately has an eighth of the window for probes before those that wait for longer: after a start
@@ -49,16 +49,16 @@ pub(crate) struct DueLane {
 const FRESH: Duration = Duration::from_secs(10);
 
 /// Parts into which the window for probes is divided.
-const PROBE_SHIFTS: usize = 16;
+const PROBE_WINDOW_PARTS: usize = 16;
 
 // === impl LoadKind ===
 
-impl From<Standing> for LoadKind {
-    fn from(standing: Standing) -> Self {
-        match standing {
-            Standing::Proven { .. } => Self::Proven,
-            Standing::Unproven => Self::Unproven,
-            Standing::Failing { .. } => Self::Failing,
+impl From<LaneHealth> for LoadKind {
+    fn from(health: LaneHealth) -> Self {
+        match health {
+            LaneHealth::Proven { .. } => Self::Proven,
+            LaneHealth::Unproven => Self::Unproven,
+            LaneHealth::Failing { .. } => Self::Failing,
         }
     }
 }
@@ -101,22 +101,22 @@ impl TotalLoad {
 // === impl ClaimRequest ===
 
 impl ClaimRequest {
-    /// Standing of a lane with this `evidence` now.
-    pub(crate) fn standing(&self, evidence: Evidence) -> Standing {
+    /// Health of a lane with this `evidence` now.
+    pub(crate) fn health(&self, evidence: Evidence) -> LaneHealth {
         match self.probe_window {
-            Some(_) => evidence.standing(self.now),
-            None => Standing::Proven { window: usize::MAX },
+            Some(_) => evidence.health(self.now),
+            None => LaneHealth::Proven { window: usize::MAX },
         }
     }
 
     /// True if only a settlement makes room for more of the lane.
     pub(crate) fn is_full(&self, lane: DueLane) -> bool {
         let LaneLoad { deliveries, weight } = lane.load;
-        match lane.standing {
-            Standing::Proven { window } => deliveries >= window || weight >= self.lane_window,
+        match lane.health {
+            LaneHealth::Proven { window } => deliveries >= window || weight >= self.lane_window,
             // The next ones wait for the answers to the last.
-            Standing::Unproven => weight > 0,
-            Standing::Failing { at_a_time, .. } => deliveries >= at_a_time,
+            LaneHealth::Unproven => weight > 0,
+            LaneHealth::Failing { at_a_time, .. } => deliveries >= at_a_time,
         }
     }
 
@@ -127,23 +127,23 @@ impl ClaimRequest {
             return 0;
         }
         let probe_window = self.probe_window.unwrap_or(0);
-        match lane.standing {
-            Standing::Proven { window } => {
+        match lane.health {
+            LaneHealth::Proven { window } => {
                 let is_open = self.is_open(lane.priority, weight, self.load_of_proven(total));
                 // Not the last few places alone, or each claim would cut a small part off a large chunk.
                 if is_open { (window - deliveries).max(window / 4) } else { 0 }
             }
-            Standing::Unproven => {
+            LaneHealth::Unproven => {
                 let share = self.probes_of(lane.priority, lane.due_at, probe_window);
                 if total.probes() >= share {
                     return 0;
                 }
                 // Half as many with every sixteenth that is taken: of very many unknown destinations each may be dead, and an attempt
                 // that is not answered holds a connection for half a minute.
-                let taken = PROBE_SHIFTS * total.probes() / share;
+                let taken = PROBE_WINDOW_PARTS * total.probes() / share;
                 (PROBE_ITEMS >> taken).max(1)
             }
-            Standing::Failing { closed_until, .. } => {
+            LaneHealth::Failing { closed_until, .. } => {
                 let has_room = total.failing < probe_window / 4 && total.probes() < probe_window;
                 usize::from(closed_until <= self.now && has_room)
             }

@@ -42,7 +42,7 @@ pub(super) enum AuditSlice {
 }
 
 /// Rows that belong to batches, in order of batch, with the next one in hand.
-struct Side<'a> {
+struct AuditRows<'a> {
     rows: Rows<'a>,
     next: Option<SideRow>,
     /// Rows read so far.
@@ -82,7 +82,7 @@ impl Snapshot {
         // Rows behind the last batch are looked at now: later there are rows of batches that came in meanwhile.
         for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
             let mut beyond = self.connection.prepare_cached(sql)?;
-            let mut beyond = Side::new(beyond.query(params![batch_max, i64::MAX])?)?;
+            let mut beyond = AuditRows::new(beyond.query(params![batch_max, i64::MAX])?)?;
             beyond.report_strays(i64::MAX, what, &mut audit)?;
         }
         // Not zero: a row of a batch with a number that is never given is to be found, too.
@@ -100,8 +100,8 @@ impl Snapshot {
         let mut chunks = self.connection.prepare_cached(CHUNKS)?;
         let mut log = self.connection.prepare_cached(LOG)?;
         let mut batches = batches.query(bounds)?;
-        let mut chunks = Side::new(chunks.query(bounds)?)?;
-        let mut log = Side::new(log.query(bounds)?)?;
+        let mut chunks = AuditRows::new(chunks.query(bounds)?)?;
+        let mut log = AuditRows::new(log.query(bounds)?)?;
         let mut passed = 0;
         while passed + chunks.read + log.read < auditing.rows_max {
             let Some(row) = batches.next()? else {
@@ -215,9 +215,9 @@ impl Auditing {
     }
 }
 
-// === impl Side ===
+// === impl AuditRows ===
 
-impl<'a> Side<'a> {
+impl<'a> AuditRows<'a> {
     fn new(rows: Rows<'a>) -> Result<Self, StoreError> {
         let mut side = Self { rows, next: None, read: 0 };
         side.advance()?;

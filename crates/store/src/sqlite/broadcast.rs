@@ -14,7 +14,7 @@ use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// A broadcast that is open.
 #[derive(Debug)]
-struct OpenBroadcast {
+struct OpenedBroadcast {
     /// The envelope that its batches share; the destination is left empty.
     envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
@@ -108,7 +108,7 @@ impl Transaction<'_> {
         id: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let OpenBroadcast { envelope, key } = self.open(id)?;
+        let OpenedBroadcast { envelope, key } = self.open(id)?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             // Used by another caller since this one was opened.
@@ -160,7 +160,7 @@ impl Transaction<'_> {
     }
 
     /// A broadcast that is open.
-    fn open(&self, id: BroadcastId) -> Result<OpenBroadcast, StoreError> {
+    fn open(&self, id: BroadcastId) -> Result<OpenedBroadcast, StoreError> {
         let mut select = self.sql(
             "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
              FROM broadcast WHERE id = ?1 AND sealed_at IS NULL",
@@ -176,6 +176,6 @@ impl Transaction<'_> {
         };
         let key = row.get::<_, Option<String>>(7)?;
         let key = key.map(|key| Ok::<_, rusqlite::Error>((key, row.get(8)?))).transpose()?;
-        Ok(OpenBroadcast { envelope, key })
+        Ok(OpenedBroadcast { envelope, key })
     }
 }

@@ -11,7 +11,7 @@ use crate::cancel::CancelCursor;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelSlice, Cancellation, Waiting};
+use crate::rows::release::{CancelSlice, Cancellation, WaitingState};
 use crate::{CancelScope, Cancelled, StoreError};
 
 // === impl Sqlite ===
@@ -103,10 +103,10 @@ impl Transaction<'_> {
         let mut select =
             self.sql("SELECT withdrawn_at FROM unreleased WHERE broadcast = ?1 AND passed < ?2")?;
         let parameters = [broadcast, batch.0.cast_signed()];
-        let waiting = select.query_row(parameters, |row| Ok(Waiting::new(row.get(0)?)));
+        let waiting = select.query_row(parameters, |row| Ok(WaitingState::new(row.get(0)?)));
         let Some(waiting) = waiting.optional()? else { return Ok(None) };
         let has_ended = self.logged(batch)?.iter().any(|group| group.indexes.contains(&index));
-        if has_ended || waiting != Waiting::Pending {
+        if has_ended || waiting != WaitingState::Pending {
             return Ok(Some(Cancelled { ended: 1, ..Cancelled::default() }));
         }
         let line = LogLine::unattempted(now, State::Cancelled);
@@ -199,7 +199,7 @@ impl Transaction<'_> {
         )?;
         let row = select.query_row([number], |row| {
             let counts = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
-            Ok((counts, row.get(2)?, Waiting::new(row.get(3)?)))
+            Ok((counts, row.get(2)?, WaitingState::new(row.get(3)?)))
         });
         let Some(((recipients, waits), passed, waiting)) = row.optional()? else {
             // Every batch has its chunk.
@@ -207,7 +207,7 @@ impl Transaction<'_> {
         };
         slice.recipients = Some(recipients.cast_unsigned());
         // Asked a second time, those that wait are cancelled already, and in the totals.
-        if waiting == Waiting::Pending {
+        if waiting == WaitingState::Pending {
             self.withdraw_waiting(number, waits, request)?;
             slice.counted.cancelled = waits.cast_unsigned();
         }

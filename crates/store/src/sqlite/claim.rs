@@ -5,7 +5,7 @@ use std::sync::Arc;
 use notification::{Chunk, Content, Delivery, Draft, Epoch, Guarantee, State, Timestamp, limits};
 use rusqlite::{OptionalExtension, params};
 
-use super::disk::Room;
+use super::disk::DiskSpace;
 use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
 use crate::rows::claim_load::{ChunkLoad, ClaimLoad};
@@ -18,11 +18,11 @@ use crate::rows::members::Members;
 use crate::rows::model::{self, BatchRow, ChunkRow, deliveries};
 use crate::rows::paused::put_away_until;
 use crate::rows::settlement;
-use crate::{Begun, Claim, ClaimRequest, Mark, StoreError};
+use crate::{Claim, ClaimRequest, Mark, MarkAnswer, StoreError};
 
 /// Bounds under which a due chunk is taken.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct TakeBounds<'a> {
     request: ClaimRequest,
     /// The chunks that were taken before it.
     load: &'a ClaimLoad,
@@ -47,7 +47,7 @@ enum TakenChunk {
 impl Transaction<'_> {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         let now = request.now;
-        if self.state.room == Room::Spent {
+        if self.state.room == DiskSpace::Spent {
             // The rest of the reserve is for settling. Room that was made meanwhile is found by claiming again.
             return Ok(Claim { chunks: Vec::new(), next_at: Some(now.plus(limits::DISK_LOOK)) });
         }
@@ -72,7 +72,7 @@ impl Transaction<'_> {
             // Accepted chunk by chunk: those of all chunks of a claim could fill the memory.
             let mut fallbacks = Vec::new();
             let is_large = first.count > deliveries;
-            let wanted = Wanted { request, load: &load, deliveries };
+            let wanted = TakeBounds { request, load: &load, deliveries };
             let taken = self.take(&mut first, wanted, &mut fallbacks)?;
             let is_later = matches!(taken, TakenChunk::PutAway(_));
             let next_due = if fallbacks.is_empty() && !is_large && !is_later {
@@ -101,7 +101,7 @@ impl Transaction<'_> {
         }
         let next_due = self.state.lanes.next_at(&request);
         // Only a transaction looks at the disk: without one an idle process would not learn that there is room again.
-        let look = (self.state.room != Room::Plenty).then(|| now.plus(limits::DISK_LOOK));
+        let look = (self.state.room != DiskSpace::Plenty).then(|| now.plus(limits::DISK_LOOK));
         let next_at = next_due.into_iter().chain(self.next_lease_end()?).chain(look).min();
         Ok(Claim { chunks, next_at })
     }
@@ -138,7 +138,7 @@ impl Transaction<'_> {
     fn take(
         &mut self,
         chunk: &mut ChunkRow,
-        Wanted { request, load, deliveries }: Wanted<'_>,
+        TakeBounds { request, load, deliveries }: TakeBounds<'_>,
         fallbacks: &mut Vec<Draft>,
     ) -> Result<TakenChunk, StoreError> {
         let now = request.now;
@@ -284,7 +284,7 @@ impl Transaction<'_> {
         Ok(rest)
     }
 
-    pub(super) fn begin_chunk(&mut self, mark: Mark) -> Result<Begun, StoreError> {
+    pub(super) fn begin_chunk(&mut self, mark: Mark) -> Result<MarkAnswer, StoreError> {
         // The epoch stays when a lease ends, so it alone would not refuse a holder that is late.
         let mut select = self.sql(
             "SELECT guarantee, begun_through FROM chunk JOIN batch ON batch.id = chunk.batch \
@@ -293,15 +293,15 @@ impl Transaction<'_> {
         let parameters = params![mark.chunk.0.cast_signed(), mark.epoch.0];
         let row = select.query_row(parameters, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let Some((code, begun_through)): Option<(u8, Option<u16>)> = row else {
-            return Ok(Begun::Stale);
+            return Ok(MarkAnswer::Stale);
         };
         if codes::guarantee(code)? == Guarantee::AtMostOnce {
             if begun_through.is_some_and(|begun| mark.through <= begun) {
-                return Ok(Begun::Stale);
+                return Ok(MarkAnswer::Stale);
             }
             self.sql("UPDATE chunk SET begun_through = ?2 WHERE id = ?1")?
                 .execute(params![mark.chunk.0.cast_signed(), mark.through])?;
         }
-        Ok(Begun::Granted)
+        Ok(MarkAnswer::Granted)
     }
 }

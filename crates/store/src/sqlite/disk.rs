@@ -30,7 +30,7 @@ pub struct Statvfs;
 
 /// The work that the disk has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum DiskSpace {
     /// All work.
     Plenty,
     /// Only work on accepted notifications.
@@ -45,7 +45,7 @@ pub(super) struct Disk {
     directory: PathBuf,
     free_space: Arc<dyn FreeSpace>,
     reserve: Reserve,
-    room: Room,
+    room: DiskSpace,
     /// True while notifications are accepted, for the readiness of the process.
     accepts: watch::Sender<bool>,
 }
@@ -89,7 +89,7 @@ impl Disk {
             free_space,
             reserve: Reserve { file, bytes },
             // As if there had been room before, so that a start goes by the lower of both marks.
-            room: Room::Plenty,
+            room: DiskSpace::Plenty,
             accepts: watch::Sender::new(true),
         };
         disk.look(0)?;
@@ -103,12 +103,12 @@ impl Disk {
 
     /// Refusal of new notifications; `None` while they are accepted.
     pub(super) fn refusal(&self) -> Option<StoreError> {
-        (self.room != Room::Plenty).then(|| StoreError::NoSpace(refusal_words()))
+        (self.room != DiskSpace::Plenty).then(|| StoreError::NoSpace(refusal_words()))
     }
 
     /// Makes room for the next transaction, as far as the reserve goes. `owed` bytes are those by which the database has yet to
     /// grow, when its log is copied to it.
-    pub(super) fn look(&mut self, owed: u64) -> Result<Room, StoreError> {
+    pub(super) fn look(&mut self, owed: u64) -> Result<DiskSpace, StoreError> {
         let mut free = self.free()?;
         while free < limits::DISK_TRANSACTION && self.reserve.bytes > 0 {
             self.reserve.give_back(limits::DISK_STEP).map_err(|error| self.failed(&error))?;
@@ -116,7 +116,7 @@ impl Disk {
             free = self.free()?;
         }
         let room = self.judge(free, owed);
-        if room == Room::Plenty && self.reserve.bytes < limits::DISK_RESERVE {
+        if room == DiskSpace::Plenty && self.reserve.bytes < limits::DISK_RESERVE {
             let missing = limits::DISK_RESERVE - self.reserve.bytes;
             // Not at the price of the next refusal.
             if free.saturating_sub(owed) >= limits::DISK_RESUME + missing {
@@ -127,18 +127,18 @@ impl Disk {
         Ok(room)
     }
 
-    fn judge(&self, free: u64, owed: u64) -> Room {
+    fn judge(&self, free: u64, owed: u64) -> DiskSpace {
         let mark = match self.room {
-            Room::Plenty => limits::DISK_LOW,
-            Room::Low | Room::Spent => limits::DISK_RESUME,
+            DiskSpace::Plenty => limits::DISK_LOW,
+            DiskSpace::Low | DiskSpace::Spent => limits::DISK_RESUME,
         };
         // The bytes that the database is owed do not count here: a checkpoint can wait for room, and a settlement cannot.
         if free < limits::DISK_TRANSACTION && self.reserve.bytes <= limits::DISK_RESERVE_LAST {
-            Room::Spent
+            DiskSpace::Spent
         } else if free.saturating_sub(owed) < mark {
-            Room::Low
+            DiskSpace::Low
         } else {
-            Room::Plenty
+            DiskSpace::Plenty
         }
     }
 
@@ -150,22 +150,22 @@ impl Disk {
         }
     }
 
-    fn tell(&mut self, room: Room, free: u64) {
+    fn tell(&mut self, room: DiskSpace, free: u64) {
         if std::mem::replace(&mut self.room, room) == room {
             return;
         }
         match room {
-            Room::Plenty => tracing::info!(free, "the disk has room again: accepting"),
-            Room::Low => tracing::warn!(
+            DiskSpace::Plenty => tracing::info!(free, "the disk has room again: accepting"),
+            DiskSpace::Low => tracing::warn!(
                 free,
                 "the disk is nearly full: nothing more is accepted; what was accepted is delivered"
             ),
-            Room::Spent => tracing::error!(
+            DiskSpace::Spent => tracing::error!(
                 free,
                 "the disk is full and the reserve is used up: nothing more is started; free some space"
             ),
         }
-        self.accepts.send_replace(room == Room::Plenty);
+        self.accepts.send_replace(room == DiskSpace::Plenty);
     }
 
     fn free(&self) -> Result<u64, StoreError> {

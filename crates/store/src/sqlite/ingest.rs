@@ -8,7 +8,7 @@ use super::Sqlite;
 use super::rows::signed;
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
-use super::writer::{Accept, Command};
+use super::writer::{IngestMessage, WriterMessage};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
@@ -25,8 +25,8 @@ impl Ingest for Sqlite {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let accept = |answer| Accept { drafts, now, result: None, answer };
-        self.send(&self.intake, |answer| Command::Ingest(Box::new(accept(answer)))).await
+        let accept = |answer| IngestMessage { drafts, now, result: None, answer };
+        self.send(&self.intake, |answer| WriterMessage::Ingest(Box::new(accept(answer)))).await
     }
 
     async fn open_broadcast(

@@ -56,7 +56,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as std_mpsc};
 use std::task::Waker;
 use std::time::Duration;
 
-use flow::merge::{Caller, Closed, Control, Counts, Groups, Merge};
+use flow::merge::{Closed, Control, Counts, Groups, Merge, MergeHandle};
 use notification::{Pauses, Timestamp};
 use rusqlite::ErrorCode;
 use tokio::sync::{oneshot, watch};
@@ -73,15 +73,15 @@ use files::WalBounds;
 use reader::Beside;
 use transaction::Transaction;
 use wal::WriteAheadLog;
-use writer::{Command, Durability, Purpose, Writer};
+use writer::{Durability, Purpose, Writer, WriterMessage};
 
 /// An open store. It is owned by this process until it is closed or dropped.
 #[derive(Debug)]
 pub struct Sqlite {
     /// Callers that bring in new notifications.
-    intake: Caller<Command>,
+    intake: MergeHandle<WriterMessage>,
     /// Callers that carry on with accepted ones.
-    work: Caller<Command>,
+    work: MergeHandle<WriterMessage>,
     control: Control,
     changes: watch::Receiver<u64>,
     failed: watch::Receiver<Option<StoreError>>,
@@ -219,7 +219,7 @@ impl Sqlite {
     ) -> Result<T, StoreError> {
         let carry_on = |answer| {
             let job = writer::job(answer, work);
-            Command::Job { job, durability, purpose: Purpose::CarryOn }
+            WriterMessage::Job { job, durability, purpose: Purpose::CarryOn }
         };
         self.send(&self.work, carry_on).await
     }
@@ -233,15 +233,15 @@ impl Sqlite {
     ) -> Result<T, StoreError> {
         let accept = |answer| {
             let job = writer::job(answer, work);
-            Command::Job { job, durability, purpose: Purpose::Accept(items) }
+            WriterMessage::Job { job, durability, purpose: Purpose::Accept(items) }
         };
         self.send(&self.intake, accept).await
     }
 
     async fn send<T>(
         &self,
-        caller: &Caller<Command>,
-        make: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Command,
+        caller: &MergeHandle<WriterMessage>,
+        make: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> WriterMessage,
     ) -> Result<T, StoreError> {
         match caller.call(make).await {
             Ok(answer) => answer,
@@ -267,7 +267,7 @@ impl Drop for WriterEnd {
 }
 
 /// A thread for each loop. The last that ends closes the files.
-fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, StoreError> {
+fn start(writer: Writer, loops: Vec<Groups<WriterMessage>>) -> Result<WriterEnd, StoreError> {
     // Nothing is ever sent: the loss of the senders is the sign of the end of the threads, whatever it was.
     let (ending, ended) = std_mpsc::sync_channel(1);
     let failed = writer.failed.clone();
@@ -299,7 +299,7 @@ fn start(writer: Writer, loops: Vec<Groups<Command>>) -> Result<WriterEnd, Store
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) {
-            // By `Pool::interrupt`. The query can be made again.
+            // By `ReadConnectionPool::interrupt`. The query can be made again.
             return Self::Unavailable("it took so long to read that it was interrupted".to_owned());
         }
         if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {

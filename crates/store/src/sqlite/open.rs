@@ -11,7 +11,7 @@ use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use tokio::sync::watch;
 
-use super::disk::{Disk, FreeSpace, Room};
+use super::disk::{Disk, DiskSpace, FreeSpace};
 use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
 use super::filter::RecipientFilter;
 use super::owner::Owner;
@@ -122,7 +122,7 @@ pub(super) fn open(
         suppressed: RecipientFilter::load(&connection)?,
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
         last_content: None,
-        room: Room::Plenty,
+        room: DiskSpace::Plenty,
         slicing: Slicing::DEFAULT,
         // A broadcast of the process before this one.
         waits: true,

@@ -13,9 +13,9 @@ use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use super::{Sqlite, SqliteReader};
 use crate::{
-    Begin, Begun, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
-    FeedCursor, HasReader, Lift, Mark, Offer, Operations, Paused, Requeued, Settled, Settlements,
-    StoreError, Suppression,
+    Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
+    FeedCursor, HasReader, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Requeued, Settled,
+    Settlements, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -44,7 +44,7 @@ impl Offer for Sqlite {
 
 #[async_trait]
 impl Begin for Sqlite {
-    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(&self, marks: Vec<Mark>) -> Result<Vec<MarkAnswer>, StoreError> {
         if marks.is_empty() {
             return Ok(Vec::new());
         }

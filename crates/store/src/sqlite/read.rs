@@ -14,7 +14,7 @@ use crate::rows::members::Members;
 use crate::rows::model::{BatchHistory, BatchRow};
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
-use crate::rows::release::Waiting;
+use crate::rows::release::WaitingState;
 use crate::{
     BroadcastStatus, Filter, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition, Page,
     ParkedChannel, StoreError,
@@ -156,7 +156,7 @@ impl Snapshot {
              WHERE broadcast = (SELECT broadcast FROM batch WHERE id = ?1) AND passed < ?1",
         )?;
         let waiting = select
-            .query_row([id.0.cast_signed()], |row| Ok(Waiting::new(row.get(0)?)))
+            .query_row([id.0.cast_signed()], |row| Ok(WaitingState::new(row.get(0)?)))
             .optional()?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
         let mut batch = BatchRow::find(&self.connection, id, &lane)?.ok_or_else(missing)?;
@@ -196,7 +196,7 @@ impl Snapshot {
              WHERE broadcast = ?1 AND passed IS NOT NULL",
         )?;
         let waiting = select.query_row([number], |row| {
-            Ok((row.get::<_, i64>(0)?.cast_unsigned(), Waiting::new(row.get(1)?)))
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), WaitingState::new(row.get(1)?)))
         });
         let mut unreleased = 0;
         if let Some((count, waiting)) = waiting.optional()? {

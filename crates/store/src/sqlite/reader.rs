@@ -26,12 +26,12 @@ use crate::{
 /// Answers questions about a store, owned by another process or not; changes nothing.
 #[derive(Debug, Clone)]
 pub struct SqliteReader {
-    pool: Arc<Pool>,
+    pool: Arc<ReadConnectionPool>,
     evidence: EvidenceBook,
 }
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct ReadConnectionPool {
     directory: PathBuf,
     store_id: u16,
     beside: Beside,
@@ -77,7 +77,7 @@ impl SqliteReader {
         let connection = open_reading(directory)?;
         let missing = || StoreError::Damaged("the store has no id".to_owned());
         let store_id = read_store_id(&connection)?.ok_or_else(missing)?;
-        let pool = Pool {
+        let pool = ReadConnectionPool {
             directory: directory.to_owned(),
             store_id,
             beside,
@@ -89,7 +89,7 @@ impl SqliteReader {
         Ok(Self { pool: Arc::new(pool), evidence })
     }
 
-    pub(super) fn pool(&self) -> Arc<Pool> {
+    pub(super) fn pool(&self) -> Arc<ReadConnectionPool> {
         Arc::clone(&self.pool)
     }
 
@@ -128,9 +128,9 @@ impl SqliteReader {
     }
 }
 
-// === impl Pool ===
+// === impl ReadConnectionPool ===
 
-impl Pool {
+impl ReadConnectionPool {
     fn read<T>(
         &self,
         question: impl FnOnce(&Snapshot) -> Result<T, StoreError>,

@@ -11,11 +11,11 @@ use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
-use crate::rows::release::{self, Waiting};
+use crate::rows::release::{self, WaitingState};
 
 /// Batches that wait, in order of their numbers.
 #[derive(Debug)]
-pub(super) struct Slice {
+pub(super) struct WaitingSlice {
     broadcast: i64,
     pub(super) batches: Vec<WaitingBatch>,
     /// True if no batch waits behind them.
@@ -32,7 +32,7 @@ pub(super) struct WaitingBatch {
 
 /// The result of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum SliceResult {
     /// There was no slice.
     Nothing,
     /// Chunks: if they are lost, they are made again.
@@ -51,24 +51,24 @@ const SLICE: &str = "SELECT id, lane, due_at, count FROM batch INDEXED BY batch_
 
 impl Transaction<'_> {
     /// Makes the next slice of a broadcast that waits.
-    pub(super) fn make_slice(&mut self) -> Result<Made, StoreError> {
+    pub(super) fn make_slice(&mut self) -> Result<SliceResult, StoreError> {
         let mut select = self.sql(NEXT)?;
-        let next =
-            select.query_row([], |row| Ok((row.get(0)?, row.get(1)?, Waiting::new(row.get(2)?))));
+        let next = select
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?, WaitingState::new(row.get(2)?))));
         let Some((broadcast, passed, waiting)) = next.optional()? else {
             if self.resume_slice()? {
-                return Ok(Made::Chunks);
+                return Ok(SliceResult::Chunks);
             }
             self.state.waits = false;
-            return Ok(Made::Nothing);
+            return Ok(SliceResult::Nothing);
         };
         let slice = self.slice(broadcast, passed)?;
         match waiting {
-            Waiting::Pending => self.release(&slice)?,
-            Waiting::Withdrawn(at) => self.write_off(&slice, at)?,
+            WaitingState::Pending => self.release(&slice)?,
+            WaitingState::Withdrawn(at) => self.write_off(&slice, at)?,
         }
-        let is_logged = waiting != Waiting::Pending;
-        Ok(if is_logged { Made::Log } else { Made::Chunks })
+        let is_logged = waiting != WaitingState::Pending;
+        Ok(if is_logged { SliceResult::Log } else { SliceResult::Chunks })
     }
 
     /// Makes the chunks of the first batches of a broadcast that is sealed in this transaction.
@@ -78,7 +78,7 @@ impl Transaction<'_> {
     }
 
     /// The next batches of a broadcast behind `passed`.
-    pub(super) fn slice(&self, broadcast: i64, passed: i64) -> Result<Slice, StoreError> {
+    pub(super) fn slice(&self, broadcast: i64, passed: i64) -> Result<WaitingSlice, StoreError> {
         let size = self.state.slicing.batches;
         let mut select = self.sql(SLICE)?;
         // One more, to know whether it is the last slice.
@@ -93,10 +93,10 @@ impl Transaction<'_> {
         let mut batches: Vec<WaitingBatch> = rows.collect::<Result<_, _>>()?;
         let is_last = batches.len() <= size;
         batches.truncate(size);
-        Ok(Slice { broadcast, batches, is_last })
+        Ok(WaitingSlice { broadcast, batches, is_last })
     }
 
-    fn release(&mut self, slice: &Slice) -> Result<(), StoreError> {
+    fn release(&mut self, slice: &WaitingSlice) -> Result<(), StoreError> {
         let mut released = 0;
         for batch in &slice.batches {
             let rest = self.rest_of(batch)?;
@@ -112,7 +112,11 @@ impl Transaction<'_> {
     }
 
     /// Writes down the members that the totals have as cancelled since `withdrawn_at`.
-    fn write_off(&mut self, slice: &Slice, withdrawn_at: Timestamp) -> Result<(), StoreError> {
+    fn write_off(
+        &mut self,
+        slice: &WaitingSlice,
+        withdrawn_at: Timestamp,
+    ) -> Result<(), StoreError> {
         let line = LogLine::unattempted(withdrawn_at, State::Cancelled);
         let mut written = 0;
         for batch in &slice.batches {
@@ -144,8 +148,8 @@ impl Transaction<'_> {
     }
 
     /// Notes that a slice is done, with `done` of its members.
-    fn pass(&mut self, slice: &Slice, done: usize) -> Result<(), StoreError> {
-        let Slice { broadcast, batches, is_last } = slice;
+    fn pass(&mut self, slice: &WaitingSlice, done: usize) -> Result<(), StoreError> {
+        let WaitingSlice { broadcast, batches, is_last } = slice;
         if *is_last {
             self.sql("DELETE FROM unreleased WHERE broadcast = ?1")?.execute([broadcast])?;
             return Ok(());

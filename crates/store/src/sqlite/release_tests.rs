@@ -9,7 +9,7 @@ use notification::{Disposition, Pause, Scope, State, limits, sample};
 use super::disk::Statvfs;
 use super::files::WalBounds;
 use super::open::Options;
-use super::release::Made;
+use super::release::SliceResult;
 use super::writer::Durability::Synced;
 use crate::conformance::{
     BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,
@@ -25,7 +25,10 @@ fn open(directory: &Path) -> Sqlite {
 }
 
 async fn make_slice(store: &Sqlite) -> bool {
-    store.write(Synced, |transaction| Ok(transaction.make_slice()? != Made::Nothing)).await.unwrap()
+    store
+        .write(Synced, |transaction| Ok(transaction.make_slice()? != SliceResult::Nothing))
+        .await
+        .unwrap()
 }
 
 /// Groups of one recipient each.

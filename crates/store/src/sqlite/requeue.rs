@@ -8,8 +8,8 @@ use rusqlite::{OptionalExtension, params};
 use super::transaction::Transaction;
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
-use crate::rows::release::Waiting;
-use crate::rows::requeue::{Owned, by_batch};
+use crate::rows::release::WaitingState;
+use crate::rows::requeue::{BatchToRequeue, by_batch};
 use crate::{Requeued, StoreError};
 
 impl Transaction<'_> {
@@ -37,7 +37,11 @@ impl Transaction<'_> {
     }
 
     /// The batch, if `tenant` has it.
-    fn owned(&self, id: BatchId, tenant: &Name) -> Result<Option<(LaneId, Owned)>, StoreError> {
+    fn owned(
+        &self,
+        id: BatchId,
+        tenant: &Name,
+    ) -> Result<Option<(LaneId, BatchToRequeue)>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
             "SELECT lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at FROM batch \
@@ -47,8 +51,8 @@ impl Transaction<'_> {
         )?;
         let owned = select.query_row(params![number, tenant.as_str()], |row| {
             let expires_at: Option<i64> = row.get(2)?;
-            let waiting = Waiting::new(row.get(5)?);
-            let owned = Owned {
+            let waiting = WaitingState::new(row.get(5)?);
+            let owned = BatchToRequeue {
                 store_id: self.state.store_id,
                 id,
                 accepted_at: Timestamp::from_millis(row.get(1)?),

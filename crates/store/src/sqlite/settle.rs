@@ -3,7 +3,7 @@
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
 use super::transaction::Transaction;
-use crate::rows::evidence::Attempts;
+use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, deliveries};
 use crate::rows::packing::BatchPacker;
@@ -29,7 +29,7 @@ impl Transaction<'_> {
         self.shrink(chunk.id, &applied.rest)?;
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
-        self.state.lanes.note_attempts(chunk.lane, Attempts::of(settlement));
+        self.state.lanes.note_attempts(chunk.lane, AttemptEvidence::of(settlement));
         if remaining == 0 {
             // The bytes of a chunk stay in memory until all of it is settled.
             self.state.lanes.remove_bytes(chunk.lane, chunk.id);

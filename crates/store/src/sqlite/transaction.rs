@@ -7,7 +7,7 @@ use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Pauses, State, 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use tokio::sync::watch;
 
-use super::disk::Room;
+use super::disk::DiskSpace;
 use super::filter::RecipientFilter;
 use super::rows::{self, next_due, select_chunk, signed};
 use crate::StoreError;
@@ -29,7 +29,7 @@ pub(super) struct WriterState {
     /// Content of the broadcast that was claimed from last, which its next chunk needs too.
     pub(super) last_content: Option<(BroadcastId, Content)>,
     /// The work that the disk has room for.
-    pub(super) room: Room,
+    pub(super) room: DiskSpace,
     pub(super) slicing: Slicing,
     /// True if a broadcast may wait for its next slice.
     pub(super) waits: bool,

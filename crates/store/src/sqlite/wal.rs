@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::files::{BUSY_TIMEOUT, PAGE_BYTES, WalBounds};
-use super::reader::Pool;
+use super::reader::ReadConnectionPool;
 use crate::StoreError;
 
 /// The log, as its writer sees it.
@@ -26,7 +26,7 @@ use crate::StoreError;
 pub(super) struct WriteAheadLog {
     pub(super) path: PathBuf,
     bounds: WalBounds,
-    readers: Arc<Pool>,
+    readers: Arc<ReadConnectionPool>,
     /// Has the writer look again when the last reader is gone.
     nudge: Waker,
     /// Pages of the log at the last checkpoint.
@@ -35,13 +35,13 @@ pub(super) struct WriteAheadLog {
     pages: (i64, i64),
     /// Pages of the log at which readers make way next.
     max: i64,
-    making_way: Option<MakingWay>,
+    making_way: Option<YieldingReaders>,
     /// Pages of the log when a reader of another process was last told of.
     told_at: i64,
 }
 
 /// State of readers of this process that are to make way.
-struct MakingWay {
+struct YieldingReaders {
     /// Pages of the log at which they were.
     since: i64,
     all_gone: Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>,
@@ -50,7 +50,12 @@ struct MakingWay {
 // === impl WriteAheadLog ===
 
 impl WriteAheadLog {
-    pub(super) fn new(path: PathBuf, bounds: WalBounds, readers: Arc<Pool>, nudge: Waker) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        bounds: WalBounds,
+        readers: Arc<ReadConnectionPool>,
+        nudge: Waker,
+    ) -> Self {
         let (max, making_way) = (bounds.max, None);
         Self {
             path,
@@ -111,7 +116,7 @@ impl WriteAheadLog {
 
     /// Lets the log start anew as soon as no reader is in the way, and does not wait for that.
     fn make_room(&mut self, connection: &Connection, pages: i64) -> Result<(), StoreError> {
-        let making_way = self.making_way.get_or_insert_with(|| MakingWay {
+        let making_way = self.making_way.get_or_insert_with(|| YieldingReaders {
             since: pages,
             all_gone: Box::pin(self.readers.shut()),
         });
@@ -164,10 +169,13 @@ pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, 
     }
 }
 
-// === impl MakingWay ===
+// === impl YieldingReaders ===
 
-impl std::fmt::Debug for MakingWay {
+impl std::fmt::Debug for YieldingReaders {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("MakingWay").field("since", &self.since).finish_non_exhaustive()
+        formatter
+            .debug_struct("YieldingReaders")
+            .field("since", &self.since)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! The one thread that writes. Commands that arrived while the last commit ran are the next transaction ([`flow::merge`]).
 
-use flow::merge::{Groups, Item};
+use flow::merge::{Groups, Weighted};
 use notification::{Draft, Timestamp};
 use rusqlite::Connection;
 use std::fs::File;
@@ -8,25 +8,25 @@ use tokio::sync::{Mutex, oneshot, watch};
 
 use Durability::WithTheNext;
 
-use super::disk::{Disk, Room};
+use super::disk::{Disk, DiskSpace};
 use super::open::Synchronous;
 use super::owner::Owner;
-use super::release::Made;
+use super::release::SliceResult;
 use super::transaction::{Committed, Transaction, WriterState};
 use super::wal::{WriteAheadLog, checkpoint};
 use crate::rows::packing::BatchPacker;
 use crate::{Admission, ErrorKind, StoreError};
 
 /// A message of a caller to the writer.
-pub(super) enum Command {
+pub(super) enum WriterMessage {
     /// Drafts: those of one transaction share batches, so they are not jobs of their own.
-    Ingest(Box<Accept>),
+    Ingest(Box<IngestMessage>),
     /// Any other request.
     Job { job: Box<dyn WriterJob>, durability: Durability, purpose: Purpose },
 }
 
 /// Drafts of one caller.
-pub(super) struct Accept {
+pub(super) struct IngestMessage {
     pub(super) drafts: Vec<Draft>,
     pub(super) now: Timestamp,
     pub(super) result: Option<Result<Vec<Admission>, StoreError>>,
@@ -62,7 +62,7 @@ pub(super) trait WriterJob: Send {
 }
 
 /// A job that answers one caller. Dropped unused, it gives the caller the answer that the store failed.
-struct Answering<F, T> {
+struct CallerJob<F, T> {
     run: Option<F>,
     result: Option<Result<T, StoreError>>,
     answer: oneshot::Sender<Result<T, StoreError>>,
@@ -71,7 +71,7 @@ struct Answering<F, T> {
 /// The commands of one transaction, and its result.
 struct TransactionOutcome {
     /// Commands to be answered.
-    commands: Vec<Command>,
+    commands: Vec<WriterMessage>,
     committed: Result<Committed, StoreError>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Performs group after group, until it is closed or the store fails. Commands that are handed in while a broadcast has
     /// slices to be made are performed between two of them.
-    pub(super) fn run(writer: &Mutex<Self>, groups: &mut Groups<Command>) {
+    pub(super) fn run(writer: &Mutex<Self>, groups: &mut Groups<WriterMessage>) {
         let mut has_slice = writer.blocking_lock().has_slice();
         while if has_slice { groups.goes_on() } else { groups.ready_blocking() } {
             let mut writer = writer.blocking_lock();
@@ -147,7 +147,7 @@ impl Writer {
         }
         // Once more: the transaction of the callers has taken room.
         self.state.room = self.disk.look(self.wal.owed())?;
-        self.is_held_up = self.state.room == Room::Spent || self.wal.refusal().is_some();
+        self.is_held_up = self.state.room == DiskSpace::Spent || self.wal.refusal().is_some();
         if self.is_held_up {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Writer {
             }
             Err(error) => Err(error),
             Ok((made, committed)) => {
-                if made == Made::Log {
+                if made == SliceResult::Log {
                     self.sync_log()?;
                 }
                 self.wake(committed.woke);
@@ -173,16 +173,16 @@ impl Writer {
 
     /// Performs a transaction for new notifications, and one for the rest: the disk may be too full for the first. No caller is
     /// answered before all of it is durable; the second makes the first so, if it is synced and writes anything.
-    fn perform(&mut self, commands: Vec<Command>) -> Result<(), StoreError> {
+    fn perform(&mut self, commands: Vec<WriterMessage>) -> Result<(), StoreError> {
         if commands.is_empty() {
             return Ok(());
         }
         self.is_held_up = false;
         self.state.room = self.disk.look(self.wal.owed())?;
         let (incoming, ongoing): (Vec<_>, Vec<_>) =
-            commands.into_iter().partition(Command::accepts);
-        let syncs_later = ongoing.iter().any(Command::wants_sync);
-        let comes_in = incoming.iter().any(Command::wants_sync);
+            commands.into_iter().partition(WriterMessage::accepts);
+        let syncs_later = ongoing.iter().any(WriterMessage::wants_sync);
+        let comes_in = incoming.iter().any(WriterMessage::wants_sync);
         let accepted = match self.disk.refusal().or_else(|| self.wal.refusal()) {
             Some(refusal) => TransactionOutcome { commands: incoming, committed: Err(refusal) },
             None => self.transaction(incoming, comes_in && !syncs_later)?,
@@ -224,7 +224,7 @@ impl Writer {
     /// Runs `commands` in one transaction. When the disk is too full for it, nothing of it was done, and the store goes on.
     fn transaction(
         &mut self,
-        mut commands: Vec<Command>,
+        mut commands: Vec<WriterMessage>,
         is_synced: bool,
     ) -> Result<TransactionOutcome, StoreError> {
         if commands.is_empty() {
@@ -252,11 +252,11 @@ impl Writer {
         Ok(())
     }
 
-    fn commit(&mut self, commands: &mut [Command]) -> Result<Committed, StoreError> {
+    fn commit(&mut self, commands: &mut [WriterMessage]) -> Result<Committed, StoreError> {
         let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
         let mut packer = BatchPacker::default();
         for command in &mut *commands {
-            if let Command::Ingest(accept) = command {
+            if let WriterMessage::Ingest(accept) = command {
                 let drafts = std::mem::take(&mut accept.drafts);
                 let admissions = packer.pack(&mut transaction, drafts, accept.now);
                 accept.result = Some(unless_undone(admissions)?);
@@ -265,7 +265,7 @@ impl Writer {
         // Before the jobs: one that seals a broadcast must find the keys that came in with drafts.
         transaction.store_packed(packer)?;
         for command in commands {
-            if let Command::Job { job, .. } = command {
+            if let WriterMessage::Job { job, .. } = command {
                 job.run(&mut transaction)?;
             }
         }
@@ -313,9 +313,9 @@ impl TransactionOutcome {
     }
 }
 
-// === impl Command ===
+// === impl WriterMessage ===
 
-impl Command {
+impl WriterMessage {
     fn accepts(&self) -> bool {
         matches!(self, Self::Ingest(_) | Self::Job { purpose: Purpose::Accept(_), .. })
     }
@@ -332,7 +332,7 @@ impl Command {
     }
 }
 
-impl Item for Command {
+impl Weighted for WriterMessage {
     /// Notifications that this brings in.
     fn weight(&self) -> usize {
         match self {
@@ -343,7 +343,7 @@ impl Item for Command {
     }
 }
 
-impl std::fmt::Debug for Command {
+impl std::fmt::Debug for WriterMessage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Ingest(_) => "Ingest",
@@ -352,9 +352,9 @@ impl std::fmt::Debug for Command {
     }
 }
 
-// === impl Answering ===
+// === impl CallerJob ===
 
-impl<F, T> WriterJob for Answering<F, T>
+impl<F, T> WriterJob for CallerJob<F, T>
 where
     F: FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send,
     T: Send,
@@ -376,7 +376,7 @@ pub(super) fn job<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
     work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Box<dyn WriterJob> {
-    Box::new(Answering { run: Some(work), result: None, answer })
+    Box::new(CallerJob { run: Some(work), result: None, answer })
 }
 
 /// A refusal is an answer; a failure that ends the transaction is an error.

@@ -14,7 +14,7 @@ use flow::Clock;
 use hyper::Method;
 use notification::{Account, Timestamp};
 use provider_sim::journal::Reader;
-use provider_sim::{Options, Running, Simulator};
+use provider_sim::{Running, Simulator, SimulatorOptions};
 use tempfile::TempDir;
 
 use super::Role;
@@ -90,12 +90,12 @@ impl Deployment {
             writeln!(places, "queue.url = {url:?}\nqueue.prefix = {prefix:?}").unwrap();
         }
         let any = "127.0.0.1:0".parse().unwrap();
-        let mut options = Options {
+        let mut options = SimulatorOptions {
             apns: any,
             webhook: any,
             journal: directory.path().join("journal"),
             tls_dir: directory.path().join("tls"),
-            ..Options::default()
+            ..SimulatorOptions::default()
         };
         options.faults.latency = LATENCY;
         options.faults.silent_to = Some(SILENT.to_owned());

@@ -7,9 +7,9 @@ use super::{FIELD_BYTES, TABLE_BYTES, huffman};
 
 /// Reads the header blocks of one direction of a connection, each of them, in their order: they share a table.
 #[derive(Debug)]
-pub(in crate::http2) struct Decoder {
+pub(in crate::http2) struct HpackDecoder {
     /// The newest first, as they are counted.
-    table: VecDeque<Entry>,
+    table: VecDeque<DecoderEntry>,
     /// Size of all entries (RFC 7541, section 4.1), bytes.
     bytes: usize,
     /// Bound of that size, as the peer chose; at most [`TABLE_BYTES`].
@@ -24,7 +24,7 @@ pub(in crate::http2) struct Decoder {
 pub(in crate::http2) struct Undecodable(pub(in crate::http2) &'static str);
 
 #[derive(Debug)]
-struct Entry {
+struct DecoderEntry {
     /// The name, and the value behind it.
     text: Box<[u8]>,
     name_bytes: usize,
@@ -35,9 +35,9 @@ struct Entry {
 /// The longest continuation of an integer, bits. Nothing here has 16 MiB.
 const INTEGER_BITS_MAX: u32 = 24;
 
-// === impl Decoder ===
+// === impl HpackDecoder ===
 
-impl Decoder {
+impl HpackDecoder {
     pub(in crate::http2) fn new() -> Self {
         let (name, value) = (Vec::new(), Vec::new());
         Self { table: VecDeque::new(), bytes: 0, bytes_max: TABLE_BYTES, name, value }
@@ -80,7 +80,7 @@ impl Decoder {
     /// Checks that the table has what it says it has, and no more than it may.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(in crate::http2) fn check(&self) {
-        let cost = |entry: &Entry| entry.text.len() + FIELD_BYTES;
+        let cost = |entry: &DecoderEntry| entry.text.len() + FIELD_BYTES;
         assert_eq!(self.bytes, self.table.iter().map(cost).sum::<usize>());
         assert!(self.bytes <= self.bytes_max && self.bytes_max <= TABLE_BYTES);
     }
@@ -116,7 +116,11 @@ impl Decoder {
         self.make_room(cost);
         if cost <= self.bytes_max {
             let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
-            self.table.push_front(Entry { text, name_bytes: self.name.len(), is_passed_over });
+            self.table.push_front(DecoderEntry {
+                text,
+                name_bytes: self.name.len(),
+                is_passed_over,
+            });
             self.bytes += cost;
         }
     }

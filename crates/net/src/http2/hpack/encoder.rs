@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::static_table::{DYNAMIC_INDEX, PATH_INDEX, name_index};
 use super::{FIELD_BYTES, TABLE_BYTES};
-use crate::http2::head::{Head, SharedHead};
+use crate::http2::head::{RequestHead, SharedHead};
 
 /// Shared parts of heads that are recognised.
 pub(super) const KNOWN_MAX: usize = 16;
@@ -20,9 +20,9 @@ const POST_OVER_TLS: [u8; 2] = [0x83, 0x87];
 
 /// Writes the header blocks of one direction of a connection.
 #[derive(Debug)]
-pub(in crate::http2) struct Encoder {
+pub(in crate::http2) struct HpackEncoder {
     /// The oldest first.
-    table: VecDeque<Entry>,
+    table: VecDeque<EncoderEntry>,
     /// Entries that have left the table: the number of its first one.
     left: usize,
     bytes: usize,
@@ -51,7 +51,7 @@ struct EncodedHead {
 
 /// State of a shared part against the table, when its fields are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum TableUse {
     First,
     /// The table has changed since the last one.
     Again,
@@ -60,7 +60,7 @@ enum Use {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct EncoderEntry {
     name: Box<[u8]>,
     value: Box<[u8]>,
 }
@@ -78,15 +78,15 @@ struct FieldPlace {
 
 /// How a literal is to be treated by the other side, as the first bits of its form (RFC 7541, section 6.2).
 #[derive(Debug, Clone, Copy)]
-enum Literal {
+enum LiteralForm {
     Indexed,
     Plain,
     Never,
 }
 
-// === impl Encoder ===
+// === impl HpackEncoder ===
 
-impl Encoder {
+impl HpackEncoder {
     pub(in crate::http2) fn new() -> Self {
         Self {
             table: VecDeque::new(),
@@ -113,7 +113,7 @@ impl Encoder {
     }
 
     /// Appends the block of `head` to `block`.
-    pub(in crate::http2) fn encode(&mut self, head: &impl Head, block: &mut Vec<u8>) {
+    pub(in crate::http2) fn encode(&mut self, head: &impl RequestHead, block: &mut Vec<u8>) {
         if let Some(smallest) = self.smallest.take() {
             if smallest < self.bytes_max {
                 put_integer(block, 0x20, 5, smallest);
@@ -136,7 +136,7 @@ impl Encoder {
         let mut at = 0;
         head.put_own(&mut |field| {
             let name = field.name.as_str().as_bytes();
-            let form = if field.is_sensitive { Literal::Never } else { Literal::Plain };
+            let form = if field.is_sensitive { LiteralForm::Never } else { LiteralForm::Plain };
             let name_index = place(&mut self.own_names, at, name).name_index;
             put_literal(block, form, name_index, name, field.value);
             at += 1;
@@ -152,16 +152,16 @@ impl Encoder {
                 block.extend_from_slice(bytes);
                 return behind;
             }
-            Some(known) if known.version == self.version => Use::Unchanged,
-            Some(_) => Use::Again,
-            None => Use::First,
+            Some(known) if known.version == self.version => TableUse::Unchanged,
+            Some(_) => TableUse::Again,
+            None => TableUse::First,
         };
         let begin = block.len();
         let mut is_settled = true;
         for (at, (name, value, is_sensitive)) in (at..).zip(head.all_fields()) {
             if is_sensitive {
                 let name_index = place(&mut self.places, at, name).name_index;
-                put_literal(block, Literal::Never, name_index, name, value);
+                put_literal(block, LiteralForm::Never, name_index, name, value);
             } else {
                 is_settled &= self.put((at, name, value), part_use, block);
             }
@@ -183,11 +183,11 @@ impl Encoder {
     fn put(
         &mut self,
         (at, name, value): (usize, &[u8], &[u8]),
-        part_use: Use,
+        part_use: TableUse,
         block: &mut Vec<u8>,
     ) -> bool {
         let found = place(&mut self.places, at, name).found;
-        let is_it = |entry: &Entry| *entry.value == *value && *entry.name == *name;
+        let is_it = |entry: &EncoderEntry| *entry.value == *value && *entry.name == *name;
         let hinted =
             found.checked_sub(self.left).filter(|index| self.table.get(*index).is_some_and(is_it));
         if let Some(index) = hinted.or_else(|| self.table.iter().position(is_it)) {
@@ -199,21 +199,21 @@ impl Encoder {
         let cost = name.len() + value.len() + FIELD_BYTES;
         let fits = cost <= self.bytes_max;
         let is_due = match part_use {
-            Use::First => false,
-            Use::Again => self.bytes + cost <= self.bytes_max,
+            TableUse::First => false,
+            TableUse::Again => self.bytes + cost <= self.bytes_max,
             // It was written as it is, with this very table: of what that holds, it may be that nothing is used any more.
-            Use::Unchanged => true,
+            TableUse::Unchanged => true,
         };
         let place = place(&mut self.places, at, name);
         let name_index = place.name_index;
         if fits && (is_due || place.value == value) {
-            put_literal(block, Literal::Indexed, name_index, name, value);
+            put_literal(block, LiteralForm::Indexed, name_index, name, value);
             self.insert(name, value);
             return false;
         }
         place.value.clear();
         place.value.extend_from_slice(value);
-        put_literal(block, Literal::Plain, name_index, name, value);
+        put_literal(block, LiteralForm::Plain, name_index, name, value);
         // What fits may be put into the table by the next request.
         !fits
     }
@@ -221,7 +221,7 @@ impl Encoder {
     fn insert(&mut self, name: &[u8], value: &[u8]) {
         let cost = name.len() + value.len() + FIELD_BYTES;
         self.make_room(cost);
-        self.table.push_back(Entry { name: name.into(), value: value.into() });
+        self.table.push_back(EncoderEntry { name: name.into(), value: value.into() });
         self.bytes += cost;
         self.version += 1;
     }
@@ -253,11 +253,17 @@ fn place<'a>(places: &'a mut Vec<FieldPlace>, at: usize, name: &[u8]) -> &'a mut
 }
 
 /// Appends a field whose value is not in the table; its name is `name_index`, or is written where that is 0.
-fn put_literal(block: &mut Vec<u8>, form: Literal, name_index: usize, name: &[u8], value: &[u8]) {
+fn put_literal(
+    block: &mut Vec<u8>,
+    form: LiteralForm,
+    name_index: usize,
+    name: &[u8],
+    value: &[u8],
+) {
     let (bits, prefix_bits) = match form {
-        Literal::Indexed => (0x40, 6),
-        Literal::Plain => (0x00, 4),
-        Literal::Never => (0x10, 4),
+        LiteralForm::Indexed => (0x40, 6),
+        LiteralForm::Plain => (0x00, 4),
+        LiteralForm::Never => (0x10, 4),
     };
     put_integer(block, bits, prefix_bits, name_index);
     if name_index == 0 {

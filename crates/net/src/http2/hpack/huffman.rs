@@ -5,7 +5,7 @@
 //! the lengths, and the symbols in the order of their codes, are the whole table.
 
 /// The codes of one length.
-struct Row {
+struct HuffmanRow {
     bits: u32,
     /// The first of them, followed by zeros.
     start: u32,
@@ -16,28 +16,28 @@ struct Row {
 }
 
 /// The end of a string, which no string contains, is the last code of the last row.
-const ROWS: &[Row] = &[
-    Row { bits: 5, start: 0x0000_0000, last: 0x4fff_ffff, first: 0 },
-    Row { bits: 6, start: 0x5000_0000, last: 0xb7ff_ffff, first: 10 },
-    Row { bits: 7, start: 0xb800_0000, last: 0xf7ff_ffff, first: 36 },
-    Row { bits: 8, start: 0xf800_0000, last: 0xfdff_ffff, first: 68 },
-    Row { bits: 10, start: 0xfe00_0000, last: 0xff3f_ffff, first: 74 },
-    Row { bits: 11, start: 0xff40_0000, last: 0xff9f_ffff, first: 79 },
-    Row { bits: 12, start: 0xffa0_0000, last: 0xffbf_ffff, first: 82 },
-    Row { bits: 13, start: 0xffc0_0000, last: 0xffef_ffff, first: 84 },
-    Row { bits: 14, start: 0xfff0_0000, last: 0xfff7_ffff, first: 90 },
-    Row { bits: 15, start: 0xfff8_0000, last: 0xfffd_ffff, first: 92 },
-    Row { bits: 19, start: 0xfffe_0000, last: 0xfffe_5fff, first: 95 },
-    Row { bits: 20, start: 0xfffe_6000, last: 0xfffe_dfff, first: 98 },
-    Row { bits: 21, start: 0xfffe_e000, last: 0xffff_47ff, first: 106 },
-    Row { bits: 22, start: 0xffff_4800, last: 0xffff_afff, first: 119 },
-    Row { bits: 23, start: 0xffff_b000, last: 0xffff_e9ff, first: 145 },
-    Row { bits: 24, start: 0xffff_ea00, last: 0xffff_f5ff, first: 174 },
-    Row { bits: 25, start: 0xffff_f600, last: 0xffff_f7ff, first: 186 },
-    Row { bits: 26, start: 0xffff_f800, last: 0xffff_fbbf, first: 190 },
-    Row { bits: 27, start: 0xffff_fbc0, last: 0xffff_fe1f, first: 205 },
-    Row { bits: 28, start: 0xffff_fe20, last: 0xffff_ffef, first: 224 },
-    Row { bits: 30, start: 0xffff_fff0, last: 0xffff_ffff, first: 253 },
+const ROWS: &[HuffmanRow] = &[
+    HuffmanRow { bits: 5, start: 0x0000_0000, last: 0x4fff_ffff, first: 0 },
+    HuffmanRow { bits: 6, start: 0x5000_0000, last: 0xb7ff_ffff, first: 10 },
+    HuffmanRow { bits: 7, start: 0xb800_0000, last: 0xf7ff_ffff, first: 36 },
+    HuffmanRow { bits: 8, start: 0xf800_0000, last: 0xfdff_ffff, first: 68 },
+    HuffmanRow { bits: 10, start: 0xfe00_0000, last: 0xff3f_ffff, first: 74 },
+    HuffmanRow { bits: 11, start: 0xff40_0000, last: 0xff9f_ffff, first: 79 },
+    HuffmanRow { bits: 12, start: 0xffa0_0000, last: 0xffbf_ffff, first: 82 },
+    HuffmanRow { bits: 13, start: 0xffc0_0000, last: 0xffef_ffff, first: 84 },
+    HuffmanRow { bits: 14, start: 0xfff0_0000, last: 0xfff7_ffff, first: 90 },
+    HuffmanRow { bits: 15, start: 0xfff8_0000, last: 0xfffd_ffff, first: 92 },
+    HuffmanRow { bits: 19, start: 0xfffe_0000, last: 0xfffe_5fff, first: 95 },
+    HuffmanRow { bits: 20, start: 0xfffe_6000, last: 0xfffe_dfff, first: 98 },
+    HuffmanRow { bits: 21, start: 0xfffe_e000, last: 0xffff_47ff, first: 106 },
+    HuffmanRow { bits: 22, start: 0xffff_4800, last: 0xffff_afff, first: 119 },
+    HuffmanRow { bits: 23, start: 0xffff_b000, last: 0xffff_e9ff, first: 145 },
+    HuffmanRow { bits: 24, start: 0xffff_ea00, last: 0xffff_f5ff, first: 174 },
+    HuffmanRow { bits: 25, start: 0xffff_f600, last: 0xffff_f7ff, first: 186 },
+    HuffmanRow { bits: 26, start: 0xffff_f800, last: 0xffff_fbbf, first: 190 },
+    HuffmanRow { bits: 27, start: 0xffff_fbc0, last: 0xffff_fe1f, first: 205 },
+    HuffmanRow { bits: 28, start: 0xffff_fe20, last: 0xffff_ffef, first: 224 },
+    HuffmanRow { bits: 30, start: 0xffff_fff0, last: 0xffff_ffff, first: 253 },
 ];
 
 /// Every byte, in the order of the codes.

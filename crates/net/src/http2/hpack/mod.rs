@@ -9,10 +9,10 @@ mod stories_tests;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub(super) use decoder::Decoder;
+pub(super) use decoder::HpackDecoder;
 #[cfg(test)]
 use decoder::Undecodable;
-pub(super) use encoder::Encoder;
+pub(super) use encoder::HpackEncoder;
 
 /// Bytes of a table: what both sides begin with, and the most that either uses here.
 const TABLE_BYTES: usize = 4096;

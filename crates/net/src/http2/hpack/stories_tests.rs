@@ -8,12 +8,12 @@ use fastrand::Rng;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Decoder, Encoder};
+use super::{HpackDecoder, HpackEncoder};
 use crate::http2::head::{SharedHead, SharedHeads};
 use crate::http2::testing::TestHead;
 
 /// Name, value, and whether the value is sensitive.
-type Field = (String, String, bool);
+type HeaderField = (String, String, bool);
 
 /// Answers of a connection, and requests.
 const MESSAGES: usize = 60;
@@ -29,7 +29,7 @@ const TABLES: [&[(usize, &[usize])]; 6] = [
     &[(10, &[200, 4_096]), (11, &[0]), (12, &[4_096]), (30, &[33]), (31, &[1_000, 70])],
 ];
 
-fn field(name: &str, value: impl Into<String>) -> Field {
+fn field(name: &str, value: impl Into<String>) -> HeaderField {
     (name.to_owned(), value.into(), false)
 }
 
@@ -47,11 +47,11 @@ fn text(random: &mut Rng, length: usize) -> String {
 }
 
 /// An hour in which something happens every second.
-fn date(number: usize) -> Field {
+fn date(number: usize) -> HeaderField {
     field("date", format!("Tue, 24 Nov 2026 10:{:02}:{:02} GMT", number / 60 % 60, number % 60))
 }
 
-fn apns_answer(number: usize, random: &mut Rng) -> Vec<Field> {
+fn apns_answer(number: usize, random: &mut Rng) -> Vec<HeaderField> {
     let status = random.choice(["200", "200", "200", "400", "410", "429", "503"]).unwrap();
     let mut fields = vec![field(":status", status), field("apns-id", uuid(random))];
     if number.is_multiple_of(2) {
@@ -60,7 +60,7 @@ fn apns_answer(number: usize, random: &mut Rng) -> Vec<Field> {
     fields
 }
 
-fn fcm_answer(number: usize, random: &mut Rng) -> Vec<Field> {
+fn fcm_answer(number: usize, random: &mut Rng) -> Vec<HeaderField> {
     let status = random.choice(["200", "200", "404", "429", "500"]).unwrap();
     let mut fields = vec![
         field(":status", status),
@@ -82,7 +82,7 @@ fn fcm_answer(number: usize, random: &mut Rng) -> Vec<Field> {
     fields
 }
 
-fn web_push_answer(number: usize, random: &mut Rng) -> Vec<Field> {
+fn web_push_answer(number: usize, random: &mut Rng) -> Vec<HeaderField> {
     let status = random.choice(["201", "201", "404", "410", "413"]).unwrap();
     let mut fields = vec![
         field(":status", status),
@@ -109,7 +109,7 @@ fn web_push_answer(number: usize, random: &mut Rng) -> Vec<Field> {
 }
 
 /// Whatever may stand in a field: no value, one of all letters, one larger than the table.
-fn odd_answer(number: usize, random: &mut Rng) -> Vec<Field> {
+fn odd_answer(number: usize, random: &mut Rng) -> Vec<HeaderField> {
     let letters: String = (b' '..=b'~').map(char::from).collect();
     let mut fields = vec![
         field(":status", random.u16(100..1_000).to_string()),
@@ -124,15 +124,16 @@ fn odd_answer(number: usize, random: &mut Rng) -> Vec<Field> {
     fields
 }
 
-fn words(fields: &[Field]) -> String {
+fn words(fields: &[HeaderField]) -> String {
     let hex = |text: &str| {
         text.bytes().fold(String::new(), |mut hex, byte| {
             write!(hex, "{byte:02x}").unwrap();
             hex
         })
     };
-    let word =
-        |(name, value, never): &Field| format!("{}:{}:{}", hex(name), hex(value), u8::from(*never));
+    let word = |(name, value, never): &HeaderField| {
+        format!("{}:{}:{}", hex(name), hex(value), u8::from(*never))
+    };
     fields.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
@@ -163,7 +164,7 @@ fn what_another_codec_has_written_is_read() {
     assert_eq!(blocks.len(), stories.len() * MESSAGES);
     let mut blocks = blocks.iter();
     for story in &stories {
-        let mut decoder = Decoder::new();
+        let mut decoder = HpackDecoder::new();
         for fields in story {
             let block = super::tests::bytes(blocks.next().unwrap());
             let expected: Vec<_> =
@@ -180,7 +181,7 @@ fn request(
     number: usize,
     heads: &SharedHeads,
     random: &mut Rng,
-) -> (TestHead, Vec<Field>) {
+) -> (TestHead, Vec<HeaderField>) {
     let (host, path, own) = match kind {
         0 => (
             "api.push.apple.com",
@@ -235,7 +236,7 @@ fn what_is_written_here_is_read_by_another_codec() {
     let mut expected = Vec::new();
     let mut lines = String::new();
     for (kind, table) in (0..3).flat_map(|kind| TABLES.map(|table| (kind, table))) {
-        let (mut random, mut encoder) = (Rng::with_seed(8), Encoder::new());
+        let (mut random, mut encoder) = (Rng::with_seed(8), HpackEncoder::new());
         let heads = SharedHeads::default();
         writeln!(lines, "decoder").unwrap();
         for number in 0..MESSAGES {

@@ -6,11 +6,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::encoder::KNOWN_MAX;
 use super::huffman::tests::encode as huffman;
-use super::{Decoder, Encoder, TABLE_BYTES, Undecodable};
-use crate::http2::head::{Head as _, SharedHead};
+use super::{HpackDecoder, HpackEncoder, TABLE_BYTES, Undecodable};
+use crate::http2::head::{RequestHead as _, SharedHead};
 use crate::http2::testing::{TestHead, shared};
 
-type Field = (String, String);
+type HeaderField = (String, String);
 
 /// Appendices C.3 and C.4: the blocks of three requests, plain and coded.
 pub(in crate::http2) const STANDARD_REQUESTS: [[&str; 3]; 2] = [
@@ -49,7 +49,10 @@ pub(in crate::http2) fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-pub(super) fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Undecodable> {
+pub(super) fn read(
+    decoder: &mut HpackDecoder,
+    block: &[u8],
+) -> Result<Vec<HeaderField>, Undecodable> {
     let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     decoder.decode(block, |name, value, _| {
@@ -59,8 +62,8 @@ pub(super) fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, Un
     Ok(fields)
 }
 
-fn check(decoder: &mut Decoder, hex: &str, expect: &[(&str, &str)]) {
-    let expect: Vec<Field> =
+fn check(decoder: &mut HpackDecoder, hex: &str, expect: &[(&str, &str)]) {
+    let expect: Vec<HeaderField> =
         expect.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     assert_eq!(read(decoder, &bytes(hex)).unwrap(), expect);
 }
@@ -68,7 +71,7 @@ fn check(decoder: &mut Decoder, hex: &str, expect: &[(&str, &str)]) {
 /// Appendix C.2: literals of each kind, and an index.
 #[test]
 fn the_standards_fields_are_read() {
-    let check = |hex, name, value| check(&mut Decoder::new(), hex, &[(name, value)]);
+    let check = |hex, name, value| check(&mut HpackDecoder::new(), hex, &[(name, value)]);
     check(
         "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
         "custom-key",
@@ -82,7 +85,7 @@ fn the_standards_fields_are_read() {
 #[test]
 fn the_standards_requests_are_read() {
     for blocks in STANDARD_REQUESTS {
-        let mut decoder = Decoder::new();
+        let mut decoder = HpackDecoder::new();
         let (method, authority) = ((":method", "GET"), (":authority", "www.example.com"));
         let (http, root) = ((":scheme", "http"), (":path", "/"));
         check(&mut decoder, blocks[0], &[method, http, root, authority]);
@@ -103,7 +106,7 @@ fn the_standards_requests_are_read() {
 #[test]
 fn the_standards_answers_are_read() {
     for blocks in STANDARD_ANSWERS {
-        let mut decoder = Decoder::new();
+        let mut decoder = HpackDecoder::new();
         check(&mut decoder, "3fe1 01", &[]);
         let (private, date) =
             (("cache-control", "private"), ("date", "Mon, 21 Oct 2013 20:13:21 GMT"));
@@ -135,7 +138,7 @@ fn the_standards_answers_are_read() {
 #[test]
 fn faults_are_named() {
     let check = |hex: &str, expect| {
-        assert_eq!(read(&mut Decoder::new(), &bytes(hex)), Err(Undecodable(expect)), "{hex}");
+        assert_eq!(read(&mut HpackDecoder::new(), &bytes(hex)), Err(Undecodable(expect)), "{hex}");
     };
     check("80", "an index is 0");
     check("be", "an index is behind the table");
@@ -149,7 +152,7 @@ fn faults_are_named() {
     check("3fe2 1f", "the table grows beyond what was granted");
     check("82 20", "the table changes its size behind a field");
     assert_eq!(
-        read(&mut Decoder::new(), &bytes("20 3fe1 1f")).unwrap(),
+        read(&mut HpackDecoder::new(), &bytes("20 3fe1 1f")).unwrap(),
         [],
         "down to nothing and up again"
     );
@@ -158,7 +161,7 @@ fn faults_are_named() {
 /// A field larger than the table empties it, and is read nevertheless.
 #[test]
 fn a_field_larger_than_the_table_empties_it() {
-    let mut decoder = Decoder::new();
+    let mut decoder = HpackDecoder::new();
     check(&mut decoder, "4001 61 01 62", &[("a", "b")]);
     check(&mut decoder, "be", &[("a", "b")]);
     let large = "7a".repeat(TABLE_BYTES);
@@ -176,13 +179,13 @@ fn request(headers: &[(&str, &str, bool)]) -> TestHead {
     TestHead::new("/3/device/1", fields)
 }
 
-fn written(encoder: &mut Encoder, request: &TestHead) -> Vec<u8> {
+fn written(encoder: &mut HpackEncoder, request: &TestHead) -> Vec<u8> {
     let mut block = Vec::new();
     encoder.encode(request, &mut block);
     block
 }
 
-fn fields_of(request: &TestHead) -> Vec<Field> {
+fn fields_of(request: &TestHead) -> Vec<HeaderField> {
     let request = request.to_request().unwrap();
     let uri = request.uri();
     let mut fields = vec![
@@ -198,7 +201,7 @@ fn fields_of(request: &TestHead) -> Vec<Field> {
 
 #[test]
 fn what_repeats_becomes_an_index_and_what_is_sensitive_never_does() {
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new());
     let same = [("authorization", "bearer x", true), ("apns-topic", "com.example.app", false)];
     let mut lengths = Vec::new();
     for number in 0..5 {
@@ -226,7 +229,7 @@ fn credential_bytes() -> usize {
 /// The rule of the smallest and the last size (RFC 7541, section 4.2).
 #[test]
 fn a_table_that_shrank_and_grew_is_told_so() {
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new());
     let request = request(&[("a", "b", false)]);
     for _ in 0..3 {
         read(&mut decoder, &written(&mut encoder, &request)).unwrap();
@@ -248,7 +251,7 @@ fn a_table_that_shrank_and_grew_is_told_so() {
 fn requests_come_back_whatever_the_table_may_hold() {
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..300 {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+        let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new());
         for _ in 0..40 {
             if random.u8(..8) == 0 {
                 encoder.allow(random.usize(..300));
@@ -280,7 +283,7 @@ fn requests_come_back_whatever_the_table_may_hold() {
 fn what_is_shared_comes_back_in_any_order() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..200 {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+        let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new());
         let fields = |random: &mut fastrand::Rng, count: usize| {
             let mut fields = HeaderMap::new();
             for _ in 0..count {
@@ -326,7 +329,7 @@ fn what_is_shared_comes_back_in_any_order() {
 /// Two broadcasts by turns have nothing at the same place, and are told apart all the same.
 #[test]
 fn what_is_shared_becomes_an_index_though_others_come_between() {
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new());
     let heads = ["com.example.one", "com.example.two"].map(|topic| {
         let mut head = request(&[("apns-topic", topic, false)]);
         head.own.insert("apns-id", HeaderValue::from_static("1"));
@@ -347,7 +350,7 @@ fn what_is_shared_becomes_an_index_though_others_come_between() {
 /// The table is full when the second broadcast comes: its field takes the place of the first one's, which has to win it back.
 #[test]
 fn what_was_pushed_out_of_a_full_table_becomes_an_index_again() {
-    let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
+    let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new());
     let topic = |letter: &str| {
         let name = HeaderName::from_static("apns-topic");
         let value = HeaderValue::from_str(&letter.repeat(1_000)).unwrap();
@@ -406,14 +409,14 @@ fn a_block_that_is_cut_or_corrupted_gives_an_error_or_fields() {
     let mut random = fastrand::Rng::with_seed(2);
     for _ in 0..400 {
         let block = any_block(&mut random);
-        let whole = read(&mut Decoder::new(), &block).unwrap();
+        let whole = read(&mut HpackDecoder::new(), &block).unwrap();
         for length in 0..block.len() {
-            if let Ok(fields) = read(&mut Decoder::new(), &block[..length]) {
+            if let Ok(fields) = read(&mut HpackDecoder::new(), &block[..length]) {
                 assert_eq!(fields, whole[..fields.len()]);
             }
             let mut corrupted = block.clone();
             corrupted[length] ^= random.u8(1..);
-            let mut decoder = Decoder::new();
+            let mut decoder = HpackDecoder::new();
             let mut kept = 0;
             let _fields = decoder.decode(&corrupted, |name, value, _| {
                 kept += name.len() + value.len();

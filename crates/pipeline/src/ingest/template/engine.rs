@@ -21,7 +21,7 @@ pub(super) struct LayeredVariables {
 
 /// Takes no more than `bytes_max`.
 #[derive(Debug)]
-pub(super) struct Limited<'a> {
+pub(super) struct LimitedWriter<'a> {
     pub(super) target: &'a mut Vec<u8>,
     pub(super) bytes_max: usize,
 }
@@ -120,9 +120,9 @@ impl Object for LayeredVariables {
     }
 }
 
-// === impl Limited ===
+// === impl LimitedWriter ===
 
-impl io::Write for Limited<'_> {
+impl io::Write for LimitedWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.target.len() + bytes.len() > self.bytes_max {
             // The engine makes a write failure of it, from which `Slot::render` concludes that the result is too long.

@@ -30,7 +30,7 @@ use notification::{Bytes, Content};
 
 use super::InvalidField;
 use crate::ingest::limits::{TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, TEMPLATE_WORK};
-use engine::Limited;
+use engine::LimitedWriter;
 pub use named::{TemplateSource, Templates};
 pub(super) use variables::Variables;
 
@@ -252,18 +252,19 @@ impl TemplatedString {
             let is_undefined = error.kind() == ErrorKind::UndefinedError;
             is_undefined.then(missing).flatten().unwrap_or_else(|| other(error))
         };
-        let render = |target: Limited<'_>| {
+        let render = |target: LimitedWriter<'_>| {
             template.render_captured_to(variables.clone(), target).map(drop).map_err(failed)
         };
         if self.kind == TemplateKind::Json {
-            return render(Limited { target: rendered, bytes_max });
+            return render(LimitedWriter { target: rendered, bytes_max });
         }
         let mut text = Vec::new();
         // JSON makes a text longer, never shorter.
         let bytes_left = bytes_max.saturating_sub(rendered.len());
-        render(Limited { target: &mut text, bytes_max: bytes_left })?;
+        render(LimitedWriter { target: &mut text, bytes_max: bytes_left })?;
         let text = std::str::from_utf8(&text).unwrap_or_default();
-        serde_json::to_writer(Limited { target: rendered, bytes_max }, text).map_err(|_| too_long())
+        serde_json::to_writer(LimitedWriter { target: rendered, bytes_max }, text)
+            .map_err(|_| too_long())
     }
 }
 

@@ -26,7 +26,7 @@ const OF_TEXTS: &[&str] = &[
 ];
 
 /// Units that the filters of a render may still take.
-struct Left(u64);
+struct WorkBudget(u64);
 
 /// Filters that look at the characters of a text, at the keys of an object, and at one value of a list.
 const OF_OUTSIDES: &[&str] = &["count", "first", "float", "int", "last", "length"];
@@ -115,7 +115,7 @@ fn count_and_apply(
 fn charge(state: &mut State<'_, '_>, work: u64) -> Result<(), Error> {
     // With the first filter of a render the units are set, from all its steps: those taken and those left.
     let (used, left) = state.fuel_levels().unwrap_or_default();
-    let left = state.get_or_insert_extension_with(|| Left(TEMPLATE_UNITS * (used + left)));
+    let left = state.get_or_insert_extension_with(|| WorkBudget(TEMPLATE_UNITS * (used + left)));
     left.0 = left.0.checked_sub(work).ok_or_else(|| Error::from(ErrorKind::OutOfFuel))?;
     Ok(())
 }

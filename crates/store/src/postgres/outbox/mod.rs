@@ -34,7 +34,7 @@ struct ReadRows;
 
 /// Rows as they were read.
 #[derive(Debug)]
-struct Found {
+struct RowsRead {
     position: Position,
     /// The transactions that had ended when they were read.
     ended: EndedTransactions,
@@ -120,9 +120,9 @@ pub(super) async fn drain(
 
 #[async_trait]
 impl WriterRequest for ReadRows {
-    type Answer = Option<Found>;
+    type Answer = Option<RowsRead>;
 
-    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<Found>, RunError> {
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Option<RowsRead>, RunError> {
         if !transaction.row("SELECT outbox_waits()", &[]).await?.try_get(0)? {
             // A slot that the last drain could not empty, because it was still written to, is emptied now.
             transaction.row(ROTATE, &[]).await?;
@@ -139,7 +139,7 @@ impl WriterRequest for ReadRows {
         let late = wrote(transaction, position.late(&ended)).await?;
         let late = late.into_iter().map(|txid| position.rest_of(txid));
         let spans: Vec<Span> = late.chain(position.new_ones(&ended)).collect();
-        let mut found = Found { position, ended, rows: Vec::new(), bytes: 0, is_full: false };
+        let mut found = RowsRead { position, ended, rows: Vec::new(), bytes: 0, is_full: false };
         for span in spans {
             if !found.is_full {
                 found.read_span(transaction, span).await?;
@@ -149,9 +149,9 @@ impl WriterRequest for ReadRows {
     }
 }
 
-// === impl Found ===
+// === impl RowsRead ===
 
-impl Found {
+impl RowsRead {
     /// Reads the rows of a span, as far as there is room.
     async fn read_span(
         &mut self,

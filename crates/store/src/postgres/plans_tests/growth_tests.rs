@@ -12,7 +12,7 @@ use super::statements;
 use crate::ClaimRequest;
 use crate::conformance::{Shape, at};
 use crate::postgres::claim::IssueTickets;
-use crate::postgres::connection::{Connector, Session};
+use crate::postgres::connection::{Connector, PostgresSession};
 use crate::postgres::growth::{ASK_EVERY, MANY};
 use crate::postgres::ingest::IngestDrafts;
 use crate::postgres::notify::NotifyPolicy;
@@ -25,7 +25,7 @@ use crate::postgres::{Options, Postgres};
 
 /// A writer that is led by hand, in the place of the store's own.
 pub(in crate::postgres) struct Seat {
-    pub(in crate::postgres) session: Session,
+    pub(in crate::postgres) session: PostgresSession,
     pub(in crate::postgres) state: WriterState,
     pub(in crate::postgres) membership: watch::Sender<Membership>,
     /// Store whose worker it claims for.

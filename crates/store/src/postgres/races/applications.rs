@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use notification::Idempotency;
 
-use super::super::connection::Session;
+use super::super::connection::PostgresSession;
 use crate::conformance::Shape;
 use crate::{DrainedRows, OutboxRow, Validator};
 
 /// An application, with a connection as any of a server's.
 pub(super) struct Application {
-    pub(super) session: Session,
+    pub(super) session: PostgresSession,
     /// Rows of the transaction that it has open, by recipient.
     open: Option<Vec<String>>,
 }
@@ -43,7 +43,7 @@ const INSERT: &str = "INSERT INTO outbox (channel, recipient, content, idempoten
 
 impl Application {
     /// An application, which is no part of Belfry: it may leave a transaction open for any time.
-    pub(super) async fn new(session: Session) -> Self {
+    pub(super) async fn new(session: PostgresSession) -> Self {
         let patience = "SET idle_in_transaction_session_timeout = 0";
         session.client.batch_execute(patience).await.unwrap();
         Self { session, open: None }

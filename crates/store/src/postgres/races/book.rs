@@ -9,7 +9,7 @@ use notification::{
 
 use super::applications::Rows;
 use super::feed::Feed;
-use crate::{Admission, Begun, Lift, Mark, Requeued, Settled, StoreError};
+use crate::{Admission, Lift, Mark, MarkAnswer, Requeued, Settled, StoreError};
 
 /// All answers of a schedule.
 #[derive(Debug, Default)]
@@ -246,10 +246,10 @@ impl Book {
         chunk: &Chunk,
         mark: Mark,
         (called, before): (u64, Option<u16>),
-        answer: Begun,
+        answer: MarkAnswer,
     ) {
-        if answer != Begun::Granted {
-            self.refused.extend((answer == Begun::Stale).then_some((mark, chunk.worker)));
+        if answer != MarkAnswer::Granted {
+            self.refused.extend((answer == MarkAnswer::Stale).then_some((mark, chunk.worker)));
             return self.begun_in_vain(mark, before);
         }
         self.check_current("begun", (mark.chunk, mark.epoch), called);

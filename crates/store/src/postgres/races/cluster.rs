@@ -10,7 +10,7 @@ use testbed::postgres::HASTE;
 use testbed::{Database, PostgresOptions};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::super::connection::{Connector, Session};
+use super::super::connection::{Connector, PostgresSession};
 use super::super::notices::{self, Notice, NoticeSender};
 use super::super::notify::NotifyPolicy;
 use super::super::reader::PostgresReader;
@@ -27,18 +27,18 @@ use crate::rows::release::Slicing;
 pub(super) struct Cluster {
     connector: Connector,
     /// Session that does the rest of the work, and looks at the writers; never held up.
-    pub(super) control: Session,
+    pub(super) control: PostgresSession,
     pub(super) reader: PostgresReader,
     pub(super) applications: [Application; APPLICATIONS],
     pub(super) arrivals: mpsc::Receiver<Arrival>,
     arriving: mpsc::Sender<Arrival>,
     /// Connections of former engines, by actor: making one takes longer than a schedule.
-    idle: BTreeMap<usize, Session>,
+    idle: BTreeMap<usize, PostgresSession>,
     played: u64,
     time: DatabaseTime,
     pauses: watch::Sender<Arc<Pauses>>,
     _database: Database,
-    server: Option<testbed::Postgres>,
+    server: Option<testbed::PostgresServer>,
 }
 
 /// A process.
@@ -50,7 +50,7 @@ pub(super) struct Engine {
     pub(super) notices: NoticeSender,
     /// The pauses that each process follows, the same for all.
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
-    sessions: Vec<(usize, oneshot::Receiver<Option<Session>>)>,
+    sessions: Vec<(usize, oneshot::Receiver<Option<PostgresSession>>)>,
     tasks: Tasks,
 }
 
@@ -104,7 +104,7 @@ impl Cluster {
         let make = move || {
             let settings = [HASTE, &[("autovacuum", "off")], settings].concat();
             let options = PostgresOptions { settings: &settings, tls: None };
-            let server = testbed::Postgres::start_with(options);
+            let server = testbed::PostgresServer::start_with(options);
             let server = server.unwrap();
             (server.create_database().unwrap(), server)
         };
@@ -185,7 +185,7 @@ impl Cluster {
     }
 
     /// A connection that is not held up.
-    pub(super) async fn connect(&self) -> Session {
+    pub(super) async fn connect(&self) -> PostgresSession {
         self.connector.connect(None).await.unwrap()
     }
 
@@ -285,7 +285,7 @@ impl Engine {
 
 /// True if all of the `running` sessions wait for locks that only `paused` ones can give up.
 pub(super) async fn are_blocked(
-    control: &Session,
+    control: &PostgresSession,
     running: &[i32],
     paused: &BTreeSet<i32>,
 ) -> bool {

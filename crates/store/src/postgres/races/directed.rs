@@ -12,8 +12,8 @@ use super::finish::STRANDED;
 use super::schedule::Schedule;
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, name};
 use crate::{
-    Admission, Begun, BroadcastOpened, ClaimRequest, Ending, Mark, ReadStore as _, RecipientGroup,
-    Requeued, StoreError,
+    Admission, BroadcastOpened, ClaimRequest, Ending, Mark, MarkAnswer, ReadStore as _,
+    RecipientGroup, Requeued, StoreError,
 };
 
 /// Number of times that the two processes meet, each time in another order of statements.
@@ -140,12 +140,12 @@ async fn what_an_overdue_worker_holds_is_begun_when_it_has_renewed_its_lease() {
     let (chunk, through) = (&claimed.chunks[0], 0);
     let mark = Mark { chunk: chunk.id, epoch: chunk.epoch, through };
     let begin = |mark| work.run(settle::BeginDeliveries(vec![mark]));
-    for expect in [Begun::Granted, Begun::Stale] {
+    for expect in [MarkAnswer::Granted, MarkAnswer::Stale] {
         schedule.cluster.happen(Event::Silence(0), &schedule.engines).await;
-        assert_eq!(schedule.through(begin(mark)).await.unwrap(), [Begun::Overdue]);
+        assert_eq!(schedule.through(begin(mark)).await.unwrap(), [MarkAnswer::Overdue]);
         let old = Mark { epoch: Epoch(chunk.epoch.0 - 1), ..mark };
-        assert_eq!(schedule.through(begin(old)).await.unwrap(), [Begun::Stale]);
-        if expect == Begun::Stale {
+        assert_eq!(schedule.through(begin(old)).await.unwrap(), [MarkAnswer::Stale]);
+        if expect == MarkAnswer::Stale {
             schedule.through(other.run(reap::ReapWorker { now: at(1) })).await.unwrap();
         }
         schedule.cluster.happen(Event::Beat(0), &schedule.engines).await;

@@ -3,7 +3,7 @@
 use notification::{ChunkId, Priority, Timestamp, limits};
 
 use super::super::codes::LaneId;
-use super::super::evidence::{Attempts, Standing};
+use super::super::evidence::{AttemptEvidence, LaneHealth};
 use super::super::room::{LaneLoad, LoadKind};
 use super::{LaneReadiness, Lanes};
 
@@ -100,9 +100,9 @@ impl Lanes {
     /// Adds the load that was claimed of the lane before the work was read anew, at `now`.
     #[cfg(feature = "postgres")]
     pub(crate) fn restore_load(&mut self, id: LaneId, load: LaneLoad, now: Timestamp) {
-        let standing = self.evidence.of(id).standing(now);
+        let health = self.evidence.of(id).health(now);
         if let Some(work) = self.work.get_mut(&id) {
-            work.counted = standing.into();
+            work.counted = health.into();
         }
         self.add_load(id, load);
     }
@@ -121,11 +121,11 @@ impl Lanes {
     }
 
     /// Notes the evidence of settlements for the lane's destination.
-    pub(crate) fn note_attempts(&mut self, id: LaneId, attempts: Attempts) {
+    pub(crate) fn note_attempts(&mut self, id: LaneId, attempts: AttemptEvidence) {
         if attempts.tell_nothing() {
             return;
         }
-        let before = self.evidence.of(id).standing(attempts.at);
+        let before = self.evidence.of(id).health(attempts.at);
         self.evidence.note(id, attempts);
         self.evidence.trim(attempts.at, |lane| self.work.contains_key(&lane));
         let Some(work) = self.work.get_mut(&id) else { return };
@@ -137,7 +137,7 @@ impl Lanes {
             self.total.add(work.counted, work.load.weight);
         }
         // A proven lane keeps its place as long as it is proven: that is looked at when it has its turn.
-        if !matches!(before, Standing::Proven { .. }) && work.readiness != LaneReadiness::Ready {
+        if !matches!(before, LaneHealth::Proven { .. }) && work.readiness != LaneReadiness::Ready {
             let next_due = work.next_due;
             self.enqueue(id, next_due);
         }

@@ -6,7 +6,7 @@ use notification::{Priority, Timestamp};
 
 use super::super::codes::LaneId;
 use super::super::due::DueCursor;
-use super::super::evidence::Standing;
+use super::super::evidence::LaneHealth;
 use super::super::room::DueLane;
 use super::{LaneReadiness, Lanes, Probe};
 use crate::ClaimRequest;
@@ -57,14 +57,14 @@ impl Lanes {
             let bulk = self.next_of(Priority::Bulk, request);
             if self.normal_ahead > 0 { bulk.or(normal) } else { normal.or(bulk) }
         })?;
-        let standing = request.standing(self.evidence.of(turn.lane));
+        let health = request.health(self.evidence.of(turn.lane));
         // Deliveries that a lane holds from before it failed are counted with its probes: they are fewer than those.
-        let is_failing = matches!(standing, Standing::Failing { .. });
+        let is_failing = matches!(health, LaneHealth::Failing { .. });
         if let Some(work) = self.work.get_mut(&turn.lane)
             && (work.load.weight == 0 || is_failing)
         {
             self.total.remove(work.counted, work.load.weight);
-            work.counted = standing.into();
+            work.counted = health.into();
             self.total.add(work.counted, work.load.weight);
         }
         Some(turn)
@@ -110,16 +110,16 @@ impl Lanes {
         let Some(lane) = self.due_lane(id, request) else { return };
         let probe =
             |is_failing, order| Probe { priority: lane.priority, is_failing, order, lane: id };
-        let readiness = match lane.standing {
+        let readiness = match lane.health {
             _ if request.is_full(lane) => LaneReadiness::Full,
-            Standing::Proven { .. } => LaneReadiness::Ready,
-            Standing::Failing { closed_until, .. } if request.now < closed_until => {
+            LaneHealth::Proven { .. } => LaneReadiness::Ready,
+            LaneHealth::Failing { closed_until, .. } if request.now < closed_until => {
                 return self.wait(id, closed_until);
             }
-            Standing::Failing { closed_until, .. } => {
+            LaneHealth::Failing { closed_until, .. } => {
                 LaneReadiness::Probe(probe(true, closed_until.millis()))
             }
-            Standing::Unproven => LaneReadiness::Probe(probe(false, -lane.due_at.millis())),
+            LaneHealth::Unproven => LaneReadiness::Probe(probe(false, -lane.due_at.millis())),
         };
         let Some(work) = self.work.get_mut(&id) else { return };
         work.readiness = readiness;
@@ -192,7 +192,7 @@ impl Lanes {
             let lane = self.due_lane(id, request)?;
             let deliveries = request.room_of(lane, self.total);
             let is_ready =
-                matches!(lane.standing, Standing::Proven { .. }) && !request.is_full(lane);
+                matches!(lane.health, LaneHealth::Proven { .. }) && !request.is_full(lane);
             (deliveries > 0 || !is_ready)
                 .then_some(Turn { lane: id, deliveries: if is_ready { deliveries } else { 0 } })
         };
@@ -219,7 +219,7 @@ impl Lanes {
     fn due_lane(&self, id: LaneId, request: &ClaimRequest) -> Option<DueLane> {
         let work = self.work.get(&id)?;
         let (priority, load, due_at) = (work.lane.priority, work.load, work.next_due?);
-        let standing = request.standing(self.evidence.of(id));
-        Some(DueLane { priority, due_at, load, standing })
+        let health = request.health(self.evidence.of(id));
+        Some(DueLane { priority, due_at, load, health })
     }
 }

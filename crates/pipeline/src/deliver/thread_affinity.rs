@@ -1,0 +1,216 @@
+//! Thread affinity: a destination with a small limit is sent to by one thread.
+//!
+//! Each sender thread has a limit of its own, so a destination that takes one request at a time would get one from each. A chunk
+//! whose limit is learned and small goes to the thread that its destination is assigned to. When the limit there is large
+//! enough to be shared, that thread gives the chunk back, and the thread that had it learns a limit, too.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use notification::{Chunk, Lane, limits};
+use queue::Message;
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+/// The inboxes through which the sender threads of a process hand chunks to each other. The threads share it.
+#[derive(Debug)]
+pub struct ThreadAffinity {
+    /// Senders of chunks to each thread; `None` before a thread begins and after it ends.
+    inboxes: Mutex<Vec<Option<mpsc::Sender<ArrivedChunk>>>>,
+    threads: usize,
+}
+
+/// The inbox of one sender thread.
+#[derive(Debug)]
+pub(super) struct ThreadInbox {
+    affinity: Arc<ThreadAffinity>,
+    number: usize,
+    receiver: mpsc::Receiver<ArrivedChunk>,
+}
+
+/// A chunk that has come to a thread.
+#[derive(Debug)]
+pub(super) struct ArrivedChunk {
+    pub(super) message: Message<Arc<Chunk>>,
+    pub(super) from: ChunkOrigin,
+}
+
+/// Origin of a chunk that has come to a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChunkOrigin {
+    Queue,
+    /// The thread with this number: the destination is assigned to the receiver.
+    Thread(usize),
+    /// The thread that the destination is assigned to, which gives the chunk back.
+    AssignedThread,
+}
+
+/// A limit from which on each thread has a part of it that is worth having.
+const SHARED_LIMIT_MIN: usize = 64;
+
+// === impl ThreadAffinity ===
+
+impl ThreadAffinity {
+    /// The inboxes of a process with `threads` sender threads, none of them open.
+    pub fn new(threads: usize) -> Arc<Self> {
+        let inboxes = (0..threads).map(|_| None).collect();
+        Arc::new(Self { inboxes: Mutex::new(inboxes), threads })
+    }
+
+    /// The sender threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Number of threads that send to a destination with the limit `limit`, which may be learned.
+    pub(super) fn threads_at(&self, limit: usize, is_learned: bool) -> usize {
+        if is_learned && limit < SHARED_LIMIT_MIN { 1 } else { self.threads }
+    }
+
+    /// Inbox of one more thread, to which chunks can be handed from now on.
+    pub(super) fn open_inbox(self: &Arc<Self>) -> ThreadInbox {
+        let (sender, receiver) = mpsc::channel(limits::HANDED_CHUNKS);
+        let mut inboxes = self.inboxes();
+        let number = inboxes.iter().position(Option::is_none).unwrap_or(inboxes.len());
+        match inboxes.get_mut(number) {
+            Some(inbox) => *inbox = Some(sender),
+            None => inboxes.push(Some(sender)),
+        }
+        ThreadInbox { affinity: Arc::clone(self), number, receiver }
+    }
+
+    /// Hands a chunk to the thread `number`; gives it back when the thread has ended, or has a full inbox.
+    fn hand(&self, number: usize, arrived: ArrivedChunk) -> Result<(), ArrivedChunk> {
+        // Sent while the lock is held: a thread that closes its inbox finds all that was sent to it.
+        let inboxes = self.inboxes();
+        let Some(inbox) = inboxes.get(number).and_then(Option::as_ref) else { return Err(arrived) };
+        inbox.try_send(arrived).map_err(TrySendError::into_inner)
+    }
+
+    fn inboxes(&self) -> MutexGuard<'_, Vec<Option<mpsc::Sender<ArrivedChunk>>>> {
+        self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl ThreadInbox ===
+
+impl ThreadInbox {
+    /// The next chunk that another thread hands over.
+    pub(super) async fn receive(&mut self) -> ArrivedChunk {
+        match self.receiver.recv().await {
+            Some(arrived) => arrived,
+            // The sender is kept until the inbox is closed.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Keeps a chunk of a destination with the limit `limit` on this thread, and gives it back, or hands it over.
+    pub(super) fn keep(&self, arrived: ArrivedChunk, limit: usize) -> Option<Message<Arc<Chunk>>> {
+        let is_small = limit < SHARED_LIMIT_MIN;
+        let (to, from) = match arrived.from {
+            ChunkOrigin::Queue if is_small => {
+                let assigned = self.thread_of(&arrived.message.item.envelope.lane);
+                (assigned, ChunkOrigin::Thread(self.number))
+            }
+            ChunkOrigin::Thread(from) if !is_small => (from, ChunkOrigin::AssignedThread),
+            ChunkOrigin::Queue | ChunkOrigin::Thread(_) | ChunkOrigin::AssignedThread => {
+                return Some(arrived.message);
+            }
+        };
+        if to == self.number {
+            return Some(arrived.message);
+        }
+        let handed = self.affinity.hand(to, ArrivedChunk { message: arrived.message, from });
+        handed.err().map(|arrived| arrived.message)
+    }
+
+    /// All priorities and tenants of a destination have one.
+    fn thread_of(&self, lane: &Lane) -> usize {
+        let mut hasher = DefaultHasher::new();
+        (&lane.channel, &lane.destination).hash(&mut hasher);
+        let threads = u64::try_from(self.affinity.threads.max(1)).unwrap_or(1);
+        usize::try_from(hasher.finish() % threads).unwrap_or(0)
+    }
+
+    /// Closes the inbox: the chunks handed over until now are returned to be sent, and no more arrive.
+    pub(super) fn close(mut self) -> Vec<Message<Arc<Chunk>>> {
+        if let Some(inbox) = self.affinity.inboxes().get_mut(self.number) {
+            *inbox = None;
+        }
+        std::iter::from_fn(|| self.receiver.try_recv().ok())
+            .map(|arrived| arrived.message)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notification::sample;
+    use std::task::{Context, Waker};
+
+    #[derive(Debug)]
+    struct Kept;
+
+    #[async_trait::async_trait]
+    impl queue::Acknowledge for Kept {
+        async fn acknowledge(&mut self) -> Result<(), queue::QueueError> {
+            Ok(())
+        }
+    }
+
+    /// A chunk from the queue to each of many destinations.
+    fn chunks() -> Vec<ArrivedChunk> {
+        let chunk = |number: usize| {
+            let mut chunk = sample::chunk(notification::Timestamp::from_millis(0), ["a"]);
+            chunk.envelope.lane.destination = format!("host {number}").into();
+            Message { item: Arc::new(chunk), receipt: queue::Receipt::new(Kept) }
+        };
+        (0..100)
+            .map(chunk)
+            .map(|message| ArrivedChunk { message, from: ChunkOrigin::Queue })
+            .collect()
+    }
+
+    fn received(inbox: &mut ThreadInbox) -> Vec<ArrivedChunk> {
+        let mut context = Context::from_waker(Waker::noop());
+        std::iter::from_fn(|| match inbox.receiver.poll_recv(&mut context) {
+            std::task::Poll::Ready(arrived) => arrived,
+            std::task::Poll::Pending => None,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_small_destination_has_one_thread_and_a_large_one_is_shared() {
+        let affinity = ThreadAffinity::new(2);
+        let (first, mut second) = (affinity.open_inbox(), affinity.open_inbox());
+        let here = chunks().into_iter().filter_map(|arrived| first.keep(arrived, 1)).count();
+        let there = received(&mut second);
+        assert_eq!(here + there.len(), 100);
+        assert!((30..=70).contains(&here), "{here}");
+        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 64).is_some()));
+        // The assigned thread sends chunks of others while its limit is small, and gives them back when that is large.
+        let mut first = first;
+        let sizes = [(63, true), (64, false)].into_iter().cycle();
+        for (arrived, (limit, is_kept)) in there.into_iter().zip(sizes) {
+            assert_eq!(arrived.from, ChunkOrigin::Thread(0));
+            assert_eq!(second.keep(arrived, limit).is_some(), is_kept);
+        }
+        let back = received(&mut first);
+        assert!(!back.is_empty());
+        assert!(back.into_iter().all(|arrived| first.keep(arrived, 1).is_some()), "not again");
+    }
+
+    #[test]
+    fn what_is_handed_to_a_thread_that_ends_is_sent_by_it_or_by_the_other() {
+        let affinity = ThreadAffinity::new(2);
+        let (first, second) = (affinity.open_inbox(), affinity.open_inbox());
+        let kept = chunks().into_iter().filter_map(|arrived| first.keep(arrived, 1)).count();
+        assert_eq!(second.close().len(), 100 - kept);
+        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 1).is_some()));
+        let third = affinity.open_inbox();
+        assert_eq!(third.number, 1, "in the place of the one that ended");
+        drop(third);
+        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 1).is_some()), "it crashed");
+    }
+}
