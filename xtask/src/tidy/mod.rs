@@ -4,6 +4,7 @@ mod edges;
 mod files;
 mod imports;
 mod modules;
+mod types;
 mod words;
 
 use std::path::Path;
@@ -25,7 +26,9 @@ fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     for file in files::read(root)? {
         offences.extend(files::check(&file));
     }
-    let workspace = imports::Workspace { crates: modules::read(root)? };
+    let crates = modules::read(root)?;
+    offences.extend(types::check(&crates, types::SHARED_NAMES));
+    let workspace = imports::Workspace { crates };
     offences.extend(workspace.check());
     Ok(offences)
 }

@@ -27,6 +27,8 @@ pub(crate) struct Module {
     pub(crate) file: String,
     /// Names that it defines itself.
     pub(crate) defined: HashSet<String>,
+    /// Types among them: each definition, those that code within a function makes included.
+    pub(crate) types: Vec<String>,
     /// Names that it imports or re-exports, and from where.
     pub(crate) imported: HashMap<String, Segments>,
     /// Paths of which it takes everything.
@@ -35,11 +37,12 @@ pub(crate) struct Module {
     pub(crate) named: BTreeSet<Segments>,
 }
 
-/// The crates below `root`, by their name in Rust code.
+/// The crates below `root`, `xtask` included, by their name in Rust code.
 pub(crate) fn read(root: &Path) -> anyhow::Result<BTreeMap<String, Krate>> {
     let mut crates = BTreeMap::new();
     let folders = fs::read_dir(root.join("crates")).context("cannot read crates/")?;
-    for folder in folders.map(|entry| entry.map(|entry| entry.path())) {
+    let folders = folders.map(|entry| entry.map(|entry| entry.path()));
+    for folder in folders.chain([Ok(root.join("xtask"))]) {
         let folder = folder?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().replace('-', "_");
         for start in ["src/lib.rs", "src/main.rs"] {
@@ -221,6 +224,9 @@ impl<'ast> Visit<'ast> for Module {
             return;
         }
         self.defined.extend(name.map(ToString::to_string));
+        if matches!(item, Item::Enum(_) | Item::Struct(_) | Item::Trait(_) | Item::Type(_)) {
+            self.types.extend(name.map(ToString::to_string));
+        }
         visit::visit_item(self, item);
     }
 

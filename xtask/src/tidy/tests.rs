@@ -1,9 +1,12 @@
 //! The tree is tidy, and every rule can fail.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::edges::Edge;
 use super::files::SourceFile;
+use super::modules::Krate;
+use super::types::{self, SharedName};
 use super::{edges, files, imports, modules};
 
 #[test]
@@ -60,12 +63,57 @@ fn a_file_is_refused_for_what_it_holds() {
     check("Makefile", path, &[&format!("line 1 holds {path}, which exists on one machine only")]);
 }
 
-/// The violations of the rules of imports in crates that are given as texts.
-fn offences_of(crates: &[(&str, &[(&str, &str)])]) -> Vec<String> {
+/// Crates that are given as texts.
+fn crates_of(crates: &[(&str, &[(&str, &str)])]) -> BTreeMap<String, Krate> {
     let read = |(name, texts): &(&str, &[(&str, &str)])| {
         ((*name).to_owned(), modules::from_texts(name, texts))
     };
-    imports::Workspace { crates: crates.iter().map(read).collect() }.check()
+    crates.iter().map(read).collect()
+}
+
+/// The violations of the rules of imports in crates that are given as texts.
+fn offences_of(crates: &[(&str, &[(&str, &str)])]) -> Vec<String> {
+    imports::Workspace { crates: crates_of(crates) }.check()
+}
+
+#[test]
+fn a_type_name_with_twomeanings_is_refused() {
+    let check = |sqlite: &str, postgres: &str, flow: &str, refused: &[&str]| {
+        let store: &[(&str, &str)] = &[
+            ("lib.rs", "pub mod sqlite; pub mod postgres; pub trait Store {}"),
+            ("sqlite.rs", sqlite),
+            ("postgres.rs", postgres),
+        ];
+        let writer = SharedName { krate: "store", name: "Writer", meaning: "the write side" };
+        let crates = crates_of(&[("store", store), ("flow", &[("lib.rs", flow)])]);
+        assert_eq!(types::check(&crates, &[writer]), refused, "{sqlite} {postgres} {flow}");
+    };
+    let (one, other) = ("struct Writer;", "enum Writer {}");
+    check(one, other, "", &[]);
+    check(one, other, "struct Gate; #[cfg(test)] mod tests { struct Gate; trait Store {} }", &[]);
+    check(one, other, "trait Gate { type Store; } impl Gate for u8 { type Store = u8; }", &[]);
+    let several = |files: &str, name: &str| {
+        format!("{files}: the type name {name} has several meanings: rename all but one")
+    };
+    let in_both = "store/postgres.rs, store/sqlite.rs";
+    let planted = [several(in_both, "Pool")];
+    check(
+        "struct Writer; type Pool = u8;",
+        "struct Writer; trait Pool {}",
+        "",
+        &planted.each_ref().map(String::as_str),
+    );
+    let planted = [several(&format!("flow/lib.rs, {in_both}"), "Writer")];
+    check(one, other, one, &planted.each_ref().map(String::as_str));
+    let planted = [several("store/sqlite.rs, store/sqlite.rs", "Writer")];
+    check(
+        "struct Writer; mod inner { struct Writer; }",
+        "",
+        "",
+        &planted.each_ref().map(String::as_str),
+    );
+    let idle = "xtask/src/tidy/types.rs: store has no backends with a Writer, the write side";
+    check(one, "", "", &[idle]);
 }
 
 #[test]
