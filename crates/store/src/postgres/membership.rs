@@ -454,6 +454,9 @@ pub(super) async fn depart(
 }
 
 /// The store's id: `drawn`, if it has none yet.
+///
+/// Its key is called `realm`, as the id was in the first stores. It stays: in a rolling upgrade, an older process that had
+/// checked the schema just before the key was renamed would find no id, and draw another.
 async fn read_store_id(session: &PostgresSession, drawn: i64) -> Result<u16, StoreError> {
     let insert = "INSERT INTO meta (key, value) VALUES ('realm', $1) ON CONFLICT DO NOTHING";
     session.client.execute(insert, &[&drawn]).await?;

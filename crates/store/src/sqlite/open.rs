@@ -158,7 +158,7 @@ pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
 
 /// The id of this store, which is part of every identifier.
 pub(super) fn read_store_id(connection: &Connection) -> Result<Option<u16>, StoreError> {
-    // The key has the name that the id had in the first stores.
+    // The key has the name that the id had in the first stores, as on PostgreSQL, where it cannot be renamed safely.
     let mut select = connection.prepare_cached("SELECT value FROM meta WHERE key = 'realm'")?;
     Ok(select.query_row([], |row| row.get(0)).optional()?)
 }
