@@ -40,4 +40,4 @@ pub use process::{
 pub use tally::{JournalBooks, JournalTail, Tally};
 pub use trial::{Finished, ImportRun, Setup, Trial};
 pub use usage::Usage;
-pub use workload::{WebhookPayload, Workload, WorkloadGuarantee};
+pub use workload::{WebhookPayload, Workload, WorkloadGuarantee, token};

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::capacity::Capacity;
 use crate::options::Faults;
 
 /// Whether the simulator calls this recipient gone when `--dead-tokens` is `fraction`.
@@ -34,7 +35,14 @@ pub(crate) struct Dice {
     latency_jitter_us: u64,
 }
 
-/// A stretch of 503, common to all threads.
+/// The faults that are common to all threads.
+#[derive(Debug)]
+pub(crate) struct CommonFaults {
+    pub(crate) outage: Outage,
+    pub(crate) capacity: Capacity,
+}
+
+/// A stretch of 503.
 #[derive(Debug)]
 pub(crate) struct Outage {
     after: Option<u64>,
@@ -93,6 +101,12 @@ impl Dice {
         let (time, version) = (high >> 16, high & 0xffff);
         let (variant, node) = (low >> 48, low & 0xffff_ffff_ffff);
         format!("{:08x}-{:04x}-{version:04x}-{variant:04x}-{node:012x}", time >> 16, time & 0xffff)
+    }
+}
+
+impl CommonFaults {
+    pub(crate) fn new(faults: &Faults) -> Self {
+        Self { outage: Outage::new(faults), capacity: Capacity::new(faults.capacity.clone()) }
     }
 }
 

@@ -11,6 +11,7 @@
 //! http2     a server of its own, one task per connection       http1    hyper, all but APNs
 //! provider  outage, then the protocol's checks, then dead recipients, then seeded faults
 //!             apns, fcm, webhook, webpush: the checks         faults: the dice
+//! capacity  when the answer leaves, if only so many are served at the same time
 //! journal   one line, written (and with --fsync on disk) before the answer leaves
 //! ```
 
@@ -27,6 +28,7 @@ mod fields;
 mod provider;
 
 mod apns;
+mod capacity;
 mod faults;
 mod fcm;
 mod smtp;
@@ -38,6 +40,7 @@ pub mod journal;
 mod clock;
 mod tls;
 
+pub use capacity::CapacityStep;
 pub use faults::is_dead;
 pub use options::{Faults, SimulatorOptions};
 pub use run::run;

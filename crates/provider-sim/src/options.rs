@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 
+use crate::capacity::CapacityStep;
+
 /// Everything the simulator can be told. [`SimulatorOptions::default`] is what the flags default to.
 #[derive(Debug, Clone, Args)]
 #[command(about = "Local APNs, FCM, webhook, Web Push and mail providers that keep their own books", long_about = None)]
@@ -113,6 +115,11 @@ pub struct Faults {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub latency_jitter: Duration,
 
+    /// Requests that are served at the same time, over all threads; further ones wait for their turn. With a time after
+    /// the first request, `500@30s`, given again for each change; without it there is no bound
+    #[arg(long, value_name = "COUNT[@DURATION]", value_parser = capacity_step)]
+    pub capacity: Vec<CapacityStep>,
+
     /// Fraction of good requests answered 500 or 503
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     pub error_rate: f64,
@@ -198,6 +205,14 @@ fn login(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses `500`, and `500@30s`.
+fn capacity_step(text: &str) -> Result<CapacityStep, String> {
+    let (count, after) = text.split_once('@').unwrap_or((text, "0s"));
+    let count = count.parse().ok().filter(|count| *count > 0);
+    let count = count.ok_or("write a number of requests such as 500, or 500@30s")?;
+    Ok(CapacityStep { count, after: duration(after)? })
+}
+
 /// Parses `250us`, `1.5ms`, `2s`, `10m`, `1h`.
 fn duration(text: &str) -> Result<Duration, String> {
     let hint = || "write a number and a unit of us, ms, s, m or h, such as 50ms".to_owned();
@@ -237,6 +252,20 @@ mod tests {
         check("ms", None);
         check("-1s", None);
         check("1 fortnight", None);
+    }
+
+    #[test]
+    fn a_capacity_is_a_number_and_a_time() {
+        let check = |text: &str, expect: Option<(usize, u64)>| {
+            let step = capacity_step(text).ok().map(|step| (step.count, step.after));
+            let expect = expect.map(|(count, secs)| (count, Duration::from_secs(secs)));
+            assert_eq!(step, expect, "{text}");
+        };
+        check("500", Some((500, 0)));
+        check("500@30s", Some((500, 30)));
+        check("0", None);
+        check("500@", None);
+        check("many", None);
     }
 
     #[test]

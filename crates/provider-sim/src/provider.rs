@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 use crate::apns::Apns;
 use crate::clock;
 use crate::exchange::{Finding, NEVER_US, Request, SimAnswer, SimReply, SimVerdict, Trouble};
-use crate::faults::{Dice, Outage, SimFault, is_dead};
+use crate::faults::{CommonFaults, Dice, SimFault, is_dead};
 use crate::fcm::Fcm;
 use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
 use crate::options::SimulatorOptions;
@@ -23,7 +23,7 @@ pub(crate) struct Provider {
     pub(crate) journal: Rc<Journal>,
     protocol: SimProtocol,
     dice: RefCell<Dice>,
-    outage: Arc<Outage>,
+    common: Arc<CommonFaults>,
 }
 
 /// The protocol a provider speaks above HTTP.
@@ -41,9 +41,9 @@ impl Provider {
         journal: Rc<Journal>,
         protocol: SimProtocol,
         dice: Dice,
-        outage: Arc<Outage>,
+        common: Arc<CommonFaults>,
     ) -> Self {
-        Self { options, journal, protocol, dice: RefCell::new(dice), outage }
+        Self { options, journal, protocol, dice: RefCell::new(dice), common }
     }
 
     pub(crate) const fn is_apns(&self) -> bool {
@@ -66,7 +66,7 @@ impl Provider {
         let finding = self.examine(request, now_us);
         let faults = &self.options.faults;
         // Before anything else, since it counts every request, and not only good ones.
-        let is_out = self.outage.strikes(now_us);
+        let is_out = self.common.outage.strikes(now_us);
         let is_silent = is_out && faults.outage_silent
             || faults.silent_to.as_deref() == Some(finding.recipient);
         let mut reply = if is_out && !faults.outage_silent {
@@ -80,7 +80,7 @@ impl Provider {
         let due_us = match self.dice.borrow_mut().latency_us() {
             _ if is_silent => NEVER_US,
             0 => 0,
-            latency_us => now_us.saturating_add(latency_us),
+            latency_us => self.common.capacity.answered_us(now_us, latency_us),
         };
         SimVerdict { reply, record, due_us, authenticated: finding.authenticated }
     }

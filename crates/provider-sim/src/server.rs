@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Error;
 use crate::apns::Apns;
-use crate::faults::{Dice, Outage};
+use crate::faults::{CommonFaults, Dice};
 use crate::fcm::{self, Fcm};
 use crate::journal::{self, Journal};
 use crate::options::SimulatorOptions;
@@ -68,7 +68,7 @@ pub struct Running {
 struct ServerThread {
     options: Arc<SimulatorOptions>,
     journal: Arc<std::fs::File>,
-    outage: Arc<Outage>,
+    common: Arc<CommonFaults>,
     apns: SimEndpoint,
     webhook: SimEndpoint,
     web_push: Option<(SimEndpoint, WebPush)>,
@@ -116,7 +116,7 @@ impl Simulator {
         let (smtp_address, smtp) = smtp.unzip();
         let mut smtp = smtp.unwrap_or_default().into_iter();
         let journal = Arc::new(journal::open(&options.journal)?);
-        let outage = Arc::new(Outage::new(&options.faults));
+        let common = Arc::new(CommonFaults::new(&options.faults));
         let (stop, ended) = watch::channel(false);
         let mut running = Running {
             apns: apns_address,
@@ -150,7 +150,7 @@ impl Simulator {
                 webhook_protocol: Webhook::new(secret.as_deref(), key.as_deref())?,
                 options: Arc::clone(&options),
                 journal: Arc::clone(&journal),
-                outage: Arc::clone(&outage),
+                common: Arc::clone(&common),
                 number,
             })?;
         }
@@ -240,7 +240,7 @@ impl ServerThread {
         };
         let provider = |protocol, dice| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
-            Rc::new(Provider::new(options, journal, protocol, dice, Arc::clone(&self.outage)))
+            Rc::new(Provider::new(options, journal, protocol, dice, Arc::clone(&self.common)))
         };
         let apns = provider(SimProtocol::Apns(self.apns_protocol), dice(0));
         let webhook = provider(SimProtocol::Webhook(self.webhook_protocol), dice(1));
@@ -252,7 +252,7 @@ impl ServerThread {
         });
         let smtp = self.smtp.map(|endpoint| {
             let (options, journal) = (Arc::clone(&self.options), Rc::clone(&journal));
-            let mail = MailServer::new(options, journal, dice(4), Arc::clone(&self.outage));
+            let mail = MailServer::new(options, journal, dice(4), Arc::clone(&self.common));
             accept_mail(endpoint, Rc::new(mail))
         });
         let tasks = LocalSet::new();

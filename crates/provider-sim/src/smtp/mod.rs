@@ -16,7 +16,7 @@ use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::faults::{Dice, Outage};
+use crate::faults::{CommonFaults, Dice};
 use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
 use crate::options::SimulatorOptions;
 use rules::Greylist;
@@ -27,7 +27,7 @@ use talk::{Talk, TalkEnded};
 pub(crate) struct MailServer {
     options: Arc<SimulatorOptions>,
     journal: Rc<Journal>,
-    outage: Arc<Outage>,
+    common: Arc<CommonFaults>,
     dice: RefCell<Dice>,
     greylist: Greylist,
 }
@@ -37,9 +37,10 @@ impl MailServer {
         options: Arc<SimulatorOptions>,
         journal: Rc<Journal>,
         dice: Dice,
-        outage: Arc<Outage>,
+        common: Arc<CommonFaults>,
     ) -> Self {
-        Self { options, journal, outage, dice: RefCell::new(dice), greylist: Greylist::default() }
+        let (dice, greylist) = (RefCell::new(dice), Greylist::default());
+        Self { options, journal, common, dice, greylist }
     }
 
     /// Serves one connection to its end.

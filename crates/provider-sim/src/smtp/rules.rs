@@ -41,7 +41,7 @@ const GREYLIST_MAX: usize = 1 << 20;
 impl MailServer {
     /// Whether an outage is under way.
     pub(super) fn is_out(&self, now_us: u64) -> bool {
-        self.outage.strikes(now_us)
+        self.common.outage.strikes(now_us)
     }
 
     /// Decides about a recipient.
@@ -70,9 +70,14 @@ impl MailServer {
         }
     }
 
-    /// How long the answer to a mail takes, microseconds.
-    pub(super) fn latency_us(&self) -> u64 {
-        self.dice.borrow_mut().latency_us()
+    /// The time that the answer to a mail takes, microseconds.
+    pub(super) fn latency_us(&self, now_us: u64) -> u64 {
+        match self.dice.borrow_mut().latency_us() {
+            0 => 0,
+            latency_us => {
+                self.common.capacity.answered_us(now_us, latency_us).saturating_sub(now_us)
+            }
+        }
     }
 
     /// Mails after which a connection ends.

@@ -268,7 +268,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         }
         self.forget();
         self.mails += 1;
-        let latency = Duration::from_micros(self.server.latency_us());
+        let latency = Duration::from_micros(self.server.latency_us(now_us));
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
