@@ -4,7 +4,7 @@ use notification::{BatchId, ChunkId, Epoch, Lane, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::writer_state::partition_of;
+use super::placing::partition_of;
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;
@@ -26,7 +26,7 @@ pub(super) struct ChunkColumns {
 macro_rules! select_chunk {
     ($rest:literal) => {
         concat!(
-            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight ",
+            "SELECT id, batch, lane, due_at, attempt, epoch, crashes, lease_until, begun_through, count, members, weight, partition ",
             $rest
         )
     };
@@ -44,7 +44,7 @@ impl ChunkColumns {
         Self {
             batch: chunks.iter().map(|chunk| chunk.batch.0.cast_signed()).collect(),
             lane: chunks.iter().map(|chunk| narrow(chunk.lane)).collect(),
-            partition: chunks.iter().map(|chunk| partition_of(chunk.batch)).collect(),
+            partition: chunks.iter().map(partition_of_new).collect(),
             due_at: chunks.iter().map(|chunk| chunk.due_at.millis()).collect(),
             attempt: chunks.iter().map(|chunk| i32::from(chunk.attempt)).collect(),
             crashes: chunks.iter().map(|chunk| i32::from(chunk.crashes)).collect(),
@@ -67,6 +67,10 @@ impl ChunkColumns {
     }
 }
 
+fn partition_of_new(chunk: &NewChunk) -> i16 {
+    chunk.partition.unwrap_or_else(|| partition_of(chunk.batch))
+}
+
 /// Reads a row of [`select_chunk`].
 pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
     let damaged = |_| StoreError::Damaged("a chunk".to_owned());
@@ -86,6 +90,7 @@ pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
         count: usize::from(small(9)?),
         weight: usize::try_from(row.try_get::<_, i32>(11)?).unwrap_or(0),
         members: members.map(Members::from_blob),
+        partition: row.try_get(12)?,
     })
 }
 

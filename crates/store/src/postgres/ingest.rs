@@ -13,6 +13,7 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::columns::{counted, narrow};
+use super::placing::Site;
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer_state::WriterState;
@@ -185,17 +186,20 @@ impl Transaction<'_> {
             return Ok(());
         }
         let mut writes = Writes::default();
-        let mut batches = Vec::with_capacity(packer.batches.len());
+        let (mut batches, mut chunks) = (Vec::with_capacity(packer.batches.len()), Vec::new());
         let lanes = packer.batches.iter().map(|batch| &batch.envelope.lane).collect();
         let lanes = self.lane_numbers(lanes).await?;
         for batch in packer.batches {
             let lane = number_of(&lanes, &batch.envelope.lane);
             let all = Members::all(batch.items.len());
             let chunk = NewChunk::first(batch.id, lane, batch.envelope.due_at, all);
-            writes.chunk(NewChunk { is_whole: true, ..chunk });
+            let Lane { channel, destination, .. } = &batch.envelope.lane;
+            let site = Site::of(channel.as_str(), destination);
+            chunks.push((site, NewChunk { is_whole: true, ..chunk }));
             self.count_accepted(batch.items.len());
             batches.push((lane, batch));
         }
+        self.placed(chunks).for_each(|chunk| writes.chunk(chunk));
         self.copy_batches(&batches).await?;
         self.write(writes).await?;
         let mut keys = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

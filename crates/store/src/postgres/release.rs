@@ -10,6 +10,7 @@ use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
 use super::columns::signed;
+use super::placing::Site;
 use super::request::{WriterHandle, WriterRequest};
 use super::transaction::{RunError, Transaction, Writes};
 use crate::StoreError;
@@ -49,6 +50,7 @@ pub(super) struct WaitingSlice {
 pub(super) struct WaitingBatch {
     pub(super) id: i64,
     pub(super) lane: LaneId,
+    site: Site,
     due_at: Timestamp,
     count: usize,
     /// Of its members, those that have not ended.
@@ -154,8 +156,9 @@ impl Transaction<'_> {
         broadcast: i64,
         passed: i64,
     ) -> Result<WaitingSlice, RunError> {
-        let select = "SELECT id, lane, due_at, count FROM batch WHERE broadcast = $1 AND id > $2 \
-             ORDER BY id LIMIT $3";
+        let select = "SELECT batch.id, batch.lane, due_at, count, channel, destination \
+             FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
+             WHERE broadcast = $1 AND batch.id > $2 ORDER BY batch.id LIMIT $3";
         let size = self.state.slicing.batches;
         // One more, to know whether it is the last slice.
         let mut rows = self.rows(select, &[&broadcast, &passed, &signed(size + 1)]).await?;
@@ -167,6 +170,7 @@ impl Transaction<'_> {
             batches.push(WaitingBatch {
                 id: row.try_get(0)?,
                 lane: i64::from(row.try_get::<_, i32>(1)?),
+                site: Site::of(row.try_get(4)?, row.try_get(5)?),
                 due_at: Timestamp::from_millis(row.try_get(2)?),
                 count,
                 rest: Members::all(count),
@@ -177,13 +181,14 @@ impl Transaction<'_> {
 
     /// Makes the chunks of a slice.
     pub(super) async fn release(&mut self, slice: &WaitingSlice) -> Result<(), RunError> {
-        let mut writes = Writes::default();
+        let (mut writes, mut chunks) = (Writes::default(), Vec::new());
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
             let (id, rest) = (batch.number(), batch.rest.clone());
             let chunk = NewChunk::first(id, batch.lane, batch.due_at, rest);
-            writes.chunk(NewChunk { is_whole, ..chunk });
+            chunks.push((batch.site, NewChunk { is_whole, ..chunk }));
         }
+        self.placed(chunks).for_each(|chunk| writes.chunk(chunk));
         self.write(writes).await?;
         self.pass(slice).await
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
+use super::placing::Site;
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes::LaneId;
@@ -24,9 +25,10 @@ pub(super) struct RequeueNotifications {
 
 /// The rows are locked, so that of two calls that requeue the same notification, the second one sees the result of the first. In
 /// one order, so that they never wait for each other.
-const SELECT_OWNED: &str = "SELECT batch.id, lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at \
-     FROM batch LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
-     WHERE batch.id = ANY($1) AND tenant = $2 AND (batch.broadcast IS NULL \
+const SELECT_OWNED: &str = "SELECT batch.id, batch.lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, \
+     channel, destination FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
+     LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
+     WHERE batch.id = ANY($1) AND batch.tenant = $2 AND (batch.broadcast IS NULL \
      OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL) \
      ORDER BY batch.id FOR NO KEY UPDATE OF batch";
 
@@ -38,8 +40,8 @@ impl WriterRequest for RequeueNotifications {
         let mut answers = vec![Requeued::Unknown; self.ids.len()];
         let asked = by_batch(&self.ids);
         let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
-        let mut writes = Writes::default();
-        for (lane, owned) in self.owned(transaction, &numbers).await? {
+        let (mut writes, mut chunks) = (Writes::default(), Vec::new());
+        for (lane, site, owned) in self.owned(transaction, &numbers).await? {
             let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
             let returned = owned.answer(&self.states, self.now, asked, &mut answers);
             for (state, members) in returned.by_state() {
@@ -48,9 +50,10 @@ impl WriterRequest for RequeueNotifications {
             writes.log(owned.id, &returned.log_row(self.now));
             let members = returned.into_members();
             if !members.is_empty() {
-                writes.chunk(NewChunk::first(owned.id, lane, self.now, members));
+                chunks.push((site, NewChunk::first(owned.id, lane, self.now, members)));
             }
         }
+        transaction.placed(chunks).for_each(|chunk| writes.chunk(chunk));
         transaction.write(writes).await?;
         Ok(answers)
     }
@@ -64,7 +67,7 @@ impl RequeueNotifications {
         &self,
         transaction: &mut Transaction<'_>,
         numbers: &[i64],
-    ) -> Result<Vec<(LaneId, BatchToRequeue)>, RunError> {
+    ) -> Result<Vec<(LaneId, Site, BatchToRequeue)>, RunError> {
         let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
         // Only now: requeues of other calls meanwhile are committed.
         let mut logged = transaction.logged(numbers).await?;
@@ -83,7 +86,8 @@ impl RequeueNotifications {
                 waiting: row.try_get::<_, bool>(5)?.then_some(waiting),
                 log: logged.remove(&number).unwrap_or_default(),
             };
-            owned.push((i64::from(row.try_get::<_, i32>(1)?), batch));
+            let site = Site::of(row.try_get(7)?, row.try_get(8)?);
+            owned.push((i64::from(row.try_get::<_, i32>(1)?), site, batch));
         }
         Ok(owned)
     }

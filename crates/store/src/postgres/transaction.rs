@@ -14,7 +14,7 @@ use super::connection::PostgresSession;
 use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
-use super::writer_state::{Effects, Membership, WriterState, partition_of};
+use super::writer_state::{Effects, Membership, WriterState};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
@@ -268,8 +268,7 @@ impl<'a> Transaction<'a> {
         if is_over && let Some(until) = chunk.lease_until {
             self.state.claiming.leases.remove(&(until, chunk.id));
         }
-        let partition = partition_of(chunk.batch);
-        let freed = self.effects.freed.entry((partition, chunk.lane)).or_default();
+        let freed = self.effects.freed.entry((chunk.partition, chunk.lane)).or_default();
         freed.deliveries += items;
         freed.weight += weight;
         self.effects.woke = true;

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use notification::{BatchId, ChunkId, Lane, Name, Pauses, Timestamp, limits};
+use notification::{ChunkId, Lane, Name, Pauses, Timestamp};
 use tokio::sync::watch;
 
 use super::commit::SentCommit;
 use super::notices::Notice;
 use super::notify::NotifyPolicy;
+use super::placing::{HOT_FROM, Heats};
 use super::time::DatabaseTime;
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::{AttemptEvidence, EvidenceBook};
@@ -41,6 +42,8 @@ pub(super) struct WriterState {
     /// Batch numbers that are ours to give.
     pub(super) batch_numbers: Vec<Range<u64>>,
     pub(super) claiming: ClaimState,
+    /// What it has stored lately, which says where new chunks go.
+    pub(super) heats: Heats,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     /// The pauses, under which chunks are not claimed.
@@ -98,8 +101,6 @@ const LANE_NUMBERS_MAX: usize = 100_000;
 /// Watermarks that are kept in memory even when their lanes have no work. A watermark that is dropped is found again from the
 /// lane's beginning.
 const WATERMARKS: usize = 65_536;
-/// The number of virtual partitions.
-const PARTITIONS: u64 = limits::PARTITIONS as u64;
 
 // === impl WriterState ===
 
@@ -118,6 +119,7 @@ impl WriterState {
             lane_numbers: HashMap::new(),
             batch_numbers: Vec::new(),
             claiming: ClaimState::default(),
+            heats: Heats::new(HOT_FROM),
             offered: None,
             pauses: watch::channel(Arc::default()).1,
             logs,
@@ -132,6 +134,12 @@ impl WriterState {
     /// The state with other slices.
     pub(super) fn slicing(self, slicing: Slicing) -> Self {
         Self { slicing, ..self }
+    }
+
+    /// The state in which a destination is hot from so many deliveries in a minute on.
+    #[cfg(test)]
+    pub(super) fn hot_from(self, hot_from: u32) -> Self {
+        Self { heats: Heats::new(hot_from), ..self }
     }
 
     /// The state with `evidence` of the destinations of lanes, to which it adds.
@@ -255,12 +263,6 @@ impl ClaimState {
     }
 }
 
-/// The partition of a batch: a hash, so that neighbours are spread (Fibonacci hashing; Knuth, TAOCP 6.4).
-pub(super) fn partition_of(batch: BatchId) -> i16 {
-    let hash = batch.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    i16::try_from(hash % PARTITIONS).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,14 +289,5 @@ mod tests {
             claiming.set_watermark(id, (id, 1));
         }
         assert_eq!(claiming.watermarks.len(), 2 * WATERMARKS, "all of these have work");
-    }
-
-    #[test]
-    fn neighbouring_batches_are_spread_over_all_partitions() {
-        let mut counts = [0; limits::PARTITIONS as usize];
-        for batch in 1..=6_400 {
-            counts[usize::try_from(partition_of(BatchId(batch))).unwrap()] += 1;
-        }
-        assert!(counts.iter().all(|count| (80..=120).contains(count)), "{counts:?}");
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct ChunkRow {
     pub(crate) weight: usize,
     /// `None` means all of the batch, and then `count` is the batch's.
     pub(crate) members: Option<Members>,
+    /// Its partition, where there are any.
+    pub(crate) partition: i16,
 }
 
 /// A chunk to be stored, ready.
@@ -47,6 +49,8 @@ pub(crate) struct NewChunk {
     /// Members of the chunk; if they are all of a batch, their number alone is stored.
     pub(crate) members: Members,
     pub(crate) is_whole: bool,
+    /// Its partition, unless that follows from its batch.
+    pub(crate) partition: Option<i16>,
 }
 
 /// A row of `batch`.
@@ -122,13 +126,15 @@ impl ChunkRow {
 impl NewChunk {
     /// Members of a batch before their first attempt.
     pub(crate) fn first(batch: BatchId, lane: LaneId, due_at: Timestamp, members: Members) -> Self {
-        Self { batch, lane, due_at, attempt: 1, crashes: 0, members, is_whole: false }
+        let (attempt, crashes) = (1, 0);
+        Self { batch, lane, due_at, attempt, crashes, members, is_whole: false, partition: None }
     }
 
-    /// Members of `chunk` as a chunk of their own, with the attempt and the crashes of `chunk`.
+    /// Members of `chunk` as a chunk of their own, with the attempt, the crashes and the partition of `chunk`.
     pub(crate) fn part(chunk: &ChunkRow, due_at: Timestamp, members: Members) -> Self {
-        let ChunkRow { batch, lane, attempt, crashes, .. } = *chunk;
-        Self { batch, lane, due_at, attempt, crashes, members, is_whole: false }
+        let ChunkRow { batch, lane, attempt, crashes, partition, .. } = *chunk;
+        let partition = Some(partition);
+        Self { batch, lane, due_at, attempt, crashes, members, is_whole: false, partition }
     }
 
     /// Cuts `members` of a suspected chunk into parts of these sizes, due at these instants.

@@ -45,6 +45,7 @@ impl ChunkRow {
             // Only one process claims, and it keeps the weight of its chunks' bytes in memory.
             weight: 0,
             members: members.map(Members::from_blob),
+            partition: 0,
         })
     }
 }

@@ -139,11 +139,15 @@ pub(super) const CASES: &[Case] = &[
     Case::new("read.rs", "SELECT withdrawn_at", "40000"),
     Case::new("release.rs", "DELETE FROM unreleased", "7"),
     Case::new("release.rs", "FROM log", "'{40000,40001}'"),
-    Case::new("release.rs", "SELECT id, lane, due_at", "40000, 0, 10"),
+    Case::new("release.rs", "SELECT batch.id, batch.lane, due_at", "40000, 0, 10"),
     Case::new("release.rs", "SET passed", "7, 1, 1"),
     Case::new("release.rs", "withdrawn_at IS NOT NULL ORDER", ""),
     Case::new("release.rs", "withdrawn_at IS NULL AND", ""),
-    Case::new("requeue.rs", "SELECT batch.id, lane", "'{40000,40001}', 'tenant'"),
+    Case::new(
+        "requeue.rs",
+        "SELECT batch.id, batch.lane, accepted_at",
+        "'{40000,40001}', 'tenant'",
+    ),
     Case::new("transaction.rs", "DELETE FROM chunk", "'{40000,40001}', '{0,0}'"),
     Case::new(
         "columns.rs",

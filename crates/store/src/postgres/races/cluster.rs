@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::super::connection::{Connector, PostgresSession};
 use super::super::notices::{self, Notice, NoticeSender};
 use super::super::notify::NotifyPolicy;
+use super::super::placing::HOT_FROM;
 use super::super::reader::PostgresReader;
 use super::super::request::WriterHandle;
 use super::super::time::DatabaseTime;
@@ -172,6 +173,8 @@ impl Cluster {
         while self.arrivals.try_recv().is_ok() {
             // Of engines that a finding left where they were.
         }
+        // Chunks of one lane lie in many partitions, or in one.
+        let hot_from = if seed.is_multiple_of(4) { HOT_FROM } else { 0 };
         let mut random = fastrand::Rng::with_seed(seed);
         let mut engines = Vec::new();
         for number in 0..count {
@@ -179,7 +182,7 @@ impl Cluster {
             let is_own = |id: &i16| usize::from(id.unsigned_abs()) % count == number;
             let partitions = (0..limits::PARTITIONS.cast_signed()).filter(is_own).collect();
             let membership = Membership { worker, partitions, producers: count, consumers: count };
-            engines.push(self.engine(number, membership, &mut random));
+            engines.push(self.engine(number, membership, hot_from, &mut random));
         }
         engines
     }
@@ -205,6 +208,7 @@ impl Cluster {
         &mut self,
         number: usize,
         membership: Membership,
+        hot_from: u32,
         random: &mut fastrand::Rng,
     ) -> Engine {
         let (membership, is_member) = watch::channel(membership);
@@ -228,6 +232,7 @@ impl Cluster {
                     logs,
                 )
                 .slicing(SLICING)
+                .hot_from(hot_from)
                 .pausing(self.pauses.subscribe()),
                 commands,
                 available: watch::channel(true).0,

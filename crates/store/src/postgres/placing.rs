@@ -1,0 +1,131 @@
+//! The partition of a chunk that is made: that of its destination, or one by its batch while the destination is hot (decision 0037).
+//!
+//! All chunks of a cold destination are claimed by one process, which so has the only windows, breaker, learned limit and
+//! connections for it. Those of a hot one are spread over all processes. Each writer goes by what it has stored itself: a wrong
+//! guess costs speed only, because the epoch of a chunk says who may act on it.
+
+use notification::{BatchId, Timestamp, limits};
+
+use super::transaction::Transaction;
+use crate::rows::model::NewChunk;
+
+/// A destination, as a number that is the same in every process: a hash of its channel and its name. Lanes of other tenants and
+/// priorities have the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Site(u64);
+
+/// Deliveries for which a writer has made chunks lately, by destination.
+#[derive(Debug)]
+pub(super) struct Heats {
+    /// Deliveries in a minute from which on a destination is hot.
+    hot_from: u32,
+    /// By hash. Destinations that share a place are hot together.
+    places: Vec<Heat>,
+}
+
+/// Deliveries to a destination by the minute: as many in the last one, and in the present one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Heat {
+    minute: i64,
+    last: u32,
+    present: u32,
+}
+
+/// Deliveries in a minute from which on a destination is hot: four full chunks. Fewer are little work for one process, also where
+/// each of many processes stores as many.
+pub(super) const HOT_FROM: u32 = 4_000;
+/// Destinations that are told apart: 256 KiB for each writer.
+const PLACES: usize = 16_384;
+/// The number of virtual partitions.
+const PARTITIONS: u64 = limits::PARTITIONS as u64;
+
+// === impl Site ===
+
+impl Site {
+    pub(super) fn of(channel: &str, destination: &str) -> Self {
+        // FNV-1a, with a byte between the two that is in neither.
+        let bytes = channel.bytes().chain([u8::MAX]).chain(destination.bytes());
+        let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(bytes.fold(0xcbf2_9ce4_8422_2325, add))
+    }
+
+    fn partition(self) -> i16 {
+        spread(self.0)
+    }
+
+    fn place(self) -> usize {
+        usize::try_from(self.0 % PLACES as u64).unwrap_or_default()
+    }
+}
+
+// === impl Heats ===
+
+impl Heats {
+    pub(super) fn new(hot_from: u32) -> Self {
+        Self { hot_from, places: vec![Heat::default(); PLACES] }
+    }
+
+    /// Counts the deliveries of new chunks, and gives those of cold destinations the partitions of these. All are counted first,
+    /// so that a large group is spread from its first chunk on.
+    pub(super) fn place(
+        &mut self,
+        new: Vec<(Site, NewChunk)>,
+        now: Timestamp,
+    ) -> impl Iterator<Item = NewChunk> {
+        let minute = now.millis().div_euclid(60_000);
+        for (site, chunk) in &new {
+            if let Some(heat) = self.places.get_mut(site.place()) {
+                heat.add(minute, chunk.members.len());
+            }
+        }
+        new.into_iter().map(|(site, chunk)| {
+            let partition = if self.is_hot(site) { None } else { Some(site.partition()) };
+            NewChunk { partition, ..chunk }
+        })
+    }
+
+    fn is_hot(&self, site: Site) -> bool {
+        let heat = self.places.get(site.place()).copied().unwrap_or_default();
+        heat.last.max(heat.present) >= self.hot_from
+    }
+}
+
+// === impl Heat ===
+
+impl Heat {
+    fn add(&mut self, minute: i64, count: usize) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        match minute - self.minute {
+            // Also when the clock was set back.
+            ..=0 => self.present = self.present.saturating_add(count),
+            passed => {
+                let last = if passed == 1 { self.present } else { 0 };
+                *self = Self { minute, last, present: count };
+            }
+        }
+    }
+}
+
+// === impl Transaction ===
+
+impl Transaction<'_> {
+    /// New chunks with their partitions: see [`Heats::place`].
+    pub(super) fn placed(&mut self, new: Vec<(Site, NewChunk)>) -> impl Iterator<Item = NewChunk> {
+        self.state.heats.place(new, self.begun_at)
+    }
+}
+
+/// The partition by a batch.
+pub(super) fn partition_of(batch: BatchId) -> i16 {
+    spread(batch.0)
+}
+
+/// A partition for a number: neighbours are spread (Fibonacci hashing; Knuth, TAOCP 6.4).
+fn spread(number: u64) -> i16 {
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    i16::try_from(hash % PARTITIONS).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "placing_tests.rs"]
+mod tests;
