@@ -18,7 +18,7 @@ pub struct Endpoint {
 /// Scheme, host and port in one canonical spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether TLS is spoken.
+    /// True if TLS is spoken.
     pub is_https: bool,
     /// The host.
     pub host: Host,
@@ -70,6 +70,7 @@ impl Endpoint {
             _ => return refuse("must start with https://"),
         };
         let Some(authority) = uri.authority() else { return refuse("has no host") };
+        // Programs disagree on where a host begins behind `user@`, and a password in a URL would come into logs.
         if authority.as_str().contains('@') {
             return refuse("must not contain a user or password");
         }
@@ -77,6 +78,7 @@ impl Endpoint {
         let port = match authority.as_str().strip_prefix(authority.host()) {
             Some("") if is_https => 443,
             Some("") => 80,
+            // `https://host:/` comes here as well: an empty port is not taken for the usual one.
             Some(_) => match authority.port_u16() {
                 Some(port @ 1..) => port,
                 _ => return refuse("has a port that is not a number from 1 to 65535"),
@@ -90,6 +92,7 @@ impl Endpoint {
                 .map_err(|_| Malformed("has a query that is not one".into()))?,
             None => PathAndQuery::from_static("/"),
         };
+        // A server would leave the path that an operator has admitted, and another one would be called.
         if leads_elsewhere(path.path()) {
             return refuse(
                 "has a path with the segment \".\" or \"..\": write the path it leads to",
@@ -99,7 +102,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a server may read `path` as another one: by its segments `.` and `..`, encoded ones included (RFC 3986, section 6.2.2).
+/// True if a server may read `path` as another one: by its segments `.` and `..`, encoded ones included (RFC 3986, section 6.2.2).
 fn leads_elsewhere(path: &str) -> bool {
     let decoded = path.to_ascii_lowercase().replace("%2e", ".").replace("%2f", "/");
     decoded.replace("%5c", "/").split('/').any(|segment| matches!(segment, "." | ".."))
@@ -162,6 +165,7 @@ impl Host {
                 "has a host that looks like an address: write it as four decimal numbers",
             );
         }
+        // Names are the same in either case (RFC 4343), and requests to one origin share connections by this spelling.
         Ok(Self::Name(text.to_ascii_lowercase()))
     }
 }

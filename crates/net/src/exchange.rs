@@ -15,7 +15,7 @@ pub trait Permit: Copy {
     /// The priority by which requests wait for a stream.
     fn priority(self) -> Priority;
 
-    /// Whether the server must never see the request twice.
+    /// True if the server must never see the request twice.
     fn is_at_most_once(self) -> bool;
 
     /// Asked with the stream or connection in hand, right before the first byte of each try: to get there may have taken so

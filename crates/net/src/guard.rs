@@ -125,6 +125,7 @@ impl Guard {
     /// # Errors
     /// When it must not be connected to.
     pub fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+        // Asked before the lists: an exception of the settings is one to them.
         let is_allowed = self.allowed.iter().any(|network| network.contains(&address));
         match address {
             // A translator's prefix may be allowed where IPv4 is reached through it; then the IPv4 address

@@ -101,11 +101,13 @@ impl Http1Pool {
                 continue;
             }
             if let Err(refusal) = permit.begin().await {
+                // Nothing was written to it: it is as good for the next request as before.
                 self.idle.put(target.clone(), kept);
                 return Err(Unsent::Withheld(refusal).into());
             }
             match self.try_over(Some(target), kept, request, waiting_since).await {
                 Ok(reply) => return Ok(reply),
+                // Nothing of it has left, so the next connection may have it.
                 Err(FailedTry { unsent: Some(unsent), .. }) => request = unsent,
                 Err(FailedTry { message, .. }) => return Err(Failure::Lost(message)),
             }
@@ -139,6 +141,7 @@ impl Http1Pool {
         request: Request<Full<Bytes>>,
         waiting_since: Instant,
     ) -> Result<Reply, FailedTry> {
+        // Before the request is given away: an answer may repeat what it carries.
         let credentials = CredentialHeaders::of(request.headers());
         let sent_at = self.clock.monotonic();
         match requests.try_send_request(request).await {
@@ -154,6 +157,7 @@ impl Http1Pool {
                 Ok(Reply { status: head.status.as_u16(), headers: head.headers, body, timing })
             }
             Err(mut error) => {
+                // The library gives the request back only if it wrote nothing of it.
                 let unsent = error.take_message();
                 let error = error.into_error();
                 let refusal = tls::refusal(&error).map(tls::explain);
@@ -210,6 +214,7 @@ impl Http1Pool {
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     ) -> Result<Requests, String> {
         let (requests, connection) =
+            // The connection reads and writes only while it is polled: its requests wait for that.
             builder().handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
         self.tasks.spawn(async move {
             if let Err(error) = connection.await {
@@ -258,6 +263,7 @@ pub async fn exchange_once(
     tokio::pin!(asking, moving);
     loop {
         tokio::select! {
+            // The answer is looked at first: it may have come with the end of the connection.
             biased;
             answer = &mut asking => return answer,
             // The end of the connection is no answer: the request itself says what came of it.
@@ -286,6 +292,7 @@ async fn drain(mut body: Incoming, beginning: &mut Vec<u8>, room: usize) -> bool
         let kept = data.len().min(room.saturating_sub(beginning.len()));
         beginning.extend_from_slice(data.get(..kept).unwrap_or_default());
         bytes += data.len();
+        // To read on would let a server hold the connection for as long as it likes to send.
         if bytes > ANSWER_BYTES {
             return false;
         }

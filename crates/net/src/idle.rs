@@ -13,7 +13,7 @@ use crate::tasks::LocalTasks;
 
 /// A connection that can be kept.
 pub trait Reusable: 'static {
-    /// Whether it can be used again, as far as is known.
+    /// True if it can be used again, as far as is known.
     fn is_usable(&mut self) -> bool;
 
     /// Ends it in its protocol's own way.
@@ -96,6 +96,7 @@ async fn sweep<Key: 'static, Connection: Reusable>(shelf: Weak<IdleConnections<K
         let Some(shelf) = shelf.upgrade() else { return };
         let expired = shelf.take_expired();
         is_any_left = !shelf.connections.borrow().is_empty();
+        // Before the wait below: what is put meanwhile has to begin a sweep of its own.
         shelf.is_swept.set(is_any_left);
         // Not held while they end: the owner may go.
         drop(shelf);
@@ -110,6 +111,7 @@ impl<Key, Connection> IdleConnections<Key, Connection> {
         let (now, kept_for) = (self.clock.monotonic(), self.kept_for);
         let mut connections = self.connections.borrow_mut();
         let count =
+            // They stand in the order in which they fell idle.
             connections.partition_point(|(.., since)| now.duration_since(*since) >= kept_for);
         connections.drain(..count).map(|(_, connection, _)| connection).collect()
     }

@@ -63,8 +63,10 @@ impl CredentialHeaders {
         let mut secrets: Vec<Cow<'_, [u8]>> = Vec::new();
         for header in &self.0 {
             secrets.push(header.as_bytes().into());
+            // Servers repeat a token without its scheme, or one of its parts, so each part is a secret of its own.
             let parts = header.as_bytes().split(|byte| b" ,;=".contains(byte));
             secrets.extend(parts.filter(|part| part.len() >= RECOGNIZED_BYTES).map(Cow::Borrowed));
+            // It is sent encoded, and a server that has read it may show it decoded.
             secrets.extend(password(header).map(Cow::Owned));
         }
         if let Some(shown) = without(text, &secrets) {

@@ -81,6 +81,7 @@ pub async fn connect(
     }
     let failed = |error: io::Error| ConnectError::Failed(error.to_string());
     let stream = first_that_answers(addresses).await.map_err(failed)?;
+    // Asked of the connection that stands as well: so the rule holds whatever became of the addresses above.
     reach.check(stream.peer_addr().map_err(failed)?.ip())?;
     // Small requests must not wait for the acknowledgement of the one before.
     stream.set_nodelay(true).map_err(failed)?;
@@ -103,6 +104,7 @@ async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream>
             Ok(dialling.next().await)
         };
         match answer {
+            // The last failure is told, as all had the same chance.
             Ok(Some(Ok(stream))) => return Ok(stream),
             Ok(Some(Err(error))) => failure = error,
             Ok(None) => return Err(failure),

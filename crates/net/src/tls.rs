@@ -217,7 +217,7 @@ pub fn explain(error: &io::Error) -> String {
     }
 }
 
-/// Whether `error`, of a handshake, is about TLS itself; otherwise the connection failed.
+/// True if `error`, of a handshake, is about TLS itself; otherwise the connection failed.
 pub fn is_of_tls(error: &io::Error) -> bool {
     inner(error).is_some()
 }
@@ -237,7 +237,7 @@ fn inner(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref().and_then(|inner| inner.downcast_ref())
 }
 
-/// Whether a server sends `alert` in answer to a handshake only, and not at any time.
+/// True if a server sends `alert` in answer to a handshake only, and not at any time.
 const fn is_of_handshake(alert: AlertDescription) -> bool {
     matches!(
         alert,
@@ -290,6 +290,7 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        // Verified all the same: otherwise any machine in between could show the server's certificate without its key.
         rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0)
     }
 

@@ -24,7 +24,7 @@ static KINDS: [u8; 256] = kinds_of_bytes();
 pub(super) enum NoReply {
     /// The server certainly did not process the request; `leave` says that the connection takes no more.
     NotProcessed {
-        /// Whether the connection is of no more use.
+        /// True if the connection is of no more use.
         leave: bool,
     },
     /// The server wants it over HTTP/1.1, and did not process it (RFC 9113, section 7).
@@ -48,7 +48,7 @@ pub(super) struct IncomingReply {
 pub(super) struct FieldList {
     read: &'static [HeaderName],
     status: Option<u16>,
-    /// Whether another field than the status has come.
+    /// True once another field than the status has come.
     has_begun: bool,
     content_length: Option<usize>,
     headers: HeaderMap,
@@ -79,6 +79,8 @@ impl FieldList {
     pub(super) fn add(&mut self, name: &[u8], value: &[u8], is_passed_over: bool) -> bool {
         self.bytes += name.len() + value.len() + FIELD_BYTES;
         if self.bytes > HEADER_LIST_BYTES_MAX {
+            // Noted, and nothing more: the decoder has to read the block to its end, since later ones build on its
+            // table.
             self.fault = Some("its header fields are too large");
         }
         if is_passed_over {
@@ -96,6 +98,7 @@ impl FieldList {
     /// Checks a field, and keeps what is read of it. Says whether it is of interest.
     fn keep(&mut self, name: &[u8], value: &[u8]) -> Result<bool, &'static str> {
         if name == b":status" {
+            // Section 8.3: pseudo-header fields stand in front of all others, and none comes twice.
             if self.status.is_some() || self.has_begun {
                 return Err("its status is not in front, or comes twice");
             }
@@ -108,6 +111,7 @@ impl FieldList {
         if name.is_empty() || kinds_in_name & NOT_OF_NAMES != 0 {
             return Err("a header field's name is not one");
         }
+        // Section 8.2.1 has names in lower case, and section 8.2.2 none of fields that are about a connection.
         if OF_CONNECTIONS.contains(&name) || kinds_in_name & UPPER_CASE != 0 {
             return Err("it has a header field that HTTP/2 does not");
         }
@@ -142,6 +146,7 @@ impl FieldList {
             return Ok(FieldsOf::Interim);
         }
         let announced = self.content_length;
+        // What never has a body may announce the one that it stands for (section 8.1.1).
         let may_lack = matches!(status, 204 | 304);
         if is_last && !may_lack && announced.is_some_and(|bytes| bytes > 0) {
             return Err("its body is missing");
@@ -154,12 +159,14 @@ impl FieldList {
 
 /// The status codes that three digits can have.
 fn status(value: &[u8]) -> Option<u16> {
+    // `parse` would take a sign.
     let digits = value.iter().all(u8::is_ascii_digit) && value.len() == 3;
     let status = std::str::from_utf8(value).ok()?.parse().ok()?;
     (digits && status >= 100).then_some(status)
 }
 
 fn content_length(value: &[u8]) -> Option<usize> {
+    // `parse` would take a sign here, too.
     let digits = value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
 }

@@ -72,7 +72,7 @@ pub(super) struct Connection {
     clock: Clock,
     /// Its place among the connections in use, for their pool.
     pub(super) place: Cell<usize>,
-    /// Whether an answer has shown that the peer accepts our credential here.
+    /// True once an answer has shown that the peer accepts our credential here.
     proven: Cell<bool>,
     /// When the stream was taken that may show it.
     tried_at: Cell<Option<Instant>>,
@@ -129,6 +129,7 @@ impl Dial {
         let stream = BufReader::with_capacity(SOCKET_BYTES, stream);
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
         let stream = shaken.map_err(|error| self.failed(tls::explain(&error)))?;
+        // Without the peer's word by ALPN HTTP/2 must not be spoken (RFC 9113, section 3.2).
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(Http2ConnectError::NotHttp2 { origin: self.origin.to_string() });
         }
@@ -168,6 +169,7 @@ impl Connection {
     pub(super) fn free_streams(&self) -> usize {
         let granted = self.link.session.borrow().streams_max();
         let usable = if self.is_settled() { granted } else { granted.min(1) };
+        // The peer may have withdrawn streams that are in use: then more are taken than it grants.
         usable.saturating_sub(self.link.in_flight.get())
     }
 
@@ -176,24 +178,24 @@ impl Connection {
         self.link.read_at.get()
     }
 
-    /// Whether another request may ever be sent.
+    /// True if another request may ever be sent.
     pub(super) fn takes_requests(&self) -> bool {
         self.link.session.borrow().takes_requests()
     }
 
-    /// Whether its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then, and no other connection
+    /// True if its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then, and no other connection
     /// is opened beside it until then. Not longer, since a request may hang for as long as an attempt may.
     pub(super) fn is_being_proven(&self) -> bool {
         let since = self.tried_at.get().map(|at| self.clock.monotonic() - at);
         !self.is_settled() && since.is_some_and(|since| since < PROOF_WAIT)
     }
 
-    /// Whether it takes as much as it ever will: the peer has granted its streams before the first request.
+    /// True if it takes as much as it ever will: the peer has granted its streams before the first request.
     fn is_settled(&self) -> bool {
         self.proven.get() || self.priming == Priming::Unprimed
     }
 
-    /// Whether the peer answers no requests, even if it answers pings.
+    /// True if the peer answers no requests, even if it answers pings.
     pub(super) fn is_unresponsive(&self) -> bool {
         self.given_up.get() >= GIVEN_UP_MAX
     }
@@ -218,6 +220,7 @@ impl Connection {
         head: &H,
         payload: Bytes,
     ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_, H> {
+        // Outside of the future, which then need not hold head and payload.
         let sent = self.begin(head, payload, Waiter::Unknown);
         let sent = sent.map(|stream| Awaited { connection: self, stream: Some(stream) });
         async move {

@@ -49,9 +49,9 @@ pub(super) struct Wire<Socket> {
     pub(super) clock: Clock,
     timer: Pin<Box<Sleep>>,
     input: Box<[u8]>,
-    /// Whether something that was written may not have left.
+    /// True if something that was written may not have left.
     is_unflushed: bool,
-    /// Whether a write has failed: it is not known how much of it has left, so nothing may follow.
+    /// True once a write has failed: it is not known how much of it has left, so nothing may follow.
     is_broken: bool,
 }
 
@@ -161,7 +161,10 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
 
     /// One turn. Ready when the connection has ended, but for its last words.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // Each turn anew, since the first request that asks for the next turn takes it.
         self.link.waker.replace(Some(context.waker().clone()));
+        // Before the time: an answer that is already here must not count as silence because this thread is late. The
+        // writing comes last, so what was read and what was due have their frames in the same turn.
         self.read(context);
         self.watch_time(context);
         if let Poll::Ready(Err(error)) = self.poll_write(context) {
@@ -177,6 +180,7 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
         let mut session = self.link.session.borrow_mut();
         let now = self.clock.monotonic();
         for _ in 0..READS_PER_TURN {
+            // Behind the end nothing counts: each request has its outcome.
             if session.ending().is_some() {
                 return;
             }
@@ -193,6 +197,7 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
                 }
             }
         }
+        // The socket has more, so it will not wake this task by itself.
         context.waker().wake_by_ref();
     }
 
@@ -203,6 +208,7 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
         if wake_at < self.timer.deadline() {
             self.timer.as_mut().reset(wake_at);
         }
+        // Polled again after each change: a timer wakes nothing before it is polled.
         while session.ending().is_none() && self.timer.as_mut().poll(context).is_ready() {
             session.on_time(self.clock.monotonic(), self.link.in_flight.get() > 0);
             self.timer.as_mut().reset(session.wake_at());
@@ -225,6 +231,7 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+        // TLS holds records that the socket did not take: without this they would wait for the next write.
         if self.is_unflushed {
             ready!(Pin::new(&mut self.socket).poll_flush(context))?;
             self.is_unflushed = false;

@@ -53,7 +53,7 @@ pub(super) enum Frame<'a> {
     Headers {
         stream: u32,
         block: &'a [u8],
-        /// Whether the block ends here.
+        /// True if the block ends here.
         is_whole: bool,
         is_last: bool,
     },
@@ -150,6 +150,7 @@ impl fmt::Display for ErrorCode {
 impl<'a> Frame<'a> {
     /// How many bytes the frame has that begins `bytes`, its head included; `None` when they do not say yet.
     pub(super) fn length(bytes: &[u8]) -> Result<Option<usize>, ProtocolViolation> {
+        // The size is judged before the payload comes, so none that is refused takes memory.
         let [one, two, three, ..] = *bytes else { return Ok(None) };
         let length = u32::from_be_bytes([0, one, two, three]);
         match usize::try_from(length) {
@@ -165,7 +166,7 @@ impl<'a> Frame<'a> {
         else {
             return Err(WRONG_SIZE);
         };
-        // The first bit is reserved.
+        // The first bit is reserved, and ignored (section 4.1).
         let stream = u32::from_be_bytes(*stream) & 0x7fff_ffff;
         let head = FrameHeader { kind: *kind, flags: *flags, stream };
         let is_of_stream = match *kind {
@@ -232,6 +233,7 @@ impl FrameHeader {
         let (stream, is_last) = (self.stream, self.has(END_STREAM));
         let mut content = payload;
         if self.has(PADDED) {
+            // Padding that is longer than the frame would have a reader look behind it (section 6.1).
             let (padding, rest) = payload.split_first().ok_or(TOO_SHORT)?;
             let bytes = rest.len().checked_sub(usize::from(*padding)).ok_or(TOO_SHORT)?;
             content = rest.get(..bytes).unwrap_or_default();
@@ -239,6 +241,7 @@ impl FrameHeader {
         if self.kind == DATA {
             return Ok(Frame::Data { stream, data: content, window: payload.len(), is_last });
         }
+        // Priorities are out of use, and peers may send them still (section 5.3.2).
         if self.has(HAS_PRIORITY) {
             content = content.get(5..).ok_or(TOO_SHORT)?;
         }
@@ -251,6 +254,7 @@ impl FrameHeader {
 impl Http2Setting {
     /// The settings of a payload.
     pub(super) fn read_all(payload: &[u8]) -> impl Iterator<Item = Self> {
+        // What is left of fewer bytes was refused with the frame.
         payload.as_chunks::<6>().0.iter().map(|[one, two, value @ ..]| {
             let value = u32::from_be_bytes(*value);
             match u16::from_be_bytes([*one, *two]) {
@@ -290,6 +294,7 @@ pub(super) fn put_headers(
     encode: impl FnOnce(&mut Vec<u8>),
 ) {
     let begin = out.len();
+    // Its length is filled in behind the block, which is encoded in place: no buffer in between.
     put_head(out, HEADERS, 0, stream, 0);
     encode(out);
     let flags = if is_last { END_STREAM } else { 0 };
@@ -308,6 +313,7 @@ pub(super) fn put_headers(
     while let Some(piece) = pieces.next() {
         let end = if pieces.peek().is_none() { END_HEADERS } else { 0 };
         put(out, kind, flags | end, stream, piece);
+        // `END_STREAM` is a flag of HEADERS, and not of what continues them (section 6.10).
         (kind, flags) = (CONTINUATION, 0);
     }
 }
@@ -349,7 +355,7 @@ pub(super) fn put_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) 
     put(out, WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
 }
 
-/// Whether the frame that begins `bytes` has a part of a body.
+/// True if the frame that begins `bytes` has a part of a body.
 pub(super) fn is_data(bytes: &[u8]) -> bool {
     bytes.get(3) == Some(&DATA)
 }

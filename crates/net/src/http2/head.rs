@@ -30,7 +30,7 @@ pub trait RequestHead {
     /// Gives `put` each field that is its own.
     fn put_own(&self, _put: &mut dyn FnMut(OwnField<'_>)) {}
 
-    /// Whether its path can be written: one of visible characters, without a fragment.
+    /// True if its path can be written: one of visible characters, without a fragment.
     fn is_writable(&self) -> bool {
         let [begin, end] = self.path();
         let has_path = self.address().path.is_some() || begin.first() == Some(&b'/');
@@ -83,7 +83,7 @@ pub struct OwnField<'a> {
     pub name: &'a HeaderName,
     /// Its value: visible characters and spaces, none of these at its ends (RFC 9113, section 8.2.1).
     pub value: &'a [u8],
-    /// Whether it must not come into any table of header fields, nor show in a log.
+    /// True if it must not come into any table of header fields, nor show in a log.
     pub is_sensitive: bool,
 }
 

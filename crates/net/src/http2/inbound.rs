@@ -53,6 +53,8 @@ impl Http2Session {
             self.on_frame(frame, now)?;
             bytes = behind;
         }
+        // Less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory than one that
+        // does not.
         self.inbound.partial.extend_from_slice(bytes);
         Ok(())
     }
@@ -65,6 +67,7 @@ impl Http2Session {
                 "its first frame is not SETTINGS",
             ));
         }
+        // Section 6.10: all streams share the table of header fields, so blocks must not interleave.
         if self.inbound.block.is_some() && !matches!(frame, Frame::Continuation { .. }) {
             return Err(ProtocolViolation(
                 ErrorCode::PROTOCOL_ERROR,
@@ -95,6 +98,8 @@ impl Http2Session {
                 Err(ProtocolViolation(ErrorCode::PROTOCOL_ERROR, "a push was not allowed"))
             }
             Frame::Ping(opaque) => {
+                // Counted, since each is answered: the write buffer of a peer that does not read would grow without
+                // end.
                 frames::put_pong(self.out.buffer(), opaque);
                 self.count_idle_frame()
             }
@@ -116,10 +121,12 @@ impl Http2Session {
         is_last: bool,
     ) -> Result<(), ProtocolViolation> {
         self.check_opened(stream)?;
+        // Also for a stream that is over: its bytes have used up the connection's window all the same (section 6.9).
         self.widen_window(window)?;
         if data.is_empty() && !is_last {
             self.count_idle_frame()?;
         }
+        // What was given up may be answered still (section 5.1), but not without end.
         let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
         match slot.answer_mut().map(|answer| answer.add(data)) {
             None => {
@@ -198,6 +205,7 @@ impl Http2Session {
             return Ok(());
         }
         match fields.into_head(is_last) {
+            // Any number of such heads may come in front of an answer (section 8.1), so they are counted like a flood.
             Ok(FieldsOf::Interim) => return self.count_idle_frame(),
             Ok(FieldsOf::IncomingReply(answer)) => {
                 self.answers += 1;
@@ -221,6 +229,7 @@ impl Http2Session {
         // The head of an answer decides, even if its body breaks off.
         if self.streams.complete(stream).is_none() {
             let why = match code {
+                // Section 8.7: the peer's promise that it did nothing. The connection is as good as before.
                 ErrorCode::REFUSED_STREAM => NoReply::NotProcessed { leave: false },
                 ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
                 _ => NoReply::Lost(format!("no answer: the server reset the stream ({code})")),
@@ -266,6 +275,7 @@ impl Http2Session {
                 | Http2Setting::Other => {}
             }
         }
+        // Behind the changes, so whatever is written from here on goes by them (section 6.5.3).
         frames::put_settings_acknowledged(self.out.buffer());
         Ok(())
     }
@@ -284,6 +294,7 @@ impl Http2Session {
         for stream in self.streams.open_numbers() {
             is_too_wide |=
                 self.streams.open_mut(stream).is_some_and(|slot| bytes + slot.window > WINDOW_MAX);
+            // A window that was used up may have opened.
             self.queue_body(stream);
         }
         if is_too_wide { Err(TOO_WIDE) } else { Ok(()) }
@@ -326,6 +337,7 @@ impl Http2Session {
         if stream == 0 {
             self.window += increment;
             return match increment {
+                // Section 6.9: of the connection it is the end of the connection; of a stream, of that stream.
                 0 => Err(ProtocolViolation(
                     ErrorCode::PROTOCOL_ERROR,
                     "a window is widened by nothing",
@@ -336,6 +348,7 @@ impl Http2Session {
         }
         self.check_opened(stream)?;
         let initial = self.peer.initial_window;
+        // The stream may have ended while this was on its way (section 5.1).
         let Some(slot) = self.streams.open_mut(stream) else { return Ok(()) };
         slot.window += increment;
         if increment == 0 {

@@ -147,7 +147,7 @@ impl FuzzedConnection {
     }
 }
 
-/// Whether any frame of `bytes`, as far as they are frames, says that the server did not process the request.
+/// True if any frame of `bytes`, as far as they are frames, says that the server did not process the request.
 fn is_disowned(mut bytes: &[u8], stream: u32) -> bool {
     let number = |at: &[u8]| u32::from_be_bytes(at.try_into().unwrap()) & 0x7fff_ffff;
     while bytes.len() >= HEAD_BYTES {

@@ -49,7 +49,7 @@ impl Http2Pool {
         Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
     }
 
-    /// Whether [`begin`](Self::begin) finds a stream now for a request of `priority`.
+    /// True if [`begin`](Self::begin) finds a stream now for a request of `priority`.
     pub fn has_free_stream(&self, priority: Priority) -> bool {
         self.shared.waiting.none_before(priority) && self.shared.find_free().is_some()
     }
@@ -100,6 +100,7 @@ impl Http2Pool {
                 return Err(Unsent::Unwritable.into());
             }
             permit.begin().await.map_err(Unsent::Withheld)?;
+            // Behind the permit: it may wait for a commit, and that is no time of the server's.
             let sent_at = self.shared.clock.monotonic();
             // The connection's task writes the request in the same turn of the thread.
             let answering = stream.connection.exchange(head, payload.clone());
@@ -137,6 +138,7 @@ impl Http2Pool {
     }
 
     async fn wait<Refusal>(&self, priority: Priority) -> Result<Http2Stream, Unsent<Refusal>> {
+        // In the queue first: `grow` opens a connection only for requests that wait.
         let queued = Queued::new(self.shared.waiting.queue(priority), &self.shared);
         loop {
             self.grow();
@@ -144,6 +146,7 @@ impl Http2Pool {
             if tokio::time::timeout(PROOF_WAIT, queued.queue.turn.notified()).await.is_err() {
                 continue;
             }
+            // Without a look at its turn: this request is itself among those that wait, and was woken for it.
             if let Some(stream) = self.take() {
                 // First, since a connection is opened for requests that wait, and this one waits no more.
                 drop(queued);
@@ -174,6 +177,7 @@ impl Http2Pool {
     /// Opens a connection if a request waits and the open ones have no stream for it.
     fn grow(&self) {
         let shared = &self.shared;
+        // One at a time: an origin that answers slowly would have `connections_max` of them for one burst.
         let may_grow = shared.connecting.borrow().is_none() && shared.waiting.is_any() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
@@ -191,6 +195,7 @@ impl Http2Pool {
 
     /// Closes all connections gracefully.
     pub async fn close(&self) {
+        // A connection without its sending side says GOAWAY when the last request on it has ended.
         self.shared.connections.borrow_mut().clear();
         // Nothing would close what it makes.
         if let Some(connecting) = self.shared.connecting.take() {

@@ -32,7 +32,7 @@ pub(super) struct PoolState {
     pub(super) dial_at: Cell<Option<Instant>>,
     /// The last connect led where it must not.
     pub(super) forbidden: Cell<Option<Forbidden>>,
-    /// Whether the peer speaks HTTP/2, as far as is known.
+    /// True if the peer speaks HTTP/2, as far as is known.
     pub(super) is_spoken: Cell<bool>,
     pub(super) last_failure: RefCell<Option<String>>,
 }
@@ -61,6 +61,7 @@ impl PoolState {
 
     /// Connects, again and again while a request waits.
     pub(super) async fn connect(&self) -> Option<(Connection, TlsWire)> {
+        // Those that waited may have found a stream meanwhile, or given up.
         while self.waiting.is_any() {
             if let Some(at) = self.dial_at.get() {
                 tokio::time::sleep_until(at).await;
@@ -74,6 +75,7 @@ impl PoolState {
                 }
                 Err(Http2ConnectError::Forbidden(forbidden)) => {
                     self.forbidden.set(Some(forbidden));
+                    // All of them: to each the answer is the same.
                     self.waiting.wake_all();
                     return None;
                 }
@@ -113,6 +115,7 @@ impl PoolState {
         let was_in_use = connections.iter().any(is_it);
         if was_in_use {
             connections.retain(|other| !is_it(other));
+            // A stream that comes back lowers `first_free` to its connection's place.
             for (place, connection) in connections.iter().enumerate() {
                 connection.place.set(place);
             }
@@ -129,6 +132,7 @@ impl PoolState {
         let behind = connections.get(first..).unwrap_or_default();
         let found = behind.iter().position(|connection| connection.free_streams() > 0);
         let place = found.map(|places| first + places);
+        // None is asked again before a stream has come back or a connection has moved on.
         self.first_free.set(place.unwrap_or(connections.len()));
         place
     }

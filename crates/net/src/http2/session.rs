@@ -142,17 +142,19 @@ impl Http2Session {
             out,
             &[(frames::ENABLE_PUSH, 0), (frames::MAX_HEADER_LIST_SIZE, list_bytes)],
         );
+        // SETTINGS cannot widen the connection's own window (section 6.9.2).
         frames::put_window_update(out, 0, ANSWERS_WINDOW_BYTES - WINDOW_BYTES);
+        // The answer shows that the peer has read what stands in front of it, and that TLS has stood on both sides.
         session.ping(now);
         session
     }
 
-    /// Whether the peer has answered our first bytes: what it grants is known.
+    /// True if the peer has answered our first bytes: what it grants is known.
     pub(super) fn is_ready(&self) -> bool {
         self.peer.has_greeted && self.watch.pong_by.is_none()
     }
 
-    /// Whether another request may ever be sent.
+    /// True if another request may ever be sent.
     pub(super) fn takes_requests(&self) -> bool {
         let is_left = self.is_finishing || self.ending.is_some() || self.peer.goes_away.is_some();
         !is_left && self.streams.next().is_some()
@@ -183,14 +185,18 @@ impl Http2Session {
             return Err(NoReply::NotProcessed { leave: false });
         }
         let is_last = body.is_empty();
+        // Of its first byte: if that was never offered, nothing of the request was.
         let slot = Slot::new(self.out.position(), body, waiter);
         let Some(stream) = self.streams.insert(slot) else {
             return Err(NoReply::NotProcessed { leave: true });
         };
+        // From here on nothing may fail: a block that was encoded and is not written would leave the peer's table
+        // behind ours.
         let encoder = &mut self.encoder;
         let encode = |block: &mut Vec<u8>| encoder.encode(head, block);
         frames::put_headers(self.out.buffer(), stream, is_last, encode);
         self.allow_frames();
+        // Bodies that wait for the connection's window are in front: none overtakes them.
         if self.waiting.is_empty() {
             self.write_body(stream);
         } else {
@@ -211,6 +217,8 @@ impl Http2Session {
     /// Gives a request up.
     pub(super) fn cancel(&mut self, stream: u32) {
         if self.streams.forget(stream) && self.ending.is_none() {
+            // Its head stays in the write buffer even if it has not left: later heads build on the fields that it puts
+            // into the table.
             frames::put_reset(self.out.buffer(), stream, ErrorCode::CANCEL);
         }
     }
@@ -254,6 +262,8 @@ impl Http2Session {
     /// Ends the connection since the peer broke a rule, and tells it so.
     pub(super) fn fail(&mut self, ProtocolViolation(code, why): ProtocolViolation) {
         if self.ending.is_none() {
+            // Ended first: that takes what was never offered out of the write buffer, so GOAWAY is the last that the
+            // peer reads.
             self.end(&format!("the server broke the protocol: {why} ({code})"));
             frames::put_go_away(self.out.buffer(), code, why);
         }
@@ -307,6 +317,7 @@ impl Http2Session {
             && until <= now
         {
             self.bodies.pop_front();
+            // The status has come, and decides: a server that holds back the rest does not hold the delivery.
             self.complete(stream, Some(ErrorCode::CANCEL));
         }
         if self.watch.pong_by.is_some_and(|until| until <= now) {
@@ -316,6 +327,7 @@ impl Http2Session {
             return;
         }
         self.watch.check_at = now + CHECK_EVERY;
+        // At least: what requests have earned beyond is still to be used.
         self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
         if !self.peer.has_acknowledged_settings {
             let code = ErrorCode::SETTINGS_TIMEOUT;
@@ -340,6 +352,7 @@ impl Http2Session {
 
     /// Notes an answer to a ping.
     pub(super) fn pong(&mut self, opaque: [u8; 8]) {
+        // An answer to an older ping, or to none, says nothing about the time since the last one.
         if opaque == self.watch.pings.to_be_bytes() {
             self.watch.pong_by = None;
         }
@@ -387,6 +400,7 @@ impl Http2Session {
         let Some(slot) = self.streams.open_mut(stream) else { return };
         let mut frames_written = 0;
         while !slot.rest.is_empty() {
+            // Either window may be negative: the peer can take back what it has granted (section 6.9.2).
             let window = self.window.min(self.peer.initial_window + slot.window);
             let bytes =
                 usize::try_from(window).unwrap_or(0).min(slot.rest.len()).min(PAYLOAD_BYTES_MAX);

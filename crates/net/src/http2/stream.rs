@@ -64,8 +64,10 @@ impl Http2Stream {
     ) -> Result<Reply, Unanswered<Refusal>> {
         let why = match outcome {
             Ok(mut reply) => {
+                // When the bytes came in, not when this task had its turn: the sample is about the server.
                 let read_at = self.connection.read_at();
                 reply.timing.on_wire = read_at.saturating_duration_since(sent_at);
+                // Built again only for an answer with a body, which is seldom: acceptances keep none.
                 if !reply.body.is_empty()
                     && let Some(request) = head.to_request()
                 {
@@ -122,6 +124,7 @@ impl Drop for Http2Stream {
     fn drop(&mut self) {
         self.connection.give_stream_back();
         let first_free = &self.shared.first_free;
+        // Lowered at most: the places before it were found full.
         first_free.set(first_free.get().min(self.connection.place.get()));
         if self.connection.is_unresponsive() && self.leave_connection() {
             let provider = self.shared.dial.provider;

@@ -34,7 +34,7 @@ pub(super) struct Slot {
     pub(super) rest: Bytes,
     /// Window beyond the initial one of all streams, bytes; negative when some of the initial one is used.
     pub(super) window: i64,
-    /// Whether it waits its turn for the connection's window.
+    /// True if it waits its turn for the connection's window.
     pub(super) is_queued: bool,
     progress: RequestProgress,
     waiter: Waiter,
@@ -64,8 +64,9 @@ impl Streams {
         self.first.checked_add(opened.checked_mul(2)?).filter(|number| *number <= STREAM_MAX)
     }
 
-    /// Whether no stream of this number was opened.
+    /// True if no stream of this number was opened.
     pub(super) fn is_idle(&self, number: u32) -> bool {
+        // Even numbers are those that a server opens (section 5.1.1), and it may open none.
         number.is_multiple_of(2) || self.next().is_some_and(|next| number >= next)
     }
 
@@ -134,6 +135,7 @@ impl Streams {
     /// Gives an open stream its outcome. It is forgotten, if that goes elsewhere.
     fn end(&mut self, number: u32, outcome: RequestProgress) {
         let Some(slot) = self.get_mut(number) else { return };
+        // The outcome may wait to be fetched for long, and the body is of no more use.
         slot.rest = Bytes::new();
         slot.progress = outcome;
         let waiter = std::mem::take(&mut slot.waiter);
@@ -191,10 +193,12 @@ impl Streams {
         let place = self.ring_index(number).and_then(|index| self.ring.get_mut(index)?.take());
         if let Some(place) = place {
             if let Some(slot) = self.slots.get_mut(index(place)) {
+                // Frees what the slot holds now: it may be long until another stream takes it.
                 *slot = Slot::default();
             }
             self.free.push(place);
         }
+        // One old stream that is open keeps the places behind it.
         while let Some(None) = self.ring.front() {
             self.ring.pop_front();
             self.first += 2;

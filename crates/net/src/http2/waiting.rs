@@ -36,7 +36,7 @@ impl StreamWaiters {
         self.in_order().iter().any(|queue| queue.length.get() > 0)
     }
 
-    /// Whether no request of this or a higher priority waits.
+    /// True if no request of this or a higher priority waits.
     pub(super) fn none_before(&self, priority: Priority) -> bool {
         let queues = Priority::ALL.iter().filter(|other| **other <= priority);
         queues.map(|other| self.queue(*other)).all(|queue| queue.length.get() == 0)
@@ -44,12 +44,15 @@ impl StreamWaiters {
 
     pub(super) fn wake_next(&self) {
         if let Some(queue) = self.in_order().into_iter().find(|queue| queue.length.get() > 0) {
+            // Kept if none waits at this very moment: the next one that does is woken by it.
             queue.turn.notify_one();
         }
     }
 
     pub(super) fn wake_all(&self) {
         for queue in self.in_order() {
+            // Kept for none; and none misses it, since a request begins to wait in the same turn in which it has
+            // looked.
             queue.turn.notify_waiters();
         }
     }

@@ -43,6 +43,7 @@ impl WriteBuffer {
     /// Bytes to be written next. From now on they may have left.
     pub(super) fn offer(&mut self) -> &[u8] {
         let end = self.bytes.len().min(self.taken + OFFER_BYTES_MAX);
+        // Never less again: what a writer has seen once may have left, even if it took nothing.
         self.offered = self.offered.max(end);
         self.bytes.get(self.taken..end).unwrap_or_default()
     }
@@ -50,6 +51,7 @@ impl WriteBuffer {
     /// Says that the first `bytes` of what was offered are written.
     pub(super) fn took(&mut self, bytes: usize) {
         self.taken = self.offered.min(self.taken + bytes);
+        // Seldom, since what is behind is moved each time.
         if self.taken == self.bytes.len() || self.taken >= COMPACT_BYTES {
             self.removed = self.position_of(self.taken);
             self.bytes.drain(..self.taken);
@@ -62,7 +64,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Whether a byte at `position` may have left.
+    /// True if a byte at `position` may have left.
     pub(super) fn may_have_left(&self, position: u64) -> bool {
         position < self.position_of(self.offered)
     }

@@ -28,7 +28,7 @@ struct DecoderEntry {
     /// The name, and the value behind it.
     text: Box<[u8]>,
     name_bytes: usize,
-    /// Whether it was found to be of no interest.
+    /// True if it was found to be of no interest.
     is_passed_over: bool,
 }
 
@@ -63,6 +63,7 @@ impl HpackDecoder {
                 let is_passed_over = take(&self.name, &self.value, false);
                 self.insert(is_passed_over);
             } else if first & 0x20 != 0 {
+                // RFC 7541, section 4.2, has changes of the size at the beginning of a block only.
                 if !is_first {
                     return Err(Undecodable("the table changes its size behind a field"));
                 }
@@ -87,6 +88,7 @@ impl HpackDecoder {
 
     /// Reads a field whose name may be in the table, and whose value is not.
     fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<(), Undecodable> {
+        // Taken out, since the table is borrowed below; it comes back for its memory.
         let mut name = std::mem::take(&mut self.name);
         name.clear();
         match integer(block, prefix_bits)? {
@@ -153,6 +155,7 @@ fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
         loop {
             let (byte, behind) = rest.split_first().ok_or(BROKEN_OFF)?;
             rest = behind;
+            // Checked before the shift, which zeros without end would carry beyond the number's bits.
             if shift > INTEGER_BITS_MAX - 7 {
                 return Err(Undecodable("an integer is too large"));
             }

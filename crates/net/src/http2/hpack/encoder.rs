@@ -115,12 +115,15 @@ impl HpackEncoder {
     /// Appends the block of `head` to `block`.
     pub(in crate::http2) fn encode(&mut self, head: &impl RequestHead, block: &mut Vec<u8>) {
         if let Some(smallest) = self.smallest.take() {
+            // In front of all fields, the least first: a peer that heard of the last size only would keep what is gone
+            // here.
             if smallest < self.bytes_max {
                 put_integer(block, 0x20, 5, smallest);
             }
             put_integer(block, 0x20, 5, self.bytes_max);
         }
         block.extend_from_slice(&POST_OVER_TLS);
+        // Paths are different for nearly every request: in the table they would push out what is shared.
         if let [begin, end] = head.path()
             && !begin.is_empty()
         {
@@ -160,6 +163,8 @@ impl HpackEncoder {
         let mut is_settled = true;
         for (at, (name, value, is_sensitive)) in (at..).zip(head.all_fields()) {
             if is_sensitive {
+                // Even its name is found without the dynamic table: the form that forbids a table is the same for any
+                // value.
                 let name_index = place(&mut self.places, at, name).name_index;
                 put_literal(block, LiteralForm::Never, name_index, name, value);
             } else {
@@ -188,6 +193,7 @@ impl HpackEncoder {
     ) -> bool {
         let found = place(&mut self.places, at, name).found;
         let is_it = |entry: &EncoderEntry| *entry.value == *value && *entry.name == *name;
+        // Nearly always it is where it was the last time, so a table is not searched for each field of each request.
         let hinted =
             found.checked_sub(self.left).filter(|index| self.table.get(*index).is_some_and(is_it));
         if let Some(index) = hinted.or_else(|| self.table.iter().position(is_it)) {

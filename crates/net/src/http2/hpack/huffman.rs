@@ -64,6 +64,7 @@ pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
     // The next bits of the code, from the highest on, and how many there are.
     let (mut bits, mut count) = (0_u64, 0_u32);
     loop {
+        // Filled up to 57 bits at least, so the longest code, of 30, is whole if it is there at all.
         while count <= 56 {
             let Some(byte) = coded.next() else { break };
             bits |= u64::from(*byte) << (56 - count);
@@ -76,6 +77,7 @@ pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
             return (count < 8 && bits == !(u64::MAX >> count)).then_some(());
         }
         let place = row.first + ((window - row.start) >> (32 - row.bits));
+        // The code that ends a string has no symbol: one that is written is an error (RFC 7541, section 5.2).
         text.push(*SYMBOLS.get(usize::try_from(place).ok()?)?);
         bits <<= row.bits;
         count -= row.bits;
