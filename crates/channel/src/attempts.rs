@@ -44,7 +44,7 @@ pub(crate) trait Attempts<'job> {
 pub(crate) struct Again {
     /// When it was sent, if it was.
     pub(crate) since: Option<Instant>,
-    /// Whether its credential was refused, which is not renewed twice.
+    /// True if its credential was refused, which is not renewed twice.
     pub(crate) is_refused: bool,
 }
 

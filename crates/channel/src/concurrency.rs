@@ -30,7 +30,7 @@ struct ConcurrencyVisitor;
 // === impl Concurrency ===
 
 impl Concurrency {
-    /// Whether anything could be sent.
+    /// True if anything could be sent.
     pub fn is_possible(self) -> bool {
         self != Self::Fixed(0)
     }
@@ -72,6 +72,7 @@ impl Visitor<'_> for ConcurrencyVisitor {
         usize::try_from(limit).map(Concurrency::Fixed).map_err(E::custom)
     }
 
+    // TOML's integers come as signed ones, the numbers of other forms as unsigned.
     fn visit_i64<E: Error>(self, limit: i64) -> Result<Concurrency, E> {
         usize::try_from(limit).map(Concurrency::Fixed).map_err(E::custom)
     }

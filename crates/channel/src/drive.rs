@@ -218,12 +218,13 @@ async fn wait_to_start(job: Job<'_>, admission: Option<&MayWait<'_>>) -> Option<
         Some(job.gate.enter().await)
     };
     match job.expires_in() {
+        // Without a pass then: the loop finds that it has expired.
         Some(left) => tokio::time::timeout(left, wait).await.ok().flatten(),
         None => wait.await,
     }
 }
 
-// === impl Admission ===
+// === impl MayWait ===
 
 impl MayWait<'_> {
     fn not_before(&self, job: &Job<'_>) -> Option<Instant> {

@@ -9,7 +9,7 @@ use notification::Report;
 /// stream, a connection. What waits for one is then not marked, or hardly any of it, and a crash leaves it due and not in doubt.
 #[async_trait(?Send)]
 pub trait Fence: std::fmt::Debug {
-    /// Whether the delivery at `index` is begun and may be sent.
+    /// True if the delivery at `index` is begun and may be sent.
     fn is_begun(&self, index: u16) -> bool;
 
     /// Waits until the delivery at `index` is begun. The wait may be given up.

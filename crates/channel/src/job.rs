@@ -80,6 +80,7 @@ impl Job<'_> {
 
     /// Whether an attempt may start now that needs `margin` of the lease.
     pub(crate) fn may_start_with(&self, margin: Duration) -> MayStart {
+        // As of the kernel's last tick, which is cheap: margins are seconds, and a tick is milliseconds.
         let now = Timestamp::from_unix(self.clock.recent_wall());
         // First of all: expiry is final, and to hand it back would only have it found expired by the next claim.
         if self.chunk.envelope.expires_at.is_some_and(|at| self.is_past(at, now)) {
@@ -101,7 +102,7 @@ impl Job<'_> {
         MayStart::Yes
     }
 
-    /// Whether `at` is past. `recent`, the time at the kernel's last tick, says so while it is far from `at`: near it the exact time is
+    /// True if `at` is past. `recent`, the time at the kernel's last tick, says so while it is far from `at`: near it the exact time is
     /// asked, which costs three times as much, or a wait that ended at the expiry could be followed by an attempt.
     fn is_past(&self, at: Timestamp, recent: Timestamp) -> bool {
         at <= recent || (at <= recent.plus(TICK_AGE_MAX) && at <= timestamp(self.clock))
@@ -158,7 +159,7 @@ impl<'a> Start<'a> {
         self.may_send()
     }
 
-    /// Whether it may be sent, as of now.
+    /// Asks whether it may be sent, as of now.
     ///
     /// # Errors
     /// The report instead, when it must not be sent.

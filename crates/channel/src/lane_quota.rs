@@ -33,7 +33,7 @@ pub(crate) struct Booking<'a> {
     /// `None` without a limit.
     tenant: Option<BookedPlace<'a>>,
     destination: Option<BookedPlace<'a>>,
-    /// Whether the destination's is booked, or has no limit.
+    /// True if the destination's is booked, or has no limit.
     is_complete: bool,
 }
 
@@ -128,7 +128,7 @@ impl LaneTurn {
         }
     }
 
-    /// Whether a place could be booked now.
+    /// Asks whether a place could be booked now.
     fn look(&self, clock: Clock, priority: Priority, wait_max: Duration) -> Result<(), Duration> {
         if self.quota.is_open() {
             return Ok(());
@@ -154,6 +154,7 @@ impl LaneTurn {
             return soon;
         }
         let appointed = self.quota.appoint(&self.group, now, soon);
+        // Rounded up: a moment too early would find no place, and be sent back again.
         Duration::from_secs(appointed.as_secs() + u64::from(appointed.subsec_nanos() > 0))
     }
 
@@ -193,7 +194,7 @@ impl<'a> Booking<'a> {
         Ok(self)
     }
 
-    /// Whether nothing is left to be booked.
+    /// True if nothing is left to be booked.
     pub(crate) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -203,12 +204,12 @@ impl<'a> Booking<'a> {
         self.at().filter(|_| !self.is_complete || self.is_early(clock))
     }
 
-    /// Whether the time of the place that was booked last is still to come.
+    /// True if the time of the place that was booked last is still to come.
     pub(crate) fn is_early(&self, clock: Clock) -> bool {
         self.at().is_some_and(|at| clock.monotonic() < at)
     }
 
-    /// Whether its time has passed for so long that it may not be used any more.
+    /// True if its time has passed for so long that it may not be used any more.
     pub(crate) fn is_stale(&self, clock: Clock) -> bool {
         self.at().is_some_and(|at| clock.monotonic() > at + STALE_AFTER)
     }

@@ -145,6 +145,7 @@ where
         let conclude = || self.all.conclude(delivery, begun, outcome);
         match catch_unwind(AssertUnwindSafe(conclude)) {
             Ok(Ok(attempt)) => self.end(delivery, pass, attempt),
+            // With the time that is left: to send it again is part of the same attempt, and of its pass.
             Ok(Err(again)) => self.wait(delivery, again, (pass, deadline)),
             Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
         }
@@ -255,7 +256,7 @@ fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
     attempt.report
 }
 
-/// Whether the provider answered an attempt, whatever it was; `None` when it was not made.
+/// True if the provider answered an attempt, whatever it was; `None` when it was not made.
 fn is_answer(report: &Report) -> Option<bool> {
     let Report::Attempted(answer) = report else { return None };
     Some(matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. }))

@@ -98,6 +98,7 @@ impl ApnsChannel {
     /// A channel with `settings`, whose token is one of `tokens`. Reads the key and the certificates, and connects to
     /// nothing.
     pub fn new(settings: &Settings, tokens: &ProviderTokens) -> Result<Self, ChannelError> {
+        // APNs speaks nothing but HTTP/2.
         let client = |identity| tls::client(settings.ca_file.as_deref(), &[b"h2"], identity);
         let credential = both(credential(settings, tokens), client(None));
         let ((origin, authority), ((token, identity), tls)) = both(settings.check(), credential)?;
@@ -241,12 +242,14 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
         now: Instant,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<BegunApns> {
+        // Asked before anything is encoded: what has to wait for a stream is encoded by `attempt`, and would be twice.
         let (pool, priority) = (&self.sender.pool, self.job.priority());
         if !pool.has_free_stream(priority) {
             return None;
         }
         let own = self.own(delivery);
         let encoded = self.encoded(own.as_deref()).ok()?;
+        // Kept with the request: its answer is about the token that it was sent with, whichever the job uses by then.
         let address = Rc::clone(&self.address.borrow());
         let head = self.head(&address, encoded, delivery);
         let request = pool.begin((priority, now), &encoded.payload, &head, to)?;
@@ -328,6 +331,7 @@ impl ApnsJob<'_> {
     /// processed. Says whether there is one: it may be too soon.
     fn renew(&self, expired: &Rc<SharedHead>) -> bool {
         let sender = self.sender;
+        // Told before the next one is asked for, or that would be this one again.
         if let (Some(token), Some(expired)) = (&sender.token, expired.get(&AUTHORIZATION)) {
             token.expired(expired, timestamp(sender.clock));
         }
@@ -383,6 +387,7 @@ impl ApnsSender {
     }
 
     fn log_refusal(&self, attempt: &Attempt, advice: &str) {
+        // A wrong key fails every delivery alike: one line now and then says it for all.
         if self.log_throttle.admits(self.clock) {
             tracing::error!(answer = %attempt.words(), advice, "APNs refuses");
         }
@@ -395,6 +400,7 @@ impl Confirmations {
     /// The facts by which the next answer is read.
     fn so_far(&self, is_own_topic: bool) -> Confirmed {
         Confirmed {
+            // Relaxed, since each fact stands alone: nothing else is read by it, and it never becomes untrue.
             environment: self.environment.load(Ordering::Relaxed),
             topic: is_own_topic && self.own_topic.load(Ordering::Relaxed),
         }

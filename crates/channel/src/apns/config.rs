@@ -54,7 +54,7 @@ pub struct Settings {
     /// process that cannot stay up would ask for many. Default: the token is kept in memory only.
     #[serde(default)]
     pub state_directory: Option<PathBuf>,
-    /// Whether a notification that has no `collapse_id` gets its own identifier as one, so that a device which gets it twice,
+    /// True if a notification that has no `collapse_id` gets its own identifier as one, so that a device which gets it twice,
     /// because an answer was lost, shows it once. Default `false`.
     #[serde(default)]
     pub collapse_on_retry: bool,
@@ -66,7 +66,7 @@ pub struct Settings {
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
-    /// Default 4.
+    /// Default 64.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
     /// How long to wait after a server error (5xx). Default `15m`, which is Apple's advice.

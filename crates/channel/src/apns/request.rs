@@ -54,9 +54,9 @@ pub(super) struct ApnsEncoder {
 #[derive(Debug, Clone)]
 pub(super) struct ApnsContent {
     shared: Rc<SharedHead>,
-    /// Whether each collapses with its own repetition.
+    /// True if each collapses with its own repetition.
     collapses_with_itself: bool,
-    /// Whether it goes to the channel's own topic.
+    /// True if it goes to the channel's own topic.
     pub(super) is_own_topic: bool,
     /// The body.
     pub(super) payload: Bytes,
@@ -78,7 +78,7 @@ pub(super) struct ApnsHead<'a> {
 pub(super) struct JobTerms {
     expires_at: Option<Timestamp>,
     priority: Priority,
-    /// Whether it may be sent again when an answer is lost.
+    /// True if it may be sent again when an answer is lost.
     is_repeatable: bool,
 }
 
@@ -187,6 +187,7 @@ impl ApnsEncoder {
         if let Some(collapse_id) = &options.collapse_id {
             shared.push(APNS_COLLAPSE_ID.clone(), value(collapse_id)?);
         }
+        // A topic of its own confirms nothing about the channel's: see `Confirmed`.
         let (is_own_topic, payload) = (options.topic.is_none(), content.payload.clone());
         let shared = self.heads.unique(shared);
         Ok(ApnsContent { shared, collapses_with_itself, is_own_topic, payload })
@@ -233,6 +234,7 @@ impl JobTerms {
     /// Until when APNs keeps what it cannot deliver at once, in seconds since the Unix epoch; 0 is not at all. Without it
     /// APNs keeps it for its own longest time. Never longer than the notification is of use.
     fn expiration(&self, asked: Option<i64>) -> Option<i64> {
+        // 0 would have APNs keep nothing at all, which is another meaning.
         let expires_at = self.expires_at.map(|at| at.seconds().max(1));
         match (asked, expires_at) {
             (Some(asked), Some(expires_at)) => Some(asked.min(expires_at)),
@@ -338,6 +340,7 @@ fn read_payload(payload: &[u8]) -> Result<PayloadTraits, Invalid> {
     let payload: Payload<'_> = serde_json::from_slice(payload)
         .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
     let Some(aps) = payload.aps else { return Ok(PayloadTraits::default()) };
+    // As above: an array would be read value by value.
     if !aps.get().starts_with('{') {
         return Err(Invalid::at("/aps", "must be a JSON object"));
     }

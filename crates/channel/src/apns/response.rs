@@ -136,8 +136,10 @@ pub(super) fn interpret(
     let status = reply.status;
     let body: Option<ApnsErrorBody<'_>> = serde_json::from_slice(&reply.body).ok();
     let (reason, timestamp) = body.map_or((Cow::Borrowed(""), None), |body| {
+        // Read by itself: a timestamp that is no number must not cost the reason.
         (body.reason, body.timestamp.as_i64().filter(|millis| *millis > 0))
     });
+    // By both: a reason under another status than Apple's is nothing that Apple documents, and its status decides.
     let row = REASONS.iter().find(|row| row.0 == status && row.1 == reason);
     let (meaning, detail) = match row {
         Some(&(_, reason, meaning)) => (meaning, Cow::Borrowed(reason)),

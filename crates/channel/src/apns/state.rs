@@ -30,6 +30,7 @@ impl StateFile {
             tracing::warn!(path = %self.path().display(), "not used: others than its owner may read or write it");
             return None;
         }
+        // Looked at before it is read: whatever lies there by mistake must not be loaded as a whole.
         let text =
             (metadata.len() <= BYTES_MAX).then(|| fs::read_to_string(self.path()).ok())??;
         Some(text.trim_end().to_owned())

@@ -90,6 +90,7 @@ impl ProviderTokens {
     ) -> Result<Arc<ProviderToken>, &'static str> {
         let token = ProviderToken::new(signer)?;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Each reload of the settings may leave tokens behind that no channel has any more.
         known.retain(|token| token.strong_count() > 0);
         let shared = known.iter().filter_map(Weak::upgrade).find(|other| other.is_like(&token));
         let token = shared.unwrap_or_else(|| {
@@ -192,6 +193,7 @@ impl ProviderToken {
         let decode = |part: &str| BASE64_URL_SAFE_NO_PAD.decode(part).ok();
         let header: Header = serde_json::from_slice(&decode(header)?).ok()?;
         let claims: JwtClaims = serde_json::from_slice(&decode(claims)?).ok()?;
+        // The file can hold any number.
         let at = Timestamp::from_millis(claims.iat.checked_mul(1000)?);
         // Only the signature shows that a token out of a file is of this key, and undamaged.
         let is_ours = header.kid == self.key_id

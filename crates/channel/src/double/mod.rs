@@ -102,7 +102,7 @@ impl Double {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the next step for `delivery` sends it.
+    /// True if the next step for `delivery` sends it.
     fn reaches_provider(&self, delivery: &Delivery) -> bool {
         let script = self.script();
         let own = script.steps.get(&delivery.recipient).and_then(VecDeque::front);
@@ -180,6 +180,7 @@ impl DoubleSender {
         let Some(content) = job.chunk.content_of(delivery) else {
             return Attempt::without_content();
         };
+        // Asked before the step is taken: what never reaches the provider must not be marked as begun.
         if self.double.reaches_provider(delivery)
             && let Err(report) = Start::of(&job, delivery).begin().await
         {

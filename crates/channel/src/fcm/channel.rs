@@ -65,7 +65,7 @@ struct FcmJob<'a> {
     job: Job<'a>,
     /// The current one: all deliveries that come after one that had to have it renewed use the new one.
     head: RefCell<Rc<FcmHead>>,
-    /// Whether its first acceptance was noted.
+    /// True once its first acceptance was noted.
     is_accepted: Cell<bool>,
     /// The chunk's own content, if it has one.
     shared: Option<Result<FcmContent, Invalid>>,
@@ -191,10 +191,12 @@ impl<'job> Attempts<'job> for FcmJob<'job> {
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<BegunFcm> {
         let (pool, priority) = (&self.sender.pool, self.job.priority());
+        // As for APNs: what has to wait for a stream would be encoded twice.
         if !pool.has_free_stream(priority) {
             return None;
         }
         let body = self.body(delivery).ok()?;
+        // Kept with the request: its answer is about the token that it was sent with, whichever the job uses by then.
         let head = Rc::clone(&self.head.borrow());
         let request = pool.begin((priority, now), &body, &*head, to)?;
         Some(BegunFcm { request, head })
@@ -252,7 +254,7 @@ impl FcmJob<'_> {
         (attempt.timed(reply.timing), advice)
     }
 
-    /// Whether the access token of `head`, which was refused, is given up for another one. FCM checks it first, so the message was
+    /// True if the access token of `head`, which was refused, is given up for another one. FCM checks it first, so the message was
     /// certainly not processed.
     fn has_expired(&self, head: &FcmHead) -> bool {
         self.sender.tokens.rejected(&head.authorization, self.sender.clock.monotonic())
@@ -271,6 +273,7 @@ impl FcmJob<'_> {
     fn end(&self, head: &FcmHead, attempt: Attempt, advice: Advice) -> Attempt {
         let is_acceptance = matches!(&attempt.report,
             Report::Attempted(answer) if answer.verdict == Verdict::Accepted);
+        // The source is behind a lock that all threads share.
         if is_acceptance && !self.is_accepted.get() {
             self.is_accepted.set(self.sender.tokens.accepted(&head.authorization));
         }
@@ -308,6 +311,7 @@ impl FcmSender {
         match advice {
             Advice::CarryOn => {}
             Advice::Pause(span) => {
+                // All threads share it, so no other one sends into a quota that is used up.
                 if let Some(quota) = job.quota {
                     quota.pause(self.clock.monotonic(), span);
                 }

@@ -43,7 +43,7 @@ pub struct Settings {
     #[serde(default)]
     pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about
-    /// 100 streams on each. Default 10.
+    /// 100 streams on each. Default 64.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
 }
@@ -142,6 +142,7 @@ impl Settings {
         };
         let endpoint = Endpoint::parse(text)
             .map_err(|malformed| refuse("token_uri", malformed.to_string()))?;
+        // The assertion that is sent there is good for an hour to any reader.
         if !endpoint.origin.is_https {
             return Err(refuse("token_uri", "must start with https://"));
         }

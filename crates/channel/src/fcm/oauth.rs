@@ -80,6 +80,7 @@ pub(super) async fn exchange(
         body = shown;
     }
     read(status, &body).map_err(|message| match status {
+        // The endpoint has judged the account, and not failed (RFC 6749, section 5.2).
         400 | 401 | 403 => TokenError::Account(described(message)),
         _ => refuse(message),
     })
@@ -99,6 +100,7 @@ fn read(status: u16, body: &[u8]) -> Result<AccessToken, String> {
         return Err(words::plain(&format!("status {status}{said}")));
     }
     let token: TokenBody = serde_json::from_slice(body)
+        // The message of the parser could show a piece of the token.
         .map_err(|_| "the answer is not JSON with access_token".to_owned())?;
     let mut authorization = HeaderValue::from_str(&format!("Bearer {}", token.access_token))
         .map_err(|_| "the access token cannot be sent as a header".to_owned())?;

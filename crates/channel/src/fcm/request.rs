@@ -145,7 +145,7 @@ impl FcmContent {
         Ok(Self { head, tail: format!("{comma}{members}}}").into(), bytes })
     }
 
-    /// Whether `target` takes as much: topics take less than devices.
+    /// Checks that `target` takes as much: topics take less than devices.
     pub(super) fn check_size(&self, target: FcmTarget<'_>) -> Result<(), Invalid> {
         match target {
             FcmTarget::Token(_) => Ok(()),
@@ -159,6 +159,7 @@ impl FcmContent {
 impl<'a> FcmTarget<'a> {
     /// Reads a recipient. It needs no escapes in JSON.
     pub(super) fn parse(recipient: &'a str) -> Result<Self, Invalid> {
+        // A slash is refused, so that a topic which is misspelt is not taken for a token.
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b'/');
         if let Some(topic) = recipient.strip_prefix(TOPIC_PREFIX) {
             let is_topic = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~%".contains(&byte);
@@ -279,6 +280,7 @@ fn read_options(options: &[u8]) -> Result<bool, Invalid> {
 
 /// Says in the words of each platform until when the message is of use.
 fn expire(message: &mut Map<String, Value>, expires_at: Timestamp, now: Timestamp) {
+    // What has expired meanwhile is of no use in any device's queue.
     let seconds = (expires_at.seconds() - now.seconds()).clamp(0, TTL_SECONDS_MAX);
     // 0 would mean that APNs keeps nothing, not even for a moment.
     let unix_seconds = expires_at.seconds().max(1).to_string();

@@ -142,6 +142,7 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
 
 /// `base` after the first attempt, twice that after the second, and so on.
 fn doubled(base: Duration, attempt: u16) -> Duration {
+    // Bounded before the shift, which would overflow for late attempts.
     base.saturating_mul(1 << attempt.saturating_sub(1).min(DOUBLINGS_MAX))
 }
 

@@ -111,6 +111,7 @@ impl TokenSource {
     /// used any more.
     pub(super) fn rejected(&self, authorization: &HeaderValue, now: Instant) -> bool {
         let mut state = self.state();
+        // Another attempt has given it up meanwhile: the next one is asked for anyway.
         let Some(held) = &state.current else { return true };
         if held.authorization != authorization {
             return true;
@@ -207,6 +208,7 @@ impl RefreshPermit {
             Some(assertion) => oauth::exchange(uri, tls, &assertion).await,
             None => Err(TokenError::Account("the service account's key does not sign".to_owned())),
         };
+        // Before the right to ask goes with `self`: those that wait look when it goes, and find the answer.
         self.source.take(answer, clock, random);
     }
 }
@@ -215,6 +217,7 @@ impl Drop for RefreshPermit {
     /// Also when it was given up: the next may ask.
     fn drop(&mut self) {
         self.source.state().is_asking = false;
+        // Behind the change: who is woken looks at it at once.
         self.source.changed.notify_waiters();
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
-/// Whether `text` is a domain name as DNS has it.
+/// True if `text` is a domain name as DNS has it.
 pub(super) fn is_domain(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     let is_label = |label: &str| {

@@ -258,6 +258,7 @@ impl SmtpSender {
         message: &AddressedMail<'_>,
     ) -> Attempt {
         let waiting_since = self.clock.monotonic();
+        // One time for all connections that are tried: the lease reckons with a single attempt.
         let deadline = waiting_since + UNTIL_SENT;
         let mut refusal = None;
         while self.clock.monotonic() < deadline {
@@ -271,9 +272,11 @@ impl SmtpSender {
                 Err(_elapsed) => break,
             };
             if let Err(report) = start.begin().await {
+                // Nothing was said over it about this mail.
                 self.pool.keep(session);
                 return Attempt::not_started(report);
             }
+            // Behind the mark, whose wait is no time of the server's.
             let sent_at = self.clock.monotonic();
             match transact(&mut session.connection, message, deadline).await {
                 // On an old connection the server speaks of that, and not of this mail.
@@ -304,6 +307,7 @@ impl SmtpSender {
                 MailEnd::Cut(why) => return Attempt::unsent(why, None),
                 MailEnd::Lost(why) => return Attempt::lost(why),
                 MailEnd::Impossible(why) => {
+                    // Found before the first byte, so the connection is as good as before.
                     self.pool.keep(session);
                     return Attempt::impossible(why);
                 }

@@ -295,6 +295,8 @@ impl Settings {
             (None, Some(path)) => Secret::new(read(path)?.trim_end_matches(['\r', '\n'])),
             (None, None) => return Ok(None),
         };
+        // NUL and ^A part the fields of a login (RFC 4616, XOAUTH2): a password with one would be read as another
+        // login.
         if password.expose().is_empty() || password.expose().chars().any(char::is_control) {
             return Err(refused("password", "must be a text without control characters"));
         }
@@ -348,7 +350,7 @@ impl Relay {
         Ok(Self { host, port: authority.port_u16().unwrap_or(port), is_implicit })
     }
 
-    /// Whether it is on this machine: what is sent to it passes no network.
+    /// True if it is on this machine: what is sent to it passes no network.
     fn is_local(&self) -> bool {
         let is_loopback = |address: std::net::IpAddr| address.is_loopback();
         self.host == "localhost" || self.host.parse().is_ok_and(is_loopback)

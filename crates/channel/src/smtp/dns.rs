@@ -94,6 +94,7 @@ impl ResolveMail for Dns {
         let found = match self.0.mx_lookup(format!("{domain}.")).await {
             Ok(found) => found,
             Err(error) if error.is_nx_domain() => return Err(nothing()),
+            // Then the domain itself is the host (RFC 5321, section 5.1).
             Err(error) if error.is_no_records_found() => return Ok(Vec::new()),
             Err(error) => return Err(io::Error::other(error)),
         };

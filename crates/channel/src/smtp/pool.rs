@@ -58,7 +58,7 @@ pub(super) struct SessionPoolBounds {
 #[derive(Debug)]
 pub(super) struct PooledSession {
     pub(super) connection: SmtpSession,
-    /// Whether it carried a mail before.
+    /// True if it carried a mail before.
     pub(super) is_reused: bool,
     destination: Rc<Destination>,
     _permit: OwnedSemaphorePermit,

@@ -91,7 +91,7 @@ impl SmtpSession {
         }
     }
 
-    /// Whether another mail may be sent over it, as far as is known here.
+    /// True if another mail may be sent over it, as far as is known here.
     pub(super) fn is_good(&self) -> bool {
         !self.is_broken && !self.wire.has_unread()
     }
@@ -161,6 +161,7 @@ impl SessionConfig {
                 // forgotten (RFC 3207, section 4.2).
                 return self.introduce(SmtpWire::new(tls), &helo, true).await;
             }
+            // Otherwise it goes on in the clear: a refusal leaves the conversation as it is (RFC 3207, section 4).
             if self.tls == TlsMode::Require || reply.is_closing() {
                 return Err(NoConnection::Busy(reply));
             }
@@ -240,6 +241,7 @@ async fn hello<S: ByteStream>(
     if reply.code == 250 {
         return Ok(Capabilities::read(wire.raw()));
     }
+    // What servers without extensions say to EHLO (RFC 5321, section 3.2).
     if matches!(reply.code, 500 | 502 | 504) {
         let reply = ask(wire, &format!("HELO {helo}")).await?;
         return if reply.code == 250 {

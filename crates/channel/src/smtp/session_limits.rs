@@ -51,7 +51,7 @@ impl SessionLimits {
         Self { clock, by_host: RefCell::default() }
     }
 
-    /// Whether a session with `host` that took `mails_taken` mails has no room for another one, as far as is known.
+    /// True if a session with `host` that took `mails_taken` mails has no room for another one, as far as is known.
     pub(super) fn is_full(&self, host: &str, mails_taken: u32) -> bool {
         let mut by_host = self.by_host.borrow_mut();
         match by_host.get(host) {
@@ -79,7 +79,7 @@ impl SessionLimits {
     }
 }
 
-/// Whether `reply`, to a mail over a session that took mails before, may speak of the session and not of the mail. Not if it
+/// True if `reply`, to a mail over a session that took mails before, may speak of the session and not of the mail. Not if it
 /// names policy, which is about rates, or the server's storage or load: another session would only add to that.
 pub(super) fn may_end_session(stage: SmtpStage, reply: &SmtpReply) -> bool {
     let is_of_session = match reply.enhanced {

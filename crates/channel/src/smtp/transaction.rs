@@ -191,6 +191,7 @@ async fn open_at_once(
             // It wants a message all the same (RFC 2920, section 3.1): an empty one, which has no recipient.
             connection.wire.send(b".\r\n").await?;
             connection.wire.reply().await?;
+            // Its reply has ended the transaction (RFC 5321, section 4.1.1.4).
             connection.needs_reset = false;
         } else if refusal.is_none() && !goes_ahead {
             *refusal = Some((*stage, reply));

@@ -105,7 +105,7 @@ impl<S: ByteStream> SmtpWire<S> {
         &self.raw
     }
 
-    /// Whether the server is silent, as it must be while it is not asked, and the connection open.
+    /// True if the server is silent, as it must be while it is not asked, and the connection open.
     pub(super) fn is_quiet(&mut self) -> bool {
         use futures_util::FutureExt as _;
         let mut byte = [0];
@@ -113,7 +113,7 @@ impl<S: ByteStream> SmtpWire<S> {
         self.unread.is_empty() && self.stream.read(&mut byte).now_or_never().is_none()
     }
 
-    /// Whether more arrived than was asked for.
+    /// True if more arrived than was asked for.
     pub(super) fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }

@@ -22,7 +22,7 @@ pub struct Settings {
     /// More root certificates to trust, PEM, for this channel only.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Whether endpoints may be `http:`. Default `false`.
+    /// True if endpoints may be `http:`. Default `false`.
     #[serde(default)]
     pub allow_http: bool,
     /// Networks that may be reached although they are not public, such as `10.1.0.0/16`, or addresses. Default none.

@@ -119,7 +119,7 @@ impl Prefix {
         Ok(Self { origin, path: path.path().trim_end_matches('/').to_owned() })
     }
 
-    /// Whether `endpoint` is this URL or lies below its path.
+    /// True if `endpoint` is this URL or lies below its path.
     fn covers(&self, endpoint: &Endpoint) -> bool {
         // `/hooks` must not cover `/hooks-of-another`, which would get its headers and signatures.
         let below = endpoint.path.path().strip_prefix(&self.path);

@@ -58,6 +58,7 @@ impl WebhookContent {
         headers.clone_from(&profile.headers);
         // These replace fields of the same name in the profile: a notification may say it otherwise.
         headers.extend(self.headers.clone());
+        // Last, so that nothing which the settings or a caller add stands in their place.
         headers.insert(HOST, HeaderValue::from_str(&endpoint.origin.authority()).ok()?);
         headers.insert(WEBHOOK_ID.clone(), HeaderValue::from_str(id).ok()?);
         headers.insert(WEBHOOK_TIMESTAMP.clone(), HeaderValue::from_str(&timestamp).ok()?);

@@ -31,6 +31,7 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp) -> Attempt {
         // A route that is not there yet, a gateway that does not know its keys, a resource that is locked: a deploy
         // can cause them, and another ends them.
         401 | 403 | 404 | 407..=409 | 421 | 423..=425 => Attempt::answered(deferred()),
+        // Standard Webhooks reads 429, 502 and 504 as too much load, and 503 says so itself.
         429 | 502..=504 => Attempt::pushed_back(deferred()),
         400..=499 => refused(false),
         _ => Attempt::answered(deferred()),

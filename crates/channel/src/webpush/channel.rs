@@ -98,6 +98,7 @@ impl WebPushChannel {
         if !self.allow_ports.is_empty() && !self.allow_ports.contains(&origin.port) {
             return Err(Invalid::new(format!("has port {}, which is not allowed", origin.port)));
         }
+        // Told to the caller at once; a name is judged by the address that it leads to when it is connected to.
         if let Host::Address(address) = origin.host {
             self.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
         }

@@ -50,7 +50,7 @@ pub struct Settings {
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per push service and sender thread. A further one opens when all streams of the open ones are
-    /// in use. Default 4.
+    /// in use. Default 64.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
 }

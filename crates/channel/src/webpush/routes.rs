@@ -161,6 +161,8 @@ impl Routes {
         let http2 = http2::Http2Pool::new(dial, self.dial.connections_max, clock, seed);
         let route = Rc::new(PushRoute {
             origin: origin.clone(),
+            // An origin is spelled without the port that its scheme has anyway (RFC 8292, section 2; RFC 6454, section
+            // 6.1).
             audience: format!("https://{authority}"),
             address: Rc::new(SharedHead::address(authority, None)),
             http2,

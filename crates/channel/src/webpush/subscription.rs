@@ -111,7 +111,7 @@ impl fmt::Display for Subscription {
 // === impl SubscriptionKeys ===
 
 impl SubscriptionKeys {
-    /// Whether the point is on the curve. An agreement checks it, too; here it is told before anything is stored.
+    /// Checks that the point is on the curve. An agreement checks it, too; here it is told before anything is stored.
     pub(super) fn check(&self) -> Result<(), Invalid> {
         let point = UnparsedPublicKey::new(&ECDH_P256, self.p256dh.as_slice());
         ParsedPublicKey::try_from(&point)

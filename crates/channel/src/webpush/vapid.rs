@@ -91,6 +91,7 @@ impl Vapid {
 
     /// The proof for requests to `audience`, an origin, as of `now`; `None` when the key does not sign.
     pub(super) fn proof(&self, audience: &str, now: Timestamp) -> Option<Proof> {
+        // Held over the signature, once in hours: threads that come meanwhile would make tokens of their own.
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = tokens.get(audience);
         if let Some(token) = earlier
@@ -147,7 +148,7 @@ impl Proof {
         }
     }
 
-    /// Whether the push service has accepted our key since the start, or since it was forgotten.
+    /// True if the push service has accepted our key since the start, or since it was forgotten.
     pub(super) fn is_accepted(&self) -> bool {
         self.is_accepted.load(Ordering::Relaxed)
     }
