@@ -46,6 +46,7 @@ impl Collect {
         down_to: Priority,
         mut stopping: watch::Receiver<bool>,
     ) -> Result<(), StoreError> {
+        // Of its own for each of the two: what one has seen the other has not.
         let mut capacity = self.queue.capacity();
         loop {
             let lowest = capacity.borrow_and_update().map(|lowest| lowest.min(down_to));
@@ -77,6 +78,7 @@ impl Collect {
 
     async fn take(&self, messages: Vec<Message<Ticket>>) -> Result<(), StoreError> {
         let tickets = messages.iter().map(|message| message.item).collect();
+        // The lease that taking gives counts from here, however long the ticket waited in the broker.
         let now = channel::timestamp(self.clock);
         let taken = self.store.take(tickets, now, limits::LEASE).await?;
         // A ticket without a chunk is void: it was taken before, or its lease has ended.

@@ -80,6 +80,7 @@ impl Deliver {
     /// # Errors
     /// When a channel cannot be opened; before anything is taken from the queue.
     pub async fn run(self) -> Result<(), ChannelError> {
+        // Of its own: what this loop has seen is still news to the channels that the thread has open.
         let (queue, mut channels) = (Arc::clone(&self.queue), self.channels.clone());
         let thread = Rc::new(self.open()?);
         let mut inbox = thread.affinity.open_inbox();
@@ -112,6 +113,7 @@ impl Deliver {
                 );
             }
         }
+        // Chunks that were handed over are held by no other thread: they are sent before this one ends.
         for message in inbox.close() {
             let route = Route::of(&thread, &message.item);
             chunks.spawn_local(chunk::deliver(Rc::clone(&thread), message, route));
@@ -144,6 +146,7 @@ impl Deliver {
 impl SenderThread {
     /// Sends a chunk, unless another thread is to do it.
     fn take(self: &Rc<Self>, inbox: &ThreadInbox, arrived: ArrivedChunk, chunks: &mut JoinSet<()>) {
+        // Here, and once for a chunk: whether it is another thread's depends on the limit that its gate has by now.
         let route = Route::of(self, &arrived.message.item);
         let limit = route.as_ref().and_then(Route::learned_limit);
         if let Some(message) = inbox.keep(arrived, limit.unwrap_or(usize::MAX)) {

@@ -41,9 +41,11 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
             // vain.
             let there_is_room = tokio::select! {
                 biased;
+                // Asked for first: nothing more is claimed once it is to stop.
                 _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
                 there_is_room = capacity.wait_for(Option::is_some) => there_is_room,
             };
+            // An error says that the queue is gone.
             let Ok(Some(lowest)) = there_is_room.map(|lowest| *lowest) else { return Ok(()) };
             // A change from here on wakes the wait below, also if it happens during the claim.
             changes.mark_unchanged();

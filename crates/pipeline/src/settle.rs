@@ -105,6 +105,7 @@ impl Settle {
                 Settled::Applied { .. } => {
                     self.metrics.settled(decision.chunk(), decision.groups(), at);
                 }
+                // Another run has the chunk by now, and its outcome is the one that counts.
                 Settled::Stale => {
                     let chunk = decision.chunk();
                     tracing::warn!(

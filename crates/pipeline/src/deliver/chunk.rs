@@ -56,6 +56,7 @@ pub(super) async fn deliver(
     } else {
         let channel = &chunk.envelope.lane.channel;
         tracing::error!(%channel, "channel is not configured: its notifications wait");
+        // Without a gate there are no places to tell of.
         let reporter = Reporter::new(&chunk, thread.reports.clone(), None);
         reporter.hand_back(&chunk.deliveries, MISSING_CHANNEL_WAIT).await;
     }
@@ -143,6 +144,7 @@ impl ChunkRun<'_> {
         let fenced = Job { fence: Some(&fence), reports: &reports, ..job };
         let sending = async {
             tokio::select! {
+                // The sender first: when it has ended, nothing is left to be marked.
                 biased;
                 () = self.sender.send(fenced) => {}
                 _never = fence.mark() => {}
@@ -234,6 +236,7 @@ impl Reports for Reporter {
         }
         let (chunk, places) = (Arc::clone(&self.chunk), self.places.as_ref());
         let latency = places.and_then(|places| places.gate.latency());
+        // As of these reports: the claim goes by it, and the limit may have moved since the chunk began.
         let places = places.map_or(0, Places::count);
         let message = ReportMessage::Deliveries { chunk, reports, places, latency };
         if self.reports.send(message).await.is_err() {

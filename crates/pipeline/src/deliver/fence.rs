@@ -73,6 +73,8 @@ impl<'a> ChunkFence<'a> {
             while self.is_refused.get() || self.asked.get() <= self.begun.get() {
                 self.work.notified().await;
             }
+            // One slice, however many were asked for: both runs of a chunk that was given out twice stop at the same
+            // marks.
             let end = self.chunk.deliveries.len().min(self.begun.get() + limits::BEGIN_ITEMS);
             match self.mark_to(end).await {
                 Ok(MarkAnswer::Granted) => self.begun.set(end),
@@ -90,6 +92,7 @@ impl<'a> ChunkFence<'a> {
                     self.is_refused.set(true);
                 }
             }
+            // Also after a refusal, or those that wait for a mark would wait for ever.
             self.answer.notify_waiters();
         }
     }
@@ -119,6 +122,7 @@ impl<'a> ChunkFence<'a> {
         let Some(last) = slice.last() else { return Ok(MarkAnswer::Stale) };
         let mark = Mark { chunk: self.chunk.id, epoch: self.chunk.epoch, through: last.index };
         let answers = self.store.begin(vec![mark]).await?;
+        // A store that does not answer grants nothing.
         Ok(answers.first().copied().unwrap_or(MarkAnswer::Stale))
     }
 
@@ -139,6 +143,7 @@ impl channel::Fence for ChunkFence<'_> {
         // A mark covers all deliveries up to it, so a request below an earlier one needs no mark of its own.
         if wanted > self.asked.get() {
             self.asked.set(wanted);
+            // Kept where the marking does not wait at this moment, as it does not while it writes.
             self.work.notify_one();
             let slices = |deliveries: usize| deliveries.div_ceil(limits::BEGIN_ITEMS);
             if slices(wanted) == slices(self.chunk.deliveries.len()) {

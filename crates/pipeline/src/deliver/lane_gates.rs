@@ -96,6 +96,7 @@ impl LaneGates {
         let limits @ (concurrency, learned) = bounds.limits();
         let new = || (limits, Gate::new(concurrency.limit(learned)));
         let known = by_limit.entry(key).or_insert_with(new);
+        // Lanes that still have the old gate end in it, and those that ask from now on share the new one.
         if known.0 != limits {
             *known = new();
         }
@@ -112,7 +113,7 @@ impl LaneGate {
     }
 }
 
-// === impl Bounds ===
+// === impl LaneBounds ===
 
 impl LaneBounds {
     /// The bounds of a channel's destination.

@@ -83,6 +83,7 @@ impl LaneQuotas {
         if let Some(known) = book.lanes.get(&of_lane) {
             return Arc::clone(known);
         }
+        // Lanes are told apart by destination, of which webhooks have any number.
         if book.lanes.len() >= book.lanes_max.max(LANES_KEPT) {
             book.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
             // Not at each further one, when most of them must stay.

@@ -81,6 +81,7 @@ impl OpenChannels {
     /// Closes all of them. Called when no chunk is under way.
     pub(super) async fn close(&self) {
         self.close_retired().await;
+        // Taken out, since a borrow must not last over a close.
         for channel in self.open.take().into_values() {
             channel.sender.close().await;
         }

@@ -66,10 +66,11 @@ impl ThreadAffinity {
         if is_learned && limit < SHARED_LIMIT_MIN { 1 } else { self.threads }
     }
 
-    /// Inbox of one more thread, to which chunks can be handed from now on.
+    /// Seat of one more thread, to which chunks can be handed from now on.
     pub(super) fn open_inbox(self: &Arc<Self>) -> ThreadInbox {
         let (sender, receiver) = mpsc::channel(limits::HANDED_CHUNKS);
         let mut inboxes = self.inboxes();
+        // A place that a thread has left is taken again, so the homes stay within the threads that there are.
         let number = inboxes.iter().position(Option::is_none).unwrap_or(inboxes.len());
         match inboxes.get_mut(number) {
             Some(inbox) => *inbox = Some(sender),
@@ -80,9 +81,10 @@ impl ThreadAffinity {
 
     /// Hands a chunk to the thread `number`; gives it back when the thread has ended, or has a full inbox.
     fn hand(&self, number: usize, arrived: ArrivedChunk) -> Result<(), ArrivedChunk> {
-        // Sent while the lock is held: a thread that closes its inbox finds all that was sent to it.
+        // Sent while the lock is held: a thread that leaves finds all that was sent to it.
         let inboxes = self.inboxes();
         let Some(inbox) = inboxes.get(number).and_then(Option::as_ref) else { return Err(arrived) };
+        // Without a wait: two threads with full inboxes that hand to each other would stand still.
         inbox.try_send(arrived).map_err(TrySendError::into_inner)
     }
 
@@ -116,6 +118,7 @@ impl ThreadInbox {
                 return Some(arrived.message);
             }
         };
+        // Its own inbox would be a detour, and may be full.
         if to == self.number {
             return Some(arrived.message);
         }
@@ -125,6 +128,7 @@ impl ThreadInbox {
 
     /// All priorities and tenants of a destination have one.
     fn thread_of(&self, lane: &Lane) -> usize {
+        // Its keys are fixed, so all threads find the same home.
         let mut hasher = DefaultHasher::new();
         (&lane.channel, &lane.destination).hash(&mut hasher);
         let threads = u64::try_from(self.affinity.threads.max(1)).unwrap_or(1);

@@ -76,6 +76,7 @@ impl BroadcastContent {
         variables: Option<Bytes>,
         addresses: Vec<Option<ByteString>>,
     ) -> Result<RecipientContent, InvalidField> {
+        // Before the short way below: what has no effect is refused, and not passed over in silence.
         self.check_own(variables.is_some(), addresses.len())?;
         let variables = match variables {
             Some(json) => Cow::Owned(Variables::read(&json)?.over(&self.variables)),

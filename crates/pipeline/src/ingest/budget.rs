@@ -69,6 +69,7 @@ impl Budget {
             }
             Err(_) => return Err(IngestError::Overloaded { retry_after }),
         }
+        // At the end: a refusal leaves what is held as it was.
         merge(&mut held.of_tenant, of_tenant);
         Ok(())
     }

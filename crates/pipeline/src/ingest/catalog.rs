@@ -27,6 +27,7 @@ impl Catalog {
     fn unknown_channel(&self, name: &str) -> InvalidField {
         let known: Vec<String> =
             self.channels.iter().map(|(name, _)| format!("`{name}`")).collect();
+        // A caller's text may be of any length, and is repeated in the answer.
         let asked: String = name.chars().take(64).collect();
         let message = match known.as_slice() {
             [] => format!("there is no channel {asked:?}: none is configured"),

@@ -141,6 +141,7 @@ fn check_times(
     now: Timestamp,
 ) -> Result<(), InvalidField> {
     if let Some(send_at) = send_at {
+        // Callers' clocks differ from ours: what they mean by "now" may be a little past here.
         if send_at < now.minus(CLOCK_TOLERANCE) {
             let message = format!("{send_at} has passed (it is {now}): leave it out to send now");
             return Err(InvalidField::new("/send_at", message));

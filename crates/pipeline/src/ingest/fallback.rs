@@ -57,6 +57,7 @@ pub(super) fn fallback_sources(
             options: item.options.clone(),
             template: item.template.clone(),
             variables: submission.variables.clone(),
+            // Times, key and guarantee are those of the notification that it stands in for.
             ..Submission::default()
         };
         let source = ContentSource::new(catalog, (name, &**channel), &submission)?;

@@ -236,6 +236,7 @@ impl Intake {
         while let Some(open) = drafts.get(answers.len()..end)
             && !open.is_empty()
         {
+            // A copy, since the rest of the drafts is sent again when one is refused.
             match self.accept_all(open.to_vec()).await {
                 Ok(admissions) => {
                     answers.extend(admissions.into_iter().map(Ok));

@@ -37,6 +37,7 @@ impl OutboxRelay {
         while !*stopping.borrow() {
             // A change from here on wakes the wait below, also if it happens during the drain.
             changes.mark_unchanged();
+            // More may be there than one drain takes: no wait between them.
             if self.drain(&screen).await? {
                 continue;
             }

@@ -125,6 +125,7 @@ impl RenderQueue {
 
     fn next(&self) -> Option<RenderJob> {
         let idle = |waiting: &mut FairQueue| waiting.count == 0 && !waiting.is_closed;
+        // Looked at again after each wake-up: a condition variable may wake without a reason.
         let waiting = self.wake.wait_while(self.waiting(), idle);
         waiting.unwrap_or_else(PoisonError::into_inner).pop()
     }

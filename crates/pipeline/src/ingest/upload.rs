@@ -133,6 +133,7 @@ impl Upload {
 
     /// Hands the collected recipients to the store. Waits only while too many calls are under way.
     pub async fn flush(&mut self) -> Result<(), StoreError> {
+        // Counted when they are handed over: what fails then fails the whole broadcast.
         self.accepted += std::mem::take(&mut self.collected_items) as u64;
         self.collected_bytes = 0;
         self.group_of.clear();

@@ -138,6 +138,7 @@ impl Decision {
             }
             Report::HandedBack { after } => {
                 let at = now.plus(*after);
+                // Ended now: the claim that finds it due could do nothing else.
                 if self.has_expired(at) {
                     let detail = "it could not be sent before it expired";
                     return group(self.end(Event::Expire), 0, detail.into(), false);
@@ -187,6 +188,7 @@ impl Decision {
         if State::Begun.after(event, self.chunk.envelope.guarantee) != Some(State::Pending) {
             return self.end(event);
         }
+        // The attempt that has just ended is counted.
         if self.chunk.attempt >= self.policy.attempts {
             return self.end(Event::Exhaust);
         }

@@ -44,6 +44,7 @@ pub(super) fn environment() -> Environment<'static> {
         // The engine would drop a line end at the end of a text.
         let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
         base.set_syntax(syntax.unwrap_or_default());
+        // Each level takes some of the thread's stack, which the steps do not bound.
         base.set_recursion_limit(RECURSION);
         base.set_auto_escape_callback(|name| {
             let is_html = name.starts_with(TemplateKind::Html.prefix());
@@ -107,7 +108,7 @@ fn format(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Res
         .map_err(|error| Error::new(ErrorKind::WriteFailure, error.to_string()))
 }
 
-// === impl Scope ===
+// === impl LayeredVariables ===
 
 impl Object for LayeredVariables {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {

@@ -115,6 +115,7 @@ impl Template {
             return Err(InvalidField::new("/content", message));
         }
         let steps = TEMPLATE_STEPS / strings.max(1) as u64;
+        // An equal share for each string: what one of them takes is never another one's lack.
         environment.set_fuel(Some(steps));
         let compares = payload.compares || options.compares;
         Ok(Self { environment, steps, compares, payload, options })
@@ -167,6 +168,7 @@ impl Pattern {
         bytes_max: usize,
         environment: &mut Environment<'static>,
     ) -> Result<Self, InvalidField> {
+        // It was read as JSON before, so it is UTF-8.
         let text = std::str::from_utf8(json).unwrap_or_default();
         let template = |json: &str| {
             // A brace may be written as an escape.
@@ -224,7 +226,7 @@ impl Pattern {
     }
 }
 
-// === impl Slot ===
+// === impl TemplatedString ===
 
 impl TemplatedString {
     /// Appends the string's rendered value to `rendered`, unless it would have more than `bytes_max` then: all strings together

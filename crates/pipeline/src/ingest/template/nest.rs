@@ -30,6 +30,7 @@ pub(super) fn nests_lists(tag: &str) -> bool {
                 let is_arguments = is_of_filter(&tokens, at) || is_call(&tokens, at);
                 opens.push(OpenBracket { is_arguments, ..OpenBracket::default() });
             }
+            // The tag as a whole stays open, also where brackets do not match: that is left to the engine's parser.
             ComparedToken::Sign("]" | ")") if opens.len() > 1 => {
                 let closed = opens.pop().unwrap_or_default();
                 if let Some(around) = opens.last_mut() {

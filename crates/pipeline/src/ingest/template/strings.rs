@@ -28,6 +28,7 @@ pub(super) fn values<T>(json: &str, most: usize, make: impl Fn(&str) -> Option<T
     let mut found = Vec::new();
     let mut open: Vec<OpenString> = Vec::new();
     let mut position = 0;
+    // One more than is allowed is enough to refuse them all.
     while found.len() <= most
         && let Some(&byte) = json.as_bytes().get(position)
     {

@@ -60,6 +60,7 @@ pub(super) fn vet(template: &str) -> Result<bool, String> {
             continue;
         }
         let close = if kind == b'{' { "}}" } else { "%}" };
+        // A tag that is not closed ends with the text, so it is vetted as well.
         let end = end_of_tag(inside, close);
         let (tag, behind) = inside.split_at_checked(end).unwrap_or((inside, ""));
         if kind == b'%' {
