@@ -52,6 +52,7 @@ enum Target {
 
 /// Says what cancelling came to.
 pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    // One call cancels either whole. To count, or for another tenant, it is taken as a scope.
     let is_plain = !args.dry_run && args.of.tenant.is_none();
     match args.id.as_deref().map(target).transpose()? {
         Some(Target::Notification(id)) if is_plain => {
@@ -96,6 +97,7 @@ fn scope(
         let more = [("dry_run", args.dry_run.then_some("true")), ("after", next.as_deref())];
         let path = args.of.path("cancel", broadcast, &more);
         let answer: CancelScopeAnswer = client.post(&path, &())?;
+        // Of the first call: what is cancelled here ended then or later, which is what `requeue --since` takes.
         if total.at.is_empty() {
             total.at = answer.at;
         }

@@ -46,6 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
+    // Read by the commands that need it: `credential` and `check-config` have to work with one that is wrong.
     let config = |flags| Config::load(global.config.as_deref(), flags);
     let client = || Client::new(&global, &config(Flags::default())?);
     match command {

@@ -116,7 +116,7 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCod
 // === impl RequeueArgs ===
 
 impl RequeueArgs {
-    /// Whether it says more than which states are meant.
+    /// True if it says more than which states are meant.
     const fn has_filters(&self) -> bool {
         let Self { channel, destination, priority, tenant, since, until, reason, .. } = self;
         let has_names = channel.is_some() || destination.is_some() || tenant.is_some();

@@ -174,7 +174,7 @@ fn show(args: &SendArgs, answer: &impl Serialize, line: &str) -> anyhow::Result<
 // === impl SendArgs ===
 
 impl SendArgs {
-    /// Whether recipients may have variables or fallbacks.
+    /// True if recipients may have variables or fallbacks.
     pub(crate) fn takes_objects(&self) -> bool {
         self.template.is_some() || self.variables.is_some() || self.fallback.is_some()
     }

@@ -74,6 +74,7 @@ impl EngineAnswer {
     /// The failure that it tells of, for a request whose list `to` was read from these lines of a file.
     pub(crate) fn failure_in(&self, lines: &[u64]) -> CliError {
         let kind = match self.status.as_u16() {
+            // None of these is about what was sent: the same input may be right.
             401 | 403 | 408 | 429 | 500.. => FailureKind::Failed,
             _ => FailureKind::BadInput,
         };

@@ -143,6 +143,7 @@ impl EngineApi {
         request.headers_mut().insert(CONTENT_TYPE, lines);
         let sent = connection.sender.send_request(request).await;
         let response = sent.map_err(|error| CallError::Lost(error.to_string()))?;
+        // Not kept: a command that uploads makes no other call.
         read(response, connection, &mut None).await
     }
 
@@ -172,6 +173,7 @@ impl EngineApi {
 
     async fn connect(&self) -> io::Result<EngineConnection> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        // Small requests must not wait for the acknowledgement of the one before.
         stream.set_nodelay(true)?;
         match &self.tls {
             None => EngineConnection::open(TokioIo::new(stream)).await,
@@ -209,6 +211,7 @@ impl EngineConnection {
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, UnsentRequest> {
         let sent = async {
+            // A connection that was closed while it was idle says so here, before anything is written.
             if let Err(error) = self.sender.ready().await {
                 return Err(UnsentRequest::Returned(Box::new(request), error.to_string()));
             }
@@ -220,6 +223,7 @@ impl EngineConnection {
                 })
             })
         };
+        // It may have left by then, so what became of it is unknown.
         let late =
             || UnsentRequest::Lost(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()));
         timeout(ANSWER_TIMEOUT, sent).await.unwrap_or_else(|_| Err(late()))

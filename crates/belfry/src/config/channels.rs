@@ -45,7 +45,7 @@ impl ChannelConfig {
         Some(Self { retry: retry?, kind: kind?, files })
     }
 
-    /// Whether a channel that was built from this is the same as one built from `other`.
+    /// True if a channel that was built from this is the same as one built from `other`.
     pub(super) fn is_built_like(&self, other: &Self) -> bool {
         self.kind == other.kind && self.files == other.files
     }
@@ -79,6 +79,7 @@ fn add_digests(table: &Table, files: &mut BTreeMap<String, Option<Vec<u8>>>) {
     for (key, value) in table {
         match value {
             Value::String(path) if key.ends_with(FILE) => {
+                // One that cannot be read is told of when the channel is built.
                 let content = std::fs::read(path).ok();
                 let digest = content.map(|content| digest(&SHA256, &content).as_ref().to_vec());
                 files.insert(path.clone(), digest);

@@ -25,7 +25,7 @@ pub(super) trait ChannelSettings {
         None
     }
 
-    /// Whether its token for Apple is made anew with every start.
+    /// True if its token for Apple is made anew with every start.
     fn forgets_its_token(&self, _shared: &ChannelResources) -> bool {
         false
     }
@@ -104,6 +104,7 @@ impl ChannelResources {
     pub(crate) fn new(place: StorePlace<'_>, service_directory: Option<PathBuf>) -> Self {
         let directory = match place {
             StorePlace::Directory(directory) => Some(directory.to_owned()),
+            // A database has no directory that is this process's own.
             StorePlace::Server(_) => service_directory,
         };
         let state_directory = directory.map(|directory| directory.join("state"));

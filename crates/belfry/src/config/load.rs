@@ -147,6 +147,7 @@ impl ConfigSource {
         let mut settings = flags.iter().chain(&variables);
         let setting = settings.find(|setting| setting.path.join(".") == problem.path);
         match (setting, &self.file) {
+            // Set from outside, it is not in the file, or not what counts there.
             (Some(setting), _) => format!("{}: {}", setting.said_by, problem.message),
             (None, Some(file)) => format!("{}: {problem}", file.display()),
             (None, None) => problem.to_string(),
@@ -178,6 +179,7 @@ pub(crate) fn service_directory() -> Option<PathBuf> {
 
 /// The master key, if the environment has it.
 pub(crate) fn master_key() -> Option<Secret> {
+    // What is no text becomes one that is no key: that is refused, and not passed over as if none were set.
     let key = std::env::var_os(credential::VARIABLE)?.into_string().unwrap_or_default();
     Some(Secret::new(key))
 }
@@ -281,6 +283,7 @@ fn take_out(table: &mut Table, path: &str) {
 /// `BELFRY__STORE__DIRECTORY` as a path: `store`, `directory`.
 fn variable_path(name: &str) -> Vec<String> {
     let rest = name.strip_prefix(VARIABLE_PREFIX).unwrap_or_default();
+    // Variables are written in capitals, and keys in small letters.
     rest.split("__").map(str::to_lowercase).collect()
 }
 

@@ -90,7 +90,7 @@ pub(crate) struct KeyConfig {
     /// Whose notifications the caller sends and sees. Required.
     #[serde(deserialize_with = "units::parsed")]
     pub(crate) tenant: Name,
-    /// Whether the caller also sees what concerns every tenant: status, log, audit, suppressions. Default
+    /// True if the caller also sees what concerns every tenant: status, log, audit, suppressions. Default
     /// `false`.
     #[serde(default)]
     pub(crate) operator: bool,
@@ -161,6 +161,7 @@ impl Config {
                 let before = config.channels.get(name)?;
                 before.is_built_like(channel).then(|| built.get(name.as_str()))?
             });
+            // The same object keeps its connections (decision 0014).
             let built = match same {
                 Some(same) => Arc::clone(same),
                 None => channel

@@ -74,6 +74,7 @@ impl StoreConfig {
     /// Which store it is.
     pub(crate) fn place(&self) -> StorePlace<'_> {
         match (&self.url, &self.directory) {
+            // That a directory is named as well is refused by the check.
             (Some(url), _) => StorePlace::Server(url),
             (None, Some(directory)) => StorePlace::Directory(directory),
             (None, None) => StorePlace::Directory(Path::new(USUAL_DIRECTORY)),

@@ -105,8 +105,9 @@ pub(crate) fn generate() -> Result<String, SealError> {
     Ok(format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// Whether `text` is meant to be a sealed one.
+/// True if `text` is meant to be a sealed one.
 pub(crate) fn is_sealed(text: &str) -> bool {
+    // Of any version: one that cannot be opened must not pass for the secret itself.
     text.trim_start().starts_with("sealed:")
 }
 

@@ -116,6 +116,7 @@ impl BatchReading {
     pub(super) fn run(mut self, reads: &Sender<Read>) {
         let mut batch = ImportBatch::default();
         loop {
+            // Taken before the read: when that fails, it is the line to go on from.
             let line = self.rows.next_line();
             let read = match self.rows.next(self.from_line) {
                 Ok(Some(Ok(row))) => {
@@ -169,7 +170,7 @@ impl ImportBatch {
     }
 }
 
-/// Whether the receiver is still there.
+/// Says whether the receiver is still there.
 fn hand_over(batch: &mut ImportBatch, reads: &Sender<Read>) -> bool {
     batch.rows.is_empty() || reads.blocking_send(Read::Batch(std::mem::take(batch))).is_ok()
 }

@@ -27,7 +27,7 @@ pub(super) struct BadRow {
     pub(super) message: String,
     /// The bytes it was read from; none when there are too many to keep.
     pub(super) raw: Option<Vec<u8>>,
-    /// Whether the rows behind it cannot be told apart.
+    /// True if the rows behind it cannot be told apart.
     pub(super) hides_the_rest: bool,
 }
 

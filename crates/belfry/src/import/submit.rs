@@ -44,7 +44,7 @@ pub(super) struct BrokenRequest {
     pub(super) first_line: u64,
     /// The line of the last.
     pub(super) last_line: u64,
-    /// Whether they may have been accepted.
+    /// True if they may have been accepted.
     pub(super) is_unknown: bool,
     /// The failure.
     pub(super) failure: CliError,
@@ -163,6 +163,7 @@ impl SubmitReply {
             return match answer.json() {
                 Ok(accepted) => Self::Accepted(accepted),
                 Err(error) => Self::Failed {
+                    // It was taken; how much of it was new cannot be read.
                     is_unknown: true,
                     failure: CliError::new(FailureKind::Failed, error.to_string()),
                 },
@@ -176,6 +177,7 @@ impl SubmitReply {
         }
         let mut errors = BTreeMap::new();
         for error in answer.field_errors() {
+            // One that is no row's would take none out, and the same request would be sent for ever.
             if let Some((index, field)) = error.item().filter(|(index, _)| *index < rows) {
                 errors.entry(index).or_insert((field, error.message));
             }

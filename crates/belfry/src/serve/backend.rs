@@ -142,7 +142,7 @@ impl Backend {
         self.shared().map(|store| store.ended())
     }
 
-    /// Whether this process takes its share; if not, those who share the store have all of it at once.
+    /// Sets whether this process takes its share; if not, those who share the store have all of it at once.
     pub(super) fn set_working(&self, is_working: bool) {
         if let Some(store) = self.shared() {
             store.set_working(is_working);
@@ -193,6 +193,7 @@ async fn reach(
             Err(StoreError::Unavailable(reason)) => reason,
             Err(error) => return Err(fail(format!("cannot open the store at {url}: {error}"))),
         };
+        // Before the wait: what comes behind it would be too late.
         if clock.monotonic().duration_since(start) + START_RETRY > START_PATIENCE {
             let seconds = START_PATIENCE.as_secs();
             return Err(fail(format!("the store was not reached within {seconds} s: {reason}")));

@@ -179,6 +179,7 @@ impl Engine {
                 tracing::error!(%error, "a sender failed while draining");
             }
         }
+        // Behind the senders: settle is among these, and ends when the last of them has reported.
         self.stages.tasks.drain().await;
         if let Some(broker) = broker {
             broker::close(broker).await;

@@ -17,12 +17,12 @@ pub(crate) enum Role {
 // === impl Role ===
 
 impl Role {
-    /// Whether it takes notifications in, and claims what is due.
+    /// True if it takes notifications in, and claims what is due.
     pub(super) fn produces(self) -> bool {
         self != Self::Consume
     }
 
-    /// Whether it delivers.
+    /// True if it delivers.
     pub(super) fn consumes(self) -> bool {
         self != Self::Produce
     }

@@ -39,6 +39,7 @@ impl Senders {
     pub(super) async fn next(&mut self) -> Option<Result<(), Failed>> {
         let ended = self.running.next().await?;
         let panicked = |_dropped| Err(Failed::while_delivering("a sender thread panicked"));
+        // Dropped without an answer: the thread has unwound.
         Some(ended.unwrap_or_else(panicked))
     }
 }
