@@ -93,6 +93,7 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let found = shared.reads.broadcast(id).await?;
+    // As for notifications: one of another tenant is unknown to this caller.
     let broadcast = found.filter(|broadcast| broadcast.tenant == caller.tenant);
     let Some(broadcast) = broadcast else { return Err(unknown(id)) };
     let pauses = shared.reads.pauses().await?;
@@ -130,6 +131,7 @@ async fn create_whole(
     parts: &Parts,
     incoming: &mut Incoming,
 ) -> Result<BroadcastCreated, Problem> {
+    // Kept to the end, as the body is in memory until then.
     let (whole, _reservation) =
         incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
     let BroadcastWithRecipients { submission, recipients, head_bytes } =
@@ -295,6 +297,7 @@ async fn replayed(shared: &ApiState, id: BroadcastId) -> Result<BroadcastCreated
 impl<P: Copy> RecipientSlice<P> {
     /// A slice for `upload`, whose first line had `head_bytes`.
     fn new(upload: &Upload, head_bytes: usize) -> Self {
+        // Every recipient's content is rendered from all of the head, so its bytes count for each.
         let (rendered_bytes, budget) = if upload.renders() {
             (head_bytes, YieldBudget::default())
         } else {

@@ -121,6 +121,7 @@ pub(crate) async fn preview(
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[BodyFormat::Json])?;
+        // Kept to the end, as the body is in memory until then.
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let (submission, to) = parse::notification(&whole, &whole)?;
@@ -156,6 +157,7 @@ async fn create_many(
     reservation: &mut Reservation,
 ) -> Result<Response, Problem> {
     let items = parse::notifications(whole)?;
+    // One time for all: those that are due now share an envelope, and with it a batch.
     let now = intake.now();
     let mut drafts = Vec::with_capacity(items.len());
     let mut invalid_fields = Vec::new();

@@ -105,6 +105,7 @@ fn paused_since(broadcast: &BroadcastStatus, pauses: &Pauses) -> Option<Timestam
 /// The end of the last part. Those of which too little has ended by themselves, such as the many domains of a mailing, are looked at
 /// together; if that is too little as well, so is all of it.
 fn outlook(broadcast: &BroadcastStatus, backoff: &Backoff, now: Timestamp) -> Forecast {
+    // Nothing of it could end before either.
     let since = broadcast.accepted_at.max(broadcast.due_at).to_unix();
     let outlook_of = |part: &BroadcastPart| outlook_of(part, since, backoff, now.to_unix());
     let (mut known, mut small) = (Vec::new(), BroadcastPart::default());

@@ -37,7 +37,7 @@ impl Input {
         self.lines.finish()
     }
 
-    /// Whether a part of a line is kept.
+    /// True if a part of a line is kept.
     pub(crate) fn holds_some(&self) -> bool {
         self.lines.begun().is_some()
     }

@@ -29,7 +29,7 @@ pub struct ApiKey {
     pub tenant: Name,
     /// SHA-256 of the key's text.
     pub sha256: [u8; 32],
-    /// Whether it also sees what concerns all tenants: status, log, audit, suppressions.
+    /// True if it also sees what concerns all tenants: status, log, audit, suppressions.
     pub is_operator: bool,
 }
 
@@ -87,7 +87,7 @@ pub fn parse_hash(text: &str) -> Result<[u8; 32], KeyError> {
     Ok(hash)
 }
 
-/// Whether a server may listen on `address`: beyond loopback only with keys.
+/// Checks that a server may listen on `address`: beyond loopback only with keys.
 pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
     // An IPv4 address may be written as IPv6: `::ffff:127.0.0.1` is loopback.
     if keys.is_empty() && !address.ip().to_canonical().is_loopback() {
@@ -133,7 +133,7 @@ impl Keys {
         Self(keys)
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -87,7 +87,7 @@ pub struct ApiParts {
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     /// The feed of the suppression list that this process runs.
     pub feed: Option<Name>,
-    /// Whether notifications are taken in here. Where they are not, there are status, metrics and health only.
+    /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
     /// The time.
     pub clock: Clock,
@@ -232,7 +232,7 @@ impl Site {
 // === impl ApiState ===
 
 impl ApiState {
-    /// Whether the process is on its way out, so that no request is kept waiting.
+    /// True if the process is on its way out, so that no request is kept waiting.
     fn is_stopping(&self) -> bool {
         // `process` is met from the end of the start to the beginning of the drain.
         self.readiness.needs().any(|(name, is_met)| name == "process" && !is_met)

@@ -9,7 +9,7 @@ pub(crate) struct Lines {
     piece: Bytes,
     /// The beginning of a line whose end is not here yet.
     begun: BytesMut,
-    /// Whether the rest of the present line is thrown away.
+    /// True while the rest of the present line is thrown away.
     is_skipping: bool,
     number: u64,
 }

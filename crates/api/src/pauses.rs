@@ -27,7 +27,7 @@ pub struct PauseAnswer {
     pub scope: String,
     /// Since when.
     pub since: String,
-    /// In the answer to a pause: whether every process is known to go by it.
+    /// In the answer to a pause: true if every process is known to go by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub everywhere: Option<bool>,
 }
@@ -35,7 +35,7 @@ pub struct PauseAnswer {
 /// The answer to a resume.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ResumeAnswer {
-    /// Whether it was paused.
+    /// True if it was paused.
     pub resumed: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct ProspectAnswer {
     pub recipients: u64,
     /// Notifications of the channel that wait or are under way: they may come before them.
     pub ahead: u64,
-    /// Whether there may be more of these: counting ends at 10,000 chunks.
+    /// True if there may be more of these: counting ends at 10,000 chunks.
     pub ahead_at_least: bool,
     /// When the pace was measured that this goes by.
     pub measured_at: Option<String>,
@@ -95,7 +95,7 @@ struct ChannelEvidence {
     is_paused: bool,
 }
 
-// === impl Known ===
+// === impl ChannelEvidence ===
 
 impl ChannelEvidence {
     fn destination(&self) -> Option<String> {

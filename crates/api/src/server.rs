@@ -49,6 +49,7 @@ pub async fn serve(
     tokio::pin!(shutdown);
     loop {
         tokio::select! {
+            // Asked for first: callers without end must not keep the server from stopping.
             biased;
             () = &mut shutdown => break,
             // Connections that ended are taken out, or their number would grow for ever.

@@ -74,10 +74,10 @@ pub struct LaneAnswer {
     /// While every attempt fails: the next one is not made before.
     #[serde(default)]
     pub closed_until: Option<String>,
-    /// Whether it waits for a channel that this engine does not have.
+    /// True if it waits for a channel that this engine does not have.
     #[serde(default)]
     pub parked: bool,
-    /// Whether all of it is paused.
+    /// True if all of it is paused.
     #[serde(default)]
     pub paused: bool,
 }
@@ -93,7 +93,7 @@ pub struct ParkedAnswer {
     pub notifications: u64,
     /// The earliest due time of these; it may lie ahead.
     pub next_due_at: String,
-    /// Whether there may be more of both: counting ends at 10,000 lanes or chunks.
+    /// True if there may be more of both: counting ends at 10,000 lanes or chunks.
     pub at_least: bool,
 }
 

@@ -263,7 +263,7 @@ impl Answers {
     }
 }
 
-// === impl Group ===
+// === impl LineGroup ===
 
 impl LineGroup {
     fn is_full(&self) -> bool {

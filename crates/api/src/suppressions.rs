@@ -67,7 +67,7 @@ struct Export {
     reads: Arc<dyn ReadStore>,
     /// The one that is being read.
     channel: Option<Name>,
-    /// Whether the list is that of all channels, not of one.
+    /// True if the list is that of all channels, not of one.
     is_whole: bool,
     after: Option<ByteString>,
 }
@@ -92,6 +92,7 @@ pub(crate) async fn read(
     let after: Option<String> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let found = shared.reads.suppressions(channel, after.map(Into::into), items_max).await?;
+    // A page that is not full was the last one.
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
     let items = found.into_iter().map(SuppressionView::from).collect();

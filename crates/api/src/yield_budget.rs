@@ -29,7 +29,7 @@ impl YieldBudget {
         self.work += 1 + bytes / ITEM_BYTES;
     }
 
-    /// Whether the budget is spent.
+    /// True if the budget is spent.
     pub(crate) fn is_spent(&self) -> bool {
         self.work >= self.budget
     }
