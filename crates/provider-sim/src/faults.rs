@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::capacity::Capacity;
 use crate::options::Faults;
 
-/// Whether the simulator calls this recipient gone when `--dead-tokens` is `fraction`.
+/// True if the simulator calls this recipient gone when `--dead-tokens` is `fraction`.
 ///
 /// A recipient is a device token as sent, or the path of a webhook. The answer depends on nothing
 /// else, and a recipient dead at one fraction is dead at every larger one.
@@ -69,6 +69,7 @@ impl Dice {
             (bound, fault)
         });
         Self {
+            // Mixed: the numbers of threads and providers are neighbours, and so are the seeds that users take.
             generator: fastrand::Rng::with_seed(mix(faults.seed ^ mix(stream))),
             bounds,
             latency_us: micros(faults.latency),
@@ -125,6 +126,7 @@ impl Outage {
         let Some(after) = self.after else {
             return false;
         };
+        // Relaxed: the count itself is exact, and nothing else is read by it.
         if self.requests.fetch_add(1, Ordering::Relaxed) < after {
             return false;
         }

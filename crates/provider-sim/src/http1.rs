@@ -61,6 +61,7 @@ async fn answer(
         headers: &Fields::from(&parts.headers),
         content: whole.as_deref().map_or(SimContent::TooLong, SimContent::Whole),
     });
+    // In the books before it is answered: what a client takes for delivered is always there.
     poll_fn(|context| provider.journal.poll_written(verdict.record, context)).await;
     if verdict.due_us > 0 {
         let wait_us = verdict.due_us.saturating_sub(clock::unix_us());

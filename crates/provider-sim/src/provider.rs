@@ -74,10 +74,12 @@ impl Provider {
         } else {
             self.decide(&finding, now_us)
         };
+        // Before the record, which has the identifier that the answer carries.
         let made_up_id = self.complete(&mut reply, request);
         let id = made_up_id.as_deref().unwrap_or(&finding.id);
         let record = self.record(now_us, id, finding.recipient, &reply);
         let due_us = match self.dice.borrow_mut().latency_us() {
+            // Drawn all the same, so that silence does not change what the next requests meet.
             _ if is_silent => NEVER_US,
             0 => 0,
             latency_us => self.common.capacity.answered_us(now_us, latency_us),

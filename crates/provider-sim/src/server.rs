@@ -189,6 +189,7 @@ impl Running {
         let stop = StopAll(Arc::clone(&self.stop));
         let ended = self.ended.clone();
         let run = move || {
+            // Held to the end of the thread, also if that is a panic.
             let _stop = stop;
             worker.run(ended)
         };
@@ -331,11 +332,13 @@ async fn serve(
     tcp: TcpStream,
     provider: Rc<Provider>,
 ) -> Result<(), Box<dyn std::error::Error>> {
+    // Answers are small, and must not wait for the acknowledgement of those before.
     tcp.set_nodelay(true)?;
     // TLS by itself reads 4 KiB at a time.
     let handshake = acceptor.accept(BufReader::with_capacity(SOCKET_BYTES, tcp));
     let tls = tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await??;
     let (_, session) = tls.get_ref();
+    // APNs speaks nothing else, whatever a client offers.
     if provider.is_apns() || session.alpn_protocol() == Some(ALPN_HTTP2.as_bytes()) {
         http2::serve(tls, provider).await?;
     } else {

@@ -37,6 +37,7 @@ pub(crate) fn server_config(
 ) -> Result<Arc<ServerConfig>, Error> {
     let failed = |reason: String| Error::Certificates { path: directory.to_owned(), reason };
     let files = [CA_FILE, LEAF_FILE, LEAF_KEY_FILE].map(|name| directory.join(name));
+    // All anew if one is missing: the authority's key is not kept, so nothing can be signed for the others.
     if !files.iter().all(|file| file.exists()) {
         create(directory).map_err(failed)?;
     }

@@ -69,6 +69,8 @@ impl Apns {
     pub(crate) fn examine<'a>(&self, request: &Request<'a>, now_us: u64) -> Finding<'a> {
         let fields = ApnsHeaders::read(request.headers);
         let recipient = request.path.strip_prefix(PATH_PREFIX).unwrap_or_default();
+        // Set on the way: a valid token lifts the limit of one stream, also where the request is refused for something
+        // else.
         let mut authenticated = false;
         let mut check = || {
             check_address(request, recipient)?;

@@ -85,6 +85,7 @@ impl ApnsTokens {
     ) -> Result<u64, ApnsRejection> {
         let token = bearer(authorization).ok_or(MISSING)?;
         let ApnsClaims { team, issued_s } = self.claims(token).ok_or(INVALID)?;
+        // Before it counts as a renewal: a token that is refused is none.
         check_age(issued_s, now_us)?;
         let renewed_us = known.renewed_us.get(&team);
         if renewed_us
@@ -92,6 +93,8 @@ impl ApnsTokens {
         {
             return Err(TOO_MANY);
         }
+        // Both together: with its renewal remembered and its token forgotten, a team that does nothing wrong would be
+        // turned away.
         if known.issued_s.len() >= KNOWN_MAX {
             known.issued_s.clear();
             known.renewed_us.clear();

@@ -54,6 +54,7 @@ fn create(directory: &Path, path: &Path) -> Result<(), String> {
     let write = || {
         fs::create_dir_all(directory)?;
         let mut options = fs::OpenOptions::new();
+        // As a real account's, the key is for its owner alone.
         options.write(true).create(true).truncate(true).mode(0o600);
         options.open(path)?.write_all(account.to_string().as_bytes())
     };

@@ -131,6 +131,7 @@ impl Fcm {
         let finding = |recipient: &'a str, rejection: Option<SimAnswer>| Finding {
             id: Cow::Borrowed(""),
             recipient,
+            // Only APNs holds a client to one stream until it is.
             authenticated: true,
             rejection,
         };

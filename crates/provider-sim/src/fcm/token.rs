@@ -117,6 +117,7 @@ impl FcmTokens {
         let lifetime_us = u64::try_from(self.lifetime.as_micros()).unwrap_or(u64::MAX);
         let mut until_us = self.until_us.lock().unwrap_or_else(PoisonError::into_inner);
         if until_us.len() >= TOKENS_MAX {
+            // A client whose token is refused asks for another one.
             until_us.clear();
         }
         let header = format!("Bearer {token}").into_bytes();
@@ -128,10 +129,11 @@ impl FcmTokens {
 // === impl Bearer ===
 
 impl Bearer {
-    /// Whether the request brings a token that is good.
+    /// True if the request brings a token that is good.
     pub(super) fn is_known(&self, tokens: &FcmTokens, headers: &Fields, now_us: u64) -> bool {
         let Some(authorization) = headers.get("authorization") else { return false };
         let mut last = self.0.borrow_mut();
+        // The lock that all threads share is taken once for each new token.
         if last.as_ref().is_none_or(|(known, _)| known != authorization) {
             let all = tokens.until_us.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(until_us) = all.get(authorization) else { return false };

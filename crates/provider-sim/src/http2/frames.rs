@@ -128,6 +128,7 @@ pub(super) fn put_answer(out: &mut Vec<u8>, stream: u32, answer: &SimAnswer) {
     let flags = if answer.body.is_empty() { END_HEADERS | END_STREAM } else { END_HEADERS };
     put(out, HEADERS, flags, stream, &[]);
     if answer.status == StatusCode::OK {
+        // Number 8 of the static table, `:status: 200` (RFC 7541, appendix A).
         out.push(0x88);
     } else {
         put_field(out, 8, b"", answer.status.as_str().as_bytes());
@@ -136,11 +137,13 @@ pub(super) fn put_answer(out: &mut Vec<u8>, stream: u32, answer: &SimAnswer) {
         put_field(out, 0, b"apns-id", apns_id.as_bytes());
     }
     if let Some(seconds) = answer.retry_after_seconds {
+        // `retry-after` is number 53 of the static table, and `location` below is 46.
         put_field(out, 53, b"", seconds.to_string().as_bytes());
     }
     if let Some(location) = &answer.location {
         put_field(out, 46, b"", location.as_bytes());
     }
+    // Known only behind the block, which is written in place.
     let [_, length @ ..] = u32::try_from(out.len() - begin - HEAD_BYTES).unwrap_or(0).to_be_bytes();
     if let Some(place) = out.get_mut(begin..begin + length.len()) {
         place.copy_from_slice(&length);
@@ -155,6 +158,7 @@ fn put_field(out: &mut Vec<u8>, index: u8, name: &[u8], value: &[u8]) {
             put_length(out, name.len());
             out.extend_from_slice(name);
         }
+        // Up to 14 it fits into the first byte (RFC 7541, section 6.2.2).
         1..15 => out.push(index),
         _ => out.extend_from_slice(&[0x0f, index - 15]),
     }

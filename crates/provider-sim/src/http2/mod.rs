@@ -131,11 +131,13 @@ impl SimConnection {
             }
             let was_congested = self.is_congested();
             let sent = self.send_recorded(context) + self.send_delayed(context);
+            // Without a write: what waits is lost with the connection, as the fault wants it.
             if self.ending == SimEnding::Disconnect {
                 return Poll::Ready(Ok(ConnectionEnd::Closed));
             }
             let is_written = self.poll_write(context)?.is_ready();
             if is_written && self.is_done() {
+                // Said last: until then the client goes on opening streams, which are not processed.
                 if self.ending == SimEnding::Abrupt {
                     let out = &mut self.session.out;
                     frames::put_go_away(out, self.last_stream, Code::NO_ERROR, GOAWAY_REASON);
@@ -178,6 +180,7 @@ impl SimConnection {
             match event {
                 RequestEvent::Begun(stream) => {
                     self.accept(stream);
+                    // Behind the acceptance, which counts requests and may have begun to end the connection.
                     if let Some(RequestEvent::Complete(upload, is_too_long)) =
                         self.session.take_whole()
                     {
@@ -196,6 +199,7 @@ impl SimConnection {
     }
 
     fn accept(&mut self, stream: u32) {
+        // Above the last stream: it is in the books as not processed, and the client hears of it by the GOAWAY alone.
         if matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining) {
             if let Some(upload) = self.session.begun() {
                 self.provider.refuse(&upload.request(SimContent::TooLong));
@@ -211,6 +215,8 @@ impl SimConnection {
             } else {
                 self.ending = SimEnding::Graceful;
                 frames::put_go_away(&mut self.session.out, STREAM_MAX, Code::NO_ERROR, b"");
+                // Its answer shows that the client has read the GOAWAY: what it has opened until then is served (RFC
+                // 9113, section 6.8).
                 frames::put(&mut self.session.out, PING, 0, 0, b"goodbye!");
             }
         }
@@ -313,12 +319,12 @@ impl SimConnection {
         Pin::new(&mut self.tls).poll_flush(context)
     }
 
-    /// Whether the client is to take answers before more is read.
+    /// True if the client is to take answers before more is read.
     fn is_congested(&self) -> bool {
         self.session.out.len() - self.written >= OUT_BYTES_MAX
     }
 
-    /// Whether the connection ends, and nothing of it is left to do.
+    /// True if the connection ends, and nothing of it is left to do.
     fn is_done(&self) -> bool {
         let is_ending = matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining);
         let is_idle = !self.session.has_uploads()

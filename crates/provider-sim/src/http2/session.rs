@@ -86,6 +86,7 @@ impl ServerSession {
         let list_bytes = u32::try_from(HEADER_BYTES_MAX).unwrap_or(u32::MAX);
         let settings = [(MAX_CONCURRENT_STREAMS, streams_max), (MAX_HEADER_LIST_SIZE, list_bytes)];
         frames::put_settings(&mut out, &settings);
+        // SETTINGS cannot widen the connection's own window (section 6.9.2).
         frames::put_window_update(&mut out, 0, CONNECTION_WINDOW_BYTES - WINDOW_BYTES);
         Self {
             input: Vec::new(),
@@ -273,6 +274,7 @@ impl ServerSession {
         (upload.stream, upload.window, upload.is_whole) =
             (stream, WINDOW_BYTES, head.has(END_STREAM));
         let mut fault = None;
+        // Read in any case: later blocks build on its table, whatever becomes of this request.
         let read = self.decoder.decode_with_cb(block, |name, value| {
             if fault.is_none() {
                 fault = upload.add_field(&name, &value).err();
@@ -299,9 +301,11 @@ impl ServerSession {
         if upload.is_whole {
             self.streams.sent(stream);
         }
+        // Section 5.1.2: such a stream is refused, and the connection goes on.
         if self.streams.count() > self.streams_max {
             return Ok(Some(RequestEvent::Refused(upload)));
         }
+        // Mostly a body follows its head at once, so the map is for the others.
         if let Some(last) = self.last_upload.replace(upload) {
             self.uploads.insert(last.stream, last);
         }
@@ -364,6 +368,7 @@ impl ServerSession {
         }
         let left = self.receive_window.checked_sub(payload.len());
         let overrun = Breach(Code::FLOW_CONTROL_ERROR, "DATA beyond the connection's window");
+        // Padding counts, and so does what comes on streams that are over (section 6.9).
         self.receive_window = left.ok_or(overrun)?;
         if self.receive_window < CONNECTION_WINDOW_BYTES / 2 {
             let taken = CONNECTION_WINDOW_BYTES - self.receive_window;
@@ -382,6 +387,7 @@ impl ServerSession {
         if head.has(END_STREAM) {
             return Ok(self.complete(upload));
         }
+        // Judged now: the rest is passed over, and need not be kept.
         if upload.body.len() > self.content_bytes_max {
             return Ok(Some(RequestEvent::Complete(upload, true)));
         }

@@ -71,7 +71,7 @@ impl OpenStreams {
         true
     }
 
-    /// Whether a stream of this number, or of a higher one, was opened.
+    /// True if a stream of this number, or of a higher one, was opened.
     pub(super) fn was_opened(&self, stream: u32) -> bool {
         !stream.is_multiple_of(2) && stream < self.behind()
     }
@@ -89,7 +89,7 @@ impl OpenStreams {
         }
     }
 
-    /// Whether the client may send more of a request.
+    /// True if the client may send more of a request.
     pub(super) fn is_sending(&mut self, stream: u32) -> bool {
         match self.get_mut(stream) {
             Some(open) => !open.is_sent,
@@ -116,6 +116,7 @@ impl OpenStreams {
                 self.cut_short.pop_first();
             }
         }
+        // One is kept: the number behind the last that was opened is counted from it.
         while self.ring.len() > 1 && self.ring.front().is_some_and(|first| !first.is_open) {
             self.ring.pop_front();
             self.first += 2;
@@ -178,6 +179,7 @@ impl BlockedBodies {
 
     fn put_some(&mut self, out: &mut Vec<u8>, body: &mut BlockedBody) {
         while !body.rest.is_empty() {
+            // Either may be negative: a client can take back what it granted (RFC 9113, section 6.9.2).
             let window = self.window.min(self.initial_window + body.window);
             let room = usize::try_from(window).unwrap_or(0).min(PAYLOAD_BYTES_MAX);
             if room == 0 {

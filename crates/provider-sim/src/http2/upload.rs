@@ -33,7 +33,7 @@ impl IncomingRequest {
     /// Adds a field of the head.
     ///
     /// # Errors
-    /// Adds a field. The error says which rule it breaks (RFC 9113, sections 8.2 and 8.3).
+    /// The rule that it breaks (RFC 9113, sections 8.2 and 8.3).
     pub(super) fn add_field(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
         if !every_byte(value, |byte| matches!(byte, b' '..=b'~' | 0x80.. | b'\t')) {
             return Err("a value has a control character");
@@ -83,7 +83,7 @@ impl IncomingRequest {
     /// Checks the head, once it is complete.
     ///
     /// # Errors
-    /// Checks the request as a whole. The error says which rule it breaks.
+    /// The rule that the request as a whole breaks.
     pub(super) fn check(&self, bytes_max: usize) -> Result<(), &'static str> {
         if self.method.is_none() || !self.has_scheme || !self.path.starts_with('/') {
             return Err("a pseudo-header field is missing");
@@ -102,6 +102,7 @@ impl IncomingRequest {
         Request {
             method: self.method.as_ref().unwrap_or(&Method::GET),
             authority: &self.authority,
+            // A query is no part of the recipient in the books.
             path: self.path.split('?').next().unwrap_or_default(),
             headers: &self.fields,
             content,

@@ -74,6 +74,7 @@ impl Summary {
         let received_us = Some(record.received_us);
         self.records += 1;
         *self.by_status.entry(record.status).or_default() += 1;
+        // `min` would take `None` for the least.
         self.first_us =
             if self.first_us.is_none() { received_us } else { self.first_us.min(received_us) };
         self.last_us = self.last_us.max(received_us);

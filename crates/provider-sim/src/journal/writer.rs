@@ -63,6 +63,7 @@ impl Journal {
         let mut state = self.state.borrow_mut();
         push_line(&mut state.lines, record);
         state.added += 1;
+        // Once for a group: until that is taken, further records need no wake-up.
         if let Some(writing) = state.writing.take() {
             writing.wake();
         }
@@ -94,6 +95,7 @@ impl Journal {
             };
             group.clear();
             let mut state = self.state.borrow_mut();
+            // Before the wake-ups: those that are woken look at it.
             state.written = number;
             state.answering.drain(..).for_each(Waker::wake);
         }

@@ -39,13 +39,14 @@ const GREYLIST_MAX: usize = 1 << 20;
 // === impl MailServer ===
 
 impl MailServer {
-    /// Whether an outage is under way.
+    /// True if an outage is under way.
     pub(super) fn is_out(&self, now_us: u64) -> bool {
         self.common.outage.strikes(now_us)
     }
 
     /// Decides about a recipient.
     pub(super) fn admit(&self, recipient: &str, now_us: u64) -> MailAdmission {
+        // Before the dice: what an address asks for is the same in every run.
         if let Some((code, enhanced)) = asked_for(recipient) {
             return MailAdmission::Reply(code, format!("{enhanced} as the address asks for"));
         }
@@ -106,7 +107,7 @@ impl MailTaken {
 // === impl Greylist ===
 
 impl Greylist {
-    /// Whether `recipient` comes too early: for the first time, or again before `wait_us` is over.
+    /// True if `recipient` comes too early: for the first time, or again before `wait_us` is over.
     fn turns_away(&self, recipient: &str, now_us: u64, wait_us: u64) -> bool {
         let mut seen = self.0.borrow_mut();
         if seen.len() >= GREYLIST_MAX {

@@ -49,6 +49,7 @@ fn keys(salt: &[u8], sender_public: &[u8], subscriber: &Subscriber) -> Option<(V
     let key_info = [b"WebPush: info\0".as_slice(), &subscriber.public, sender_public, &[1]];
     let ikm = mac(&prk_key, &key_info);
     let prk = mac(salt, &[&ikm]);
+    // Both are shorter than one block of the hash, so the first block of HKDF is all of them (RFC 5869, section 2.3).
     let cut = |info: &[u8], bytes| {
         let mut okm = mac(&prk, &[info, b"\0\x01"]);
         okm.truncate(bytes);

@@ -70,6 +70,7 @@ impl VapidTokens {
             known.insert(authorization.to_owned(), claims);
         }
         let claims = known.get(authorization).ok_or(INVALID)?;
+        // On every request: a token that is known may be brought to another origin, and grows old all the same.
         if claims.audience.strip_prefix("https://") != Some(authority) {
             return Err(OTHER_AUDIENCE);
         }
