@@ -126,6 +126,7 @@ impl Gate {
         let (gate, own) = (&self.group.gate, usize::from(own.is_some()));
         let (in_flight, mut breaker) = (gate.in_flight.get() - own, gate.breaker.get());
         let is_tried = in_flight > 0 && breaker.is_suspicious();
+        // With fewer places than tries it is shut once they are taken: each may hang until its time is over.
         let is_shut = is_tried && breaker.shuts_out(now(), in_flight >= TRIES.min(gate.limit()));
         gate.breaker.set(breaker);
         is_shut
@@ -158,7 +159,7 @@ impl Gate {
     }
 }
 
-// === impl Group ===
+// === impl GateGroup ===
 
 impl GateGroup {
     fn of(gate: Rc<GateState>) -> Rc<Self> {
@@ -209,6 +210,7 @@ impl GateState {
         let waiting = self.waiting.borrow();
         waiting
             .first()
+            // Its present rank: a group that waits alone is listed under an older one.
             .is_some_and(|first| !Rc::ptr_eq(first, group) && first.rank() < group.rank())
     }
 

@@ -314,6 +314,7 @@ impl<T: Weighted> Groups<T> {
                 None => passed += 1,
             }
         }
+        // An empty group is the control's doing: no callers come back from it.
         if !group.is_empty() {
             self.last = group.len();
             self.taken.groups.fetch_add(1, Ordering::Relaxed);
@@ -343,6 +344,7 @@ impl<T: Weighted> Groups<T> {
         let mut is_open = false;
         for kind in &mut self.kinds {
             match kind.poll_first(context) {
+                // A signal to look again is answered by it, too: the loop takes a group in any case.
                 Poll::Ready(true) => return Poll::Ready(true),
                 Poll::Ready(false) => {}
                 Poll::Pending => is_open = true,

@@ -102,6 +102,7 @@ impl Quota {
             return Err(wait);
         }
         schedule.booked_until_nanos = booked;
+        // Still under the lock: later, this could undo what a pause has said meanwhile.
         if schedule.is_open(now) {
             self.is_open.store(true, Ordering::Relaxed);
         }
@@ -233,7 +234,7 @@ impl Schedule {
     }
 }
 
-// === impl Pace ===
+// === impl QuotaRate ===
 
 impl QuotaRate {
     const UNLIMITED: Self = Self { interval_nanos: 0, burst_nanos: 0 };

@@ -169,11 +169,13 @@ impl Backlog<'_> {
     fn stalled_since(&self, now: Duration) -> Option<Duration> {
         let (last_end, failed) =
             self.series.last_end().unwrap_or((self.since, self.series.deferred()));
+        // The last end is told as the end of its span, which may still be ahead.
         let last_end = last_end.min(now);
         let quiet = now.saturating_sub(last_end);
         if failed >= DEFERRED_MAX && quiet >= FAILING_MAX {
             return Some(last_end);
         }
+        // Before the first one there is no pace from which to tell how many are missed.
         let began = self.series.first_end()?;
         let active = last_end.saturating_sub(began).as_secs_f64().max(SECONDS_MIN);
         let missed = quiet.as_secs_f64() * real(self.series.ended()) / active;
@@ -196,6 +198,7 @@ impl Forecast {
                 Self::Stalled { since: since.min(other) }
             }
             (stalled @ Self::Stalled { .. }, _) | (_, stalled @ Self::Stalled { .. }) => stalled,
+            // The last to end may be the part of which nothing is known.
             (Self::TooEarly, _) | (_, Self::TooEarly) => Self::TooEarly,
             (Self::Within(one), Self::Within(other)) => Self::Within(Interval {
                 earliest: one.earliest.max(other.earliest),
@@ -276,6 +279,7 @@ impl Spans {
         for (number, counts) in (1..).zip(self.counts.iter().rev()) {
             ended += counts.ended;
             let seconds = self.seconds_of_last(number);
+            // Two, so that one of them is whole: the last is cut off by the present.
             if number >= spans.max(2) && ended >= ENDS_MIN && seconds > 0.0 {
                 let ended = real(ended);
                 // Ends that come one by one, by chance, differ by the root of their number.

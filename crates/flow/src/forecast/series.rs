@@ -103,6 +103,7 @@ impl Series {
         for _ in 0..doublings(passed) {
             series.double();
         }
+        // Numbered anew: the doubling changed the width that they count in.
         let (first, last) = (series.index(since), series.index(now.max(since)));
         let of = |index| series.spans.get(&index).copied().unwrap_or_default();
         let width = series.width.as_secs_f64();

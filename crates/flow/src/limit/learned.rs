@@ -335,6 +335,7 @@ impl Learned {
         match self.phase {
             // Nothing is known yet that could be returned to.
             Phase::First => return self.open(in_flight.saturating_sub(1)),
+            // Lost on the way back: the limit to return to is still the one before the first loss.
             Phase::SlowStart { .. } => {}
             Phase::Steady => self.good = self.limit,
             Phase::Draining(drain) => self.good = drain.before,
@@ -398,6 +399,7 @@ impl Learned {
 
     /// Sets the next measurement of the unloaded latency.
     fn schedule(&mut self) {
+        // A measurement that takes long is made less often, so that its part of the time is bounded.
         let took = match self.phase {
             Phase::Draining(_) => self.now.saturating_sub(self.draining_since),
             Phase::First | Phase::SlowStart { .. } | Phase::Steady => Duration::ZERO,
@@ -406,6 +408,7 @@ impl Learned {
         while period < took * DRAIN_SHARE && period < DRAIN_EVERY_MAX {
             period *= 2;
         }
+        // The next multiple on the wall clock, which is the same for all senders.
         let periods = self.now.as_millis() / period.as_millis() + 1;
         self.next_drain = period * u32::try_from(periods).unwrap_or(u32::MAX);
     }
