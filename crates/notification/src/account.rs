@@ -64,7 +64,7 @@ impl Account {
             + self.pending
     }
 
-    /// Whether every accepted notification stands somewhere, once.
+    /// True if every accepted notification stands somewhere, once.
     pub const fn is_balanced(&self) -> bool {
         self.accepted == self.accounted_for()
     }

@@ -135,12 +135,12 @@ pub const TRANSITIONS: &[Transition] = &[
 // === impl State ===
 
 impl State {
-    /// Whether a notification stays here for ever, unless an operator requeues it.
+    /// True if a notification stays here for ever, unless an operator requeues it.
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Pending | Self::Claimed | Self::Begun)
     }
 
-    /// Whether an operator may send it again from here, under its guarantee.
+    /// True if an operator may send it again from here, under its guarantee.
     pub const fn may_be_requeued(self) -> bool {
         matches!(self, Self::Dead | Self::Cancelled)
     }

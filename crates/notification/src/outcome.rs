@@ -38,7 +38,7 @@ pub struct OutcomeGroup {
     pub status: u16,
     /// The provider's reason; empty for a plain acceptance.
     pub detail: Cow<'static, str>,
-    /// Whether their recipients join the suppression list.
+    /// True if their recipients join the suppression list.
     pub suppress: bool,
     /// Since when recipients of the group are gone by the provider's own clock, by index; those of whom it said nothing
     /// are missing.

@@ -48,7 +48,7 @@ pub struct Pauses {
 // === impl Scope ===
 
 impl Scope {
-    /// Whether `envelope`, of the tenant that is meant, is part of it.
+    /// True if `envelope`, of the tenant that is meant, is part of it.
     pub fn has(&self, envelope: &Envelope) -> bool {
         let Lane { channel, destination, priority, .. } = &envelope.lane;
         match self {
@@ -106,12 +106,12 @@ impl FromStr for Scope {
 // === impl Pauses ===
 
 impl Pauses {
-    /// Whether there is none, as almost always.
+    /// True if there is none, as almost always.
     pub fn is_empty(&self) -> bool {
         self.by_tenant.is_empty()
     }
 
-    /// Whether the notifications of `envelope` must not be sent.
+    /// True if the notifications of `envelope` must not be sent.
     pub fn covers(&self, envelope: &Envelope) -> bool {
         self.covers_lane(&envelope.lane) || self.broadcast_of(envelope).is_some()
     }
@@ -122,13 +122,13 @@ impl Pauses {
         envelope.broadcast.filter(|id| scopes.contains_key(&Scope::Broadcast(*id)))
     }
 
-    /// Whether the broadcast `id` is paused by itself, whosever it is.
+    /// True if the broadcast `id` is paused by itself, whosever it is.
     pub fn has_broadcast(&self, id: BroadcastId) -> bool {
         let scope = Scope::Broadcast(id);
         self.by_tenant.values().any(|scopes| scopes.contains_key(&scope))
     }
 
-    /// Whether nothing of `lane` may be sent.
+    /// True if nothing of `lane` may be sent.
     pub fn covers_lane(&self, lane: &Lane) -> bool {
         let Some(scopes) = self.by_tenant.get(&lane.tenant) else { return false };
         let Lane { channel, destination, priority, .. } = lane;
@@ -155,7 +155,7 @@ impl Pauses {
         })
     }
 
-    /// How many there are.
+    /// Number of pauses.
     pub fn len(&self) -> usize {
         self.by_tenant.values().map(HashMap::len).sum()
     }

@@ -12,7 +12,7 @@ pub enum Verdict {
     Accepted,
     /// The provider will never take it.
     Refused {
-        /// Whether the recipient itself is gone and must not be tried again.
+        /// True if the recipient itself is gone and must not be tried again.
         gone: bool,
     },
     /// Not now. Whether the provider may have acted all the same is told by [`Answer::may_have_acted`].
@@ -36,7 +36,7 @@ pub struct Answer {
     pub detail: Cow<'static, str>,
     /// Since when the recipient is gone by the provider's own clock, if it said.
     pub gone_since: Option<Timestamp>,
-    /// Whether the provider may have acted on the attempt although it did not accept it.
+    /// True if the provider may have acted on the attempt although it did not accept it.
     pub may_have_acted: bool,
 }
 
