@@ -35,6 +35,7 @@ impl LoadCaller {
     /// When it does not answer.
     pub fn connect(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
+        // Head and body are written one after the other, and the body must not wait for an acknowledgement.
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let reader = BufReader::new(stream.try_clone()?);
@@ -62,7 +63,7 @@ impl LoadCaller {
         Ok(accepted.id)
     }
 
-    /// Whether the notification `id` is delivered.
+    /// True if the notification `id` is delivered.
     ///
     /// # Errors
     /// With the engine's words when it does not say.

@@ -16,7 +16,7 @@ use crate::usage::Usage;
 #[derive(Debug)]
 pub struct SimulatorProcess {
     child: RunningProcess,
-    /// Where it listens and what it writes.
+    /// Its addresses, and the files that it writes.
     pub ready: SimulatorReady,
 }
 
@@ -157,7 +157,7 @@ impl EngineRole {
         }
     }
 
-    /// Whether callers reach it.
+    /// True if callers reach it.
     pub const fn is_called(self) -> bool {
         matches!(self, Self::Serve | Self::Produce)
     }

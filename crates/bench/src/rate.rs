@@ -14,6 +14,7 @@ pub fn per_window(times_us: &[u64], window: Duration, from_us: u64, until_us: u6
 /// How many of `times_us` (ascending, microseconds) lie in each second from the first one on; the last is cut short.
 pub fn per_second(times_us: &[u64]) -> Vec<u64> {
     let (Some(first), Some(last)) = (times_us.first(), times_us.last()) else { return Vec::new() };
+    // A second more, so that the last event lies in a window that is whole.
     per_window(times_us, Duration::from_secs(1), *first, last + 1_000_000)
 }
 

@@ -138,7 +138,7 @@ impl Tally {
     }
 }
 
-// === impl Fate ===
+// === impl RecipientTally ===
 
 impl RecipientTally {
     fn note(&mut self, status: JournalStatus, received_us: u64) {

@@ -149,6 +149,7 @@ impl Trial {
     /// # Errors
     /// When it was gone before.
     pub fn kill(&mut self) -> Result<()> {
+        // While it is there: the kernel forgets what it used together with the process.
         let used = self.engine.usage()?;
         self.engine.kill()?;
         self.used_before = self.used_before.and(used);

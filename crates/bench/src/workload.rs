@@ -18,7 +18,7 @@ pub enum WorkloadGuarantee {
 /// Device tokens `0..tokens` and webhook payloads.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// How many device tokens.
+    /// Number of device tokens.
     pub tokens: u64,
     /// One notification each.
     pub webhooks: Vec<WebhookPayload>,

@@ -53,11 +53,11 @@ pub struct Planned {
 /// The bounds of the draw.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// Whether there is a broker.
+    /// True if there is a broker.
     pub has_broker: bool,
-    /// How many faults.
+    /// Number of faults.
     pub faults: usize,
     /// They begin within this time.
     pub within: Duration,

@@ -52,7 +52,7 @@ pub struct ClusterSetup {
     pub backing: Backing,
     /// One engine each.
     pub roles: Vec<EngineRole>,
-    /// Whether links lead through proxies, so that they can be broken.
+    /// True if links lead through proxies, so that they can be broken.
     pub has_links: bool,
     /// Settings of every engine, as its environment has them: `BELFRY__CHANNELS__IOS__CONCURRENCY`.
     pub engine_settings: Vec<(String, String)>,

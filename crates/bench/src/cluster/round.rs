@@ -27,7 +27,7 @@ pub struct Round {
     pub backing: Backing,
     /// Draws the faults, and how fast provider and engines are.
     pub seed: u64,
-    /// How many faults.
+    /// Number of faults.
     pub faults: usize,
     /// Within which time they begin. There is work for longer.
     pub within: Duration,
@@ -56,7 +56,7 @@ pub struct RoundSurvived {
     pub in_doubt: u64,
     /// The longest time in which nothing was delivered.
     pub silence: Duration,
-    /// How many were delivered in each second, from the first one on.
+    /// Deliveries in each second, from the first one on.
     pub delivered: Vec<u64>,
     /// From the end of the last fault and of the load until nothing was pending.
     pub drained_after: Duration,
@@ -180,6 +180,7 @@ impl Round {
             has_links: true,
             engine_settings: vec![
                 setting("CHANNELS__IOS__CONCURRENCY", pace.concurrency.to_string()),
+                // `concurrency` counts for each sender thread, and the work is measured for an engine.
                 setting("DELIVERY__SENDERS", "1".to_owned()),
             ],
             store_settings: Vec::new(),
@@ -258,6 +259,7 @@ fn happen(cluster: &Cluster, fault: ClusterFault, notes: &Mutex<Notes>) -> Resul
     match fault {
         ClusterFault::Kill { worker: i, down } => {
             worker(i)?.kill()?;
+            // Behind the kill: until then it goes on claiming.
             note_claims(cluster, Some(worker(i)?), notes)?;
             std::thread::sleep(down);
             worker(i)?.start()

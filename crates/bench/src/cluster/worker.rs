@@ -155,6 +155,7 @@ impl ClusterWorker {
             queue: self.broker.as_ref().map(|broker| broker.url.as_str()),
         };
         let engine = EngineProcess::start(settings, &self.simulator)?;
+        // Once: the address is held, so it is that of every later process.
         self.client.get_or_init(|| engine.client().clone());
         Ok(engine)
     }
