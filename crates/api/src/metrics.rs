@@ -37,6 +37,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Respo
         Ok(()) | Err(_) => {}
     }
     let mut text = String::new();
+    // The end is written once, behind both: nothing may follow it.
     encode_registry(&mut text, &shared.registry)
         .and_then(|()| encode_registry(&mut text, &now))
         .and_then(|()| encode_eof(&mut text))

@@ -145,6 +145,7 @@ impl Answers {
 
     /// Collects lines until the group is full or nothing more has arrived.
     async fn read_what_is_here(&mut self) {
+        // What is left of the last piece goes first: it must be used up before another one is pushed.
         self.collect().await;
         while self.may_read()
             && let Some(piece) = self.input.piece_at_hand()

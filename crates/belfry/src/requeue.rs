@@ -139,6 +139,7 @@ enum RequeueTarget {
 fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CliError> {
     let Some(id) = &args.id else {
         let RequeueArgs { channel, destination, since, until, reason, all, .. } = args;
+        // Without any of these it would be all that the tenant has, and that must be said.
         let is_narrow = [channel, destination, since, until, reason].iter().any(|it| it.is_some());
         if is_narrow || args.priority.is_some() || *all {
             return Ok(None);

@@ -206,6 +206,7 @@ impl Credentials {
             let Ok(text) = std::fs::read_to_string(&file) else { continue };
             let (place, setting) = (place.below(&key), format!("{key}{FILE}"));
             let secret = self.open(&text, &place).and_then(|secret| {
+                // In the clear as well: a file may hold a key that is publicly known.
                 let refusal = place.refusal(secret.as_deref().unwrap_or(&text));
                 refusal.map_or(Ok(secret), Err)
             });

@@ -226,9 +226,11 @@ fn parse_one(text: &str) -> Result<RandomizedNonceKey, SealError> {
 }
 
 fn parts(text: &str) -> Result<(Label, &str), SealError> {
+    // Told apart from a text that is wrong: its secret is good, and only has to be sealed anew.
     if let Some((name, _)) = parts_v1(text) {
         return Err(SealError::Old(name.to_string()));
     }
+    // In a file it has a line end.
     let rest = text.trim().strip_prefix(PREFIX).ok_or(SealError::Form)?;
     let (name, rest) = rest.split_once(':').ok_or(SealError::Form)?;
     let (setting, data) = rest.split_once(':').ok_or(SealError::Form)?;

@@ -279,6 +279,7 @@ impl<R: BufRead> Records<R> {
             record.has_line_ends = self.lines + 1 > record.line + own;
             self.input.consume(read);
             match result {
+                // At the end of the file as well: of an empty input the core makes the last record, and then the end.
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
                     // Read to its end over the same buffers, so that the next row is found.

@@ -172,6 +172,7 @@ impl Stages {
                     broker_is_gone = available.changed() => if broker_is_gone.is_err() { break },
                 }
             }
+            // From now on it claims nothing: the others need not wait until it has left.
             backend.set_working(false);
             Ok::<(), StoreError>(())
         });

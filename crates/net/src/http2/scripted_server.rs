@@ -63,7 +63,7 @@ pub(super) struct ScriptedServer {
     pub(super) output: Vec<u8>,
 }
 
-// === impl Verdict ===
+// === impl ClientVerdict ===
 
 impl ClientVerdict {
     /// Holds it against what the server knows of the request, on each stream over which it came.

@@ -128,6 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     }
 
     fn hello(&mut self) {
+        // It resets what was begun (RFC 5321, section 4.1.4).
         self.forget();
         self.say("250-provider-sim");
         if !self.is_encrypted {
@@ -152,6 +153,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                     None => self.ask("334 ").await?,
                 };
                 let text = decode(&text);
+                // Before the name stands whom the user acts for (RFC 4616, section 2), which is not looked at.
                 let mut parts = text.split('\0').skip(1).map(str::to_owned);
                 (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
             }
@@ -275,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         match answer {
             MailTaken::Accepted => self.say("250 2.0.0 taken"),
             MailTaken::Failed => self.say("451 4.3.0 failed, try again"),
+            // The books have it as processed, and the client hears nothing of it.
             MailTaken::Silence => return Ok(false),
         }
         if self.server.closes_after().is_some_and(|most| self.mails >= most) {
@@ -311,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         Ok(self.line().await?.unwrap_or_default())
     }
 
-    /// One command; `None` when the client is gone.
+    /// One command; `None` when the client is gone, or the line is too long or does not end with CRLF.
     async fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         (&mut self.stream).take(COMMAND_BYTES_MAX).read_until(b'\n', &mut line).await?;
