@@ -86,6 +86,7 @@ pub(super) async fn submit(
             SubmitReply::Busy { wait, failure } => {
                 tries += 1;
                 if tries == TRIES {
+                    // Known to have none of it: an engine that is busy refuses the whole.
                     result.broken = broken(&rows, false, failure);
                     break;
                 }

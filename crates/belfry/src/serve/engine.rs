@@ -97,6 +97,7 @@ impl Engine {
                 }
             }
         }
+        // Before it is ready: a caller that is let in must not meet the site of the start.
         site.send_replace(parts.site(Arc::clone(&intake), readiness, role.produces())?);
         works.send_replace(true);
         Ok(Self { listen, backend, link, works, stages, intake, live })
