@@ -22,11 +22,11 @@ pub struct CapacityStep {
 pub(crate) struct Capacity {
     /// In the order in which they begin to hold.
     steps: Vec<CapacityStep>,
-    places: Mutex<Places>,
+    places: Mutex<ServingPlaces>,
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct ServingPlaces {
     /// Microseconds since the Unix epoch.
     first_us: Option<u64>,
     /// When each place is free, earliest first.
@@ -64,9 +64,9 @@ impl Capacity {
     }
 }
 
-// === impl Places ===
+// === impl ServingPlaces ===
 
-impl Places {
+impl ServingPlaces {
     /// A smaller server ends what it has begun, so it is the places that are free first which go.
     fn resize(&mut self, count: usize) {
         while self.free_us.len() > count {

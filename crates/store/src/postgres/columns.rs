@@ -4,7 +4,7 @@ use notification::{BatchId, ChunkId, Epoch, Lane, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::placing::partition_of;
+use super::placement::partition_of;
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::members::Members;

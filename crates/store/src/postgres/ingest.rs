@@ -13,7 +13,7 @@ use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
 use super::columns::{counted, narrow};
-use super::placing::Site;
+use super::placement::DestinationHash;
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer_state::WriterState;
@@ -194,8 +194,8 @@ impl Transaction<'_> {
             let all = Members::all(batch.items.len());
             let chunk = NewChunk::first(batch.id, lane, batch.envelope.due_at, all);
             let Lane { channel, destination, .. } = &batch.envelope.lane;
-            let site = Site::of(channel.as_str(), destination);
-            chunks.push((site, NewChunk { is_whole: true, ..chunk }));
+            let destination = DestinationHash::of(channel.as_str(), destination);
+            chunks.push((destination, NewChunk { is_whole: true, ..chunk }));
             self.count_accepted(batch.items.len());
             batches.push((lane, batch));
         }

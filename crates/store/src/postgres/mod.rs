@@ -40,7 +40,7 @@ mod outbox;
 mod pause;
 mod pause_points;
 mod pause_view;
-mod placing;
+mod placement;
 #[cfg(test)]
 mod plans_tests;
 #[cfg(test)]

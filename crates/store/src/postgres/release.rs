@@ -10,7 +10,7 @@ use notification::{BatchId, State, Timestamp};
 use tokio::sync::Notify;
 
 use super::columns::signed;
-use super::placing::Site;
+use super::placement::DestinationHash;
 use super::request::{WriterHandle, WriterRequest};
 use super::transaction::{RunError, Transaction, Writes};
 use crate::StoreError;
@@ -50,7 +50,7 @@ pub(super) struct WaitingSlice {
 pub(super) struct WaitingBatch {
     pub(super) id: i64,
     pub(super) lane: LaneId,
-    site: Site,
+    destination: DestinationHash,
     due_at: Timestamp,
     count: usize,
     /// Of its members, those that have not ended.
@@ -170,7 +170,7 @@ impl Transaction<'_> {
             batches.push(WaitingBatch {
                 id: row.try_get(0)?,
                 lane: i64::from(row.try_get::<_, i32>(1)?),
-                site: Site::of(row.try_get(4)?, row.try_get(5)?),
+                destination: DestinationHash::of(row.try_get(4)?, row.try_get(5)?),
                 due_at: Timestamp::from_millis(row.try_get(2)?),
                 count,
                 rest: Members::all(count),
@@ -186,7 +186,7 @@ impl Transaction<'_> {
             let is_whole = batch.rest.len() == batch.count;
             let (id, rest) = (batch.number(), batch.rest.clone());
             let chunk = NewChunk::first(id, batch.lane, batch.due_at, rest);
-            chunks.push((batch.site, NewChunk { is_whole, ..chunk }));
+            chunks.push((batch.destination, NewChunk { is_whole, ..chunk }));
         }
         self.placed(chunks).for_each(|chunk| writes.chunk(chunk));
         self.write(writes).await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
 
-use super::placing::Site;
+use super::placement::DestinationHash;
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes::LaneId;
@@ -41,7 +41,7 @@ impl WriterRequest for RequeueNotifications {
         let asked = by_batch(&self.ids);
         let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
         let (mut writes, mut chunks) = (Writes::default(), Vec::new());
-        for (lane, site, owned) in self.owned(transaction, &numbers).await? {
+        for (lane, destination, owned) in self.owned(transaction, &numbers).await? {
             let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
             let returned = owned.answer(&self.states, self.now, asked, &mut answers);
             for (state, members) in returned.by_state() {
@@ -50,7 +50,7 @@ impl WriterRequest for RequeueNotifications {
             writes.log(owned.id, &returned.log_row(self.now));
             let members = returned.into_members();
             if !members.is_empty() {
-                chunks.push((site, NewChunk::first(owned.id, lane, self.now, members)));
+                chunks.push((destination, NewChunk::first(owned.id, lane, self.now, members)));
             }
         }
         transaction.placed(chunks).for_each(|chunk| writes.chunk(chunk));
@@ -67,7 +67,7 @@ impl RequeueNotifications {
         &self,
         transaction: &mut Transaction<'_>,
         numbers: &[i64],
-    ) -> Result<Vec<(LaneId, Site, BatchToRequeue)>, RunError> {
+    ) -> Result<Vec<(LaneId, DestinationHash, BatchToRequeue)>, RunError> {
         let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
         // Only now: requeues of other calls meanwhile are committed.
         let mut logged = transaction.logged(numbers).await?;
@@ -86,8 +86,8 @@ impl RequeueNotifications {
                 waiting: row.try_get::<_, bool>(5)?.then_some(waiting),
                 log: logged.remove(&number).unwrap_or_default(),
             };
-            let site = Site::of(row.try_get(7)?, row.try_get(8)?);
-            owned.push((i64::from(row.try_get::<_, i32>(1)?), site, batch));
+            let destination = DestinationHash::of(row.try_get(7)?, row.try_get(8)?);
+            owned.push((i64::from(row.try_get::<_, i32>(1)?), destination, batch));
         }
         Ok(owned)
     }

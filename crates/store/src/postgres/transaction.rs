@@ -14,6 +14,7 @@ use super::connection::PostgresSession;
 use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
+use super::placement::DestinationHash;
 use super::writer_state::{Effects, Membership, WriterState};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
@@ -342,6 +343,14 @@ impl<'a> Transaction<'a> {
             numbers.insert(lane.clone(), id);
         }
         Ok(numbers)
+    }
+
+    /// New chunks with their partitions: see [`RecentArrivals::place`](super::placement::RecentArrivals::place).
+    pub(super) fn placed(
+        &mut self,
+        new: Vec<(DestinationHash, NewChunk)>,
+    ) -> impl Iterator<Item = NewChunk> {
+        self.state.recent_arrivals.place(new, self.begun_at)
     }
 
     /// Writes rows, in one flight.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::commit::SentCommit;
 use super::notices::Notice;
 use super::notify::NotifyPolicy;
-use super::placing::{HOT_FROM, Heats};
+use super::placement::{HOT_FROM, RecentArrivals};
 use super::time::DatabaseTime;
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::{AttemptEvidence, EvidenceBook};
@@ -42,8 +42,8 @@ pub(super) struct WriterState {
     /// Batch numbers that are ours to give.
     pub(super) batch_numbers: Vec<Range<u64>>,
     pub(super) claiming: ClaimState,
-    /// What it has stored lately, which says where new chunks go.
-    pub(super) heats: Heats,
+    /// Deliveries that it has stored lately, by destination: they say where new chunks go.
+    pub(super) recent_arrivals: RecentArrivals,
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     /// The pauses, under which chunks are not claimed.
@@ -119,7 +119,7 @@ impl WriterState {
             lane_numbers: HashMap::new(),
             batch_numbers: Vec::new(),
             claiming: ClaimState::default(),
-            heats: Heats::new(HOT_FROM),
+            recent_arrivals: RecentArrivals::new(HOT_FROM),
             offered: None,
             pauses: watch::channel(Arc::default()).1,
             logs,
@@ -139,7 +139,7 @@ impl WriterState {
     /// The state in which a destination is hot from so many deliveries in a minute on.
     #[cfg(test)]
     pub(super) fn hot_from(self, hot_from: u32) -> Self {
-        Self { heats: Heats::new(hot_from), ..self }
+        Self { recent_arrivals: RecentArrivals::new(hot_from), ..self }
     }
 
     /// The state with `evidence` of the destinations of lanes, to which it adds.

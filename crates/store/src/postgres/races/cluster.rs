@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::super::connection::{Connector, PostgresSession};
 use super::super::notices::{self, Notice, NoticeSender};
 use super::super::notify::NotifyPolicy;
-use super::super::placing::HOT_FROM;
+use super::super::placement::HOT_FROM;
 use super::super::reader::PostgresReader;
 use super::super::request::WriterHandle;
 use super::super::time::DatabaseTime;

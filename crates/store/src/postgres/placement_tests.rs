@@ -4,7 +4,7 @@ use flow::Clock;
 use notification::{BatchId, Disposition, Timestamp, limits};
 use testbed::Database;
 
-use super::{HOT_FROM, Heats, Site, partition_of};
+use super::{DestinationHash, HOT_FROM, RecentArrivals, partition_of};
 use crate::conformance::{Shape, at, claim_all, claim_request, settle_all};
 use crate::postgres::{Options, Postgres};
 use crate::rows::members::Members;
@@ -13,18 +13,18 @@ use crate::{Claim, ClaimRequest, Claims};
 
 /// The partitions of chunks of the batches `first`, `first + 1`, ..., with so many members, made together.
 fn place(
-    heats: &mut Heats,
+    arrivals: &mut RecentArrivals,
     destination: &str,
     first: u64,
     counts: &[usize],
     now: Timestamp,
 ) -> Vec<Option<i16>> {
-    let site = Site::of("channel", destination);
+    let destination = DestinationHash::of("channel", destination);
     let chunk = |(batch, count): (u64, &usize)| {
-        (site, NewChunk::first(BatchId(batch), 1, now, Members::all(*count)))
+        (destination, NewChunk::first(BatchId(batch), 1, now, Members::all(*count)))
     };
     let new = (first..).zip(counts).map(chunk).collect();
-    heats.place(new, now).map(|chunk| chunk.partition).collect()
+    arrivals.place(new, now).map(|chunk| chunk.partition).collect()
 }
 
 /// The least and the most of these counts of the partitions, in percent of their mean.
@@ -38,28 +38,28 @@ fn shares(partitions: impl Iterator<Item = i16>) -> (usize, usize) {
 
 #[test]
 fn chunks_of_a_cold_destination_lie_in_its_partition() {
-    let mut heats = Heats::new(HOT_FROM);
-    let home = Site::of("channel", "here").partition();
+    let mut arrivals = RecentArrivals::new(HOT_FROM);
+    let home = DestinationHash::of("channel", "here").partition();
     for batch in 0..1_000 {
-        let partitions = place(&mut heats, "here", batch, &[1, 1], at(0));
+        let partitions = place(&mut arrivals, "here", batch, &[1, 1], at(0));
         assert_eq!(partitions, [Some(home); 2]);
     }
-    let other = place(&mut Heats::new(HOT_FROM), "here", 7_000, &[1], at(9_000_000));
+    let other = place(&mut RecentArrivals::new(HOT_FROM), "here", 7_000, &[1], at(9_000_000));
     assert_eq!(other, [Some(home)], "in every process and at any time");
 }
 
 #[test]
 fn a_large_group_is_spread_from_its_first_chunk_on() {
-    let mut heats = Heats::new(HOT_FROM);
-    assert_eq!(place(&mut heats, "here", 1, &[1_000; 4], at(0)), [None; 4]);
-    assert!(place(&mut heats, "there", 1, &[1_000; 3], at(0)).iter().all(Option::is_some));
+    let mut arrivals = RecentArrivals::new(HOT_FROM);
+    assert_eq!(place(&mut arrivals, "here", 1, &[1_000; 4], at(0)), [None; 4]);
+    assert!(place(&mut arrivals, "there", 1, &[1_000; 3], at(0)).iter().all(Option::is_some));
 }
 
 #[test]
 fn a_destination_gets_hot_by_many_small_groups_and_cold_by_two_quiet_minutes() {
-    let mut heats = Heats::new(100);
+    let mut arrivals = RecentArrivals::new(100);
     let mut is_hot = |count, second: i64| {
-        place(&mut heats, "here", 1, &vec![1; count], at(1_000 * second)) == vec![None; count]
+        place(&mut arrivals, "here", 1, &vec![1; count], at(1_000 * second)) == vec![None; count]
     };
     assert!(!is_hot(50, 0));
     assert!(!is_hot(49, 59));
@@ -84,12 +84,12 @@ fn partitions_hold_equal_shares_of_a_hot_destination_and_of_many_cold_ones() {
         |number| format!("customer{}.example.org", number.wrapping_mul(0x9e37_79b9)),
     ];
     for name in names {
-        let mut heats = Heats::new(HOT_FROM);
+        let mut arrivals = RecentArrivals::new(HOT_FROM);
         // Each gets two chunks, of other minutes.
         let partitions: Vec<i16> = (0..200_000_u32)
             .flat_map(|number| {
                 let now = at(i64::from(number));
-                place(&mut heats, &name(number % 100_000), number.into(), &[1], now)
+                place(&mut arrivals, &name(number % 100_000), number.into(), &[1], now)
             })
             .map(|partition| partition.expect("all of them are cold"))
             .collect();
@@ -181,6 +181,6 @@ async fn all_that_comes_of_a_chunk_stays_in_its_partition() {
         "SELECT count(*), sum(count), min(partition), max(partition) FROM belfry.chunk WHERE batch = {}",
         claimed.chunks[0].batch.0
     );
-    let home = Site::of("channel", shape.destination).partition();
+    let home = DestinationHash::of("channel", shape.destination).partition();
     assert_eq!(database.query(&parts).unwrap().trim(), format!("2|20|{home}|{home}"));
 }

@@ -6,26 +6,25 @@
 
 use notification::{BatchId, Timestamp, limits};
 
-use super::transaction::Transaction;
 use crate::rows::model::NewChunk;
 
 /// A destination, as a number that is the same in every process: a hash of its channel and its name. Lanes of other tenants and
 /// priorities have the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Site(u64);
+pub(super) struct DestinationHash(u64);
 
 /// Deliveries for which a writer has made chunks lately, by destination.
 #[derive(Debug)]
-pub(super) struct Heats {
+pub(super) struct RecentArrivals {
     /// Deliveries in a minute from which on a destination is hot.
     hot_from: u32,
     /// By hash. Destinations that share a place are hot together.
-    places: Vec<Heat>,
+    places: Vec<MinuteCounts>,
 }
 
 /// Deliveries to a destination by the minute: as many in the last one, and in the present one.
 #[derive(Debug, Clone, Copy, Default)]
-struct Heat {
+struct MinuteCounts {
     minute: i64,
     last: u32,
     present: u32,
@@ -39,9 +38,9 @@ const PLACES: usize = 16_384;
 /// The number of virtual partitions.
 const PARTITIONS: u64 = limits::PARTITIONS as u64;
 
-// === impl Site ===
+// === impl DestinationHash ===
 
-impl Site {
+impl DestinationHash {
     pub(super) fn of(channel: &str, destination: &str) -> Self {
         // FNV-1a, with a byte between the two that is in neither.
         let bytes = channel.bytes().chain([u8::MAX]).chain(destination.bytes());
@@ -58,41 +57,42 @@ impl Site {
     }
 }
 
-// === impl Heats ===
+// === impl RecentArrivals ===
 
-impl Heats {
+impl RecentArrivals {
     pub(super) fn new(hot_from: u32) -> Self {
-        Self { hot_from, places: vec![Heat::default(); PLACES] }
+        Self { hot_from, places: vec![MinuteCounts::default(); PLACES] }
     }
 
     /// Counts the deliveries of new chunks, and gives those of cold destinations the partitions of these. All are counted first,
     /// so that a large group is spread from its first chunk on.
     pub(super) fn place(
         &mut self,
-        new: Vec<(Site, NewChunk)>,
+        new: Vec<(DestinationHash, NewChunk)>,
         now: Timestamp,
     ) -> impl Iterator<Item = NewChunk> {
         let minute = now.millis().div_euclid(60_000);
-        for (site, chunk) in &new {
-            if let Some(heat) = self.places.get_mut(site.place()) {
-                heat.add(minute, chunk.members.len());
+        for (destination, chunk) in &new {
+            if let Some(counts) = self.places.get_mut(destination.place()) {
+                counts.add(minute, chunk.members.len());
             }
         }
-        new.into_iter().map(|(site, chunk)| {
-            let partition = if self.is_hot(site) { None } else { Some(site.partition()) };
+        new.into_iter().map(|(destination, chunk)| {
+            let partition =
+                if self.is_hot(destination) { None } else { Some(destination.partition()) };
             NewChunk { partition, ..chunk }
         })
     }
 
-    fn is_hot(&self, site: Site) -> bool {
-        let heat = self.places.get(site.place()).copied().unwrap_or_default();
-        heat.last.max(heat.present) >= self.hot_from
+    fn is_hot(&self, destination: DestinationHash) -> bool {
+        let counts = self.places.get(destination.place()).copied().unwrap_or_default();
+        counts.last.max(counts.present) >= self.hot_from
     }
 }
 
-// === impl Heat ===
+// === impl MinuteCounts ===
 
-impl Heat {
+impl MinuteCounts {
     fn add(&mut self, minute: i64, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         match minute - self.minute {
@@ -103,15 +103,6 @@ impl Heat {
                 *self = Self { minute, last, present: count };
             }
         }
-    }
-}
-
-// === impl Transaction ===
-
-impl Transaction<'_> {
-    /// New chunks with their partitions: see [`Heats::place`].
-    pub(super) fn placed(&mut self, new: Vec<(Site, NewChunk)>) -> impl Iterator<Item = NewChunk> {
-        self.state.heats.place(new, self.begun_at)
     }
 }
 
@@ -127,5 +118,5 @@ fn spread(number: u64) -> i16 {
 }
 
 #[cfg(test)]
-#[path = "placing_tests.rs"]
+#[path = "placement_tests.rs"]
 mod tests;
