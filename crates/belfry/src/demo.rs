@@ -111,10 +111,7 @@ fn play(options: &DemoArgs, directory: &Path, workload: &Workload) -> Result<Dem
     let mut journal = trial.journal()?;
     let progress = stage.progress(expected);
     if !options.no_kill {
-        while journal.lines()? < expected / 2 {
-            progress.set_position(journal.lines()?);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        trial.wait_for_lines(expected / 2, PATIENCE, |lines| progress.set_position(lines))?;
         let at = journal.lines()?;
         progress.suspend(|| {
             stage.says(&format!("kill -9 after {at} requests at the provider, and start again"));

@@ -236,6 +236,17 @@ impl EngineProcess {
         self.child.usage()
     }
 
+    /// Fails when it has ended by itself: nothing more comes of it.
+    ///
+    /// # Errors
+    /// With its status; its own message is in `belfry.log` in the directory.
+    pub fn ensure_running(&mut self) -> Result<()> {
+        match self.child.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the engine ended with {status}; belfry.log says why"),
+        }
+    }
+
     /// Its number, for a thread that looks at it.
     pub fn process(&self) -> u32 {
         self.child.child.id()

@@ -57,6 +57,8 @@ pub struct ImportRun(std::thread::JoinHandle<Result<()>>);
 
 /// Between two looks at another process.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at the books, where something is done at a number of requests.
+const LOOK_OFTEN: Duration = Duration::from_millis(20);
 
 // === impl Trial ===
 
@@ -214,6 +216,33 @@ impl Trial {
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// Waits until the provider has had `count` requests, and calls `look` with their number between two looks.
+    ///
+    /// # Errors
+    /// When the engine is gone, or the books cannot be read, or show fewer after `patience`.
+    pub fn wait_for_lines(
+        &mut self,
+        count: u64,
+        patience: Duration,
+        mut look: impl FnMut(u64),
+    ) -> Result<()> {
+        let mut journal = self.journal()?;
+        let clock = flow::Clock::system();
+        let started = clock.monotonic();
+        loop {
+            let lines = journal.lines()?;
+            look(lines);
+            if lines >= count {
+                return Ok(());
+            }
+            self.engine.ensure_running()?;
+            if clock.monotonic().duration_since(started) > patience {
+                bail!("{lines} of {count} requests at the provider after {patience:?}");
+            }
+            std::thread::sleep(LOOK_OFTEN);
+        }
     }
 
     /// Waits until the provider has had `count` requests to `recipient`.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::Uri;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 
 /// The parts of a URL that a request is sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,16 +75,7 @@ impl Endpoint {
             return refuse("must not contain a user or password");
         }
         let host = Host::parse(authority.host())?;
-        let port = match authority.as_str().strip_prefix(authority.host()) {
-            Some("") if is_https => 443,
-            Some("") => 80,
-            // `https://host:/` comes here as well: an empty port is not taken for the usual one.
-            Some(_) => match authority.port_u16() {
-                Some(port @ 1..) => port,
-                _ => return refuse("has a port that is not a number from 1 to 65535"),
-            },
-            None => return refuse("has no host"),
-        };
+        let port = port_of(authority, if is_https { 443 } else { 80 })?;
         let path = match uri.path_and_query() {
             Some(path) if path.as_str().starts_with('/') => path.clone(),
             // `https://host?query` has no path, and a request needs one.
@@ -177,6 +168,21 @@ impl std::fmt::Display for Host {
             Self::Address(IpAddr::V4(address)) => write!(formatter, "{address}"),
             Self::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]"),
         }
+    }
+}
+
+/// The port of a URL's `authority`, or `usual` if it names none. An empty port (`host:`) is not taken for the usual one: it is a
+/// typing error more often than a choice.
+///
+/// # Errors
+/// When it is not a number from 1 to 65535.
+pub fn port_of(authority: &Authority, usual: u16) -> Result<u16, Malformed> {
+    let text = authority.as_str();
+    let behind_user = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
+    match (behind_user.strip_prefix(authority.host()), authority.port_u16()) {
+        (Some(""), _) => Ok(usual),
+        (Some(_), Some(port @ 1..)) => Ok(port),
+        _ => Err(Malformed("has a port that is not a number from 1 to 65535".into())),
     }
 }
 

@@ -155,8 +155,11 @@ impl FromStr for BroadcastId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        text.strip_prefix("bc_").and_then(|digits| digits.parse().ok()).map(Self).ok_or_else(|| {
-            IdError { text: text.to_owned(), expected: "a broadcast id (`bc_` and a number)" }
+        let id = text.strip_prefix("bc_").and_then(|digits| digits.parse().ok()).map(Self);
+        // Only as it is written: `bc_+42` and `bc_042` would be further names of `bc_42`.
+        id.filter(|id| id.to_string() == text).ok_or_else(|| IdError {
+            text: text.to_owned(),
+            expected: "a broadcast id (`bc_` and a number)",
         })
     }
 }
@@ -195,7 +198,9 @@ mod tests {
     fn a_text_that_is_no_id_is_refused_by_name() {
         let error = "nonsense".parse::<NotificationId>().unwrap_err();
         assert_eq!(error.to_string(), r#""nonsense" is not a notification id (a UUID)"#);
-        assert!("bc_x".parse::<BroadcastId>().is_err());
+        for other in ["bc_x", "bc_", "12", "bc_+12", "bc_012", "bc_12 "] {
+            assert!(other.parse::<BroadcastId>().is_err(), "{other}");
+        }
         assert_eq!("bc_12".parse::<BroadcastId>().unwrap(), BroadcastId(12));
     }
 }

@@ -90,6 +90,9 @@ impl EngineApi {
             Some("https") => (Some(EngineTls::new(&host)?), 443),
             _ => return Err(refuse().into()),
         };
+        let port = net::endpoint::port_of(authority, usual_port).map_err(|malformed| {
+            CliError::new(FailureKind::Usage, format!("{url:?} {malformed}"))
+        })?;
         let authorization = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let authorization = authorization.transpose().map_err(|_| {
             CliError::new(FailureKind::Usage, "the API key has characters that no key has")
@@ -97,7 +100,7 @@ impl EngineApi {
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
             host,
-            port: authority.port_u16().unwrap_or(usual_port),
+            port,
             authority: HeaderValue::try_from(authority.as_str())?,
             authorization,
             tls,

@@ -264,6 +264,14 @@ fn an_engine_that_is_not_there_is_told_at_once() {
 }
 
 #[test]
+fn an_import_that_fails_does_not_wait_for_more_of_its_pipe() {
+    let workspace = Workspace::new();
+    let arguments = ["import", "-", "--format", "ndjson", "--url", "http://127.0.0.1:1"];
+    let ended = workspace.belfry_reading_on(&arguments, lines(0..2_000).into());
+    assert_eq!((ended.code, ended.out.as_str()), (69, "0 accepted, 0 replayed, 0 rejected\n"));
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_told() {
     let workspace = Workspace::new();
     let ended = workspace.belfry(&["import", "none.csv"]);

@@ -10,6 +10,12 @@ fn wrong_use_of_the_command_line_is_told_apart() {
     for arguments in [vec![], vec!["sned"], vec!["send"], vec!["status", "--url", "nowhere"]] {
         assert_eq!(workspace.belfry(&arguments).code, 2, "{arguments:?}");
     }
+    for port in ["99999", "0", "x", ""] {
+        let url = format!("http://127.0.0.1:{port}");
+        let ended = workspace.belfry(&["status", "--url", &url]);
+        assert_eq!(ended.code, 2, "{url}");
+        assert!(ended.err[0].starts_with(&format!("belfry: {url:?} ")), "{:?}", ended.err);
+    }
     let help = workspace.belfry(&["--help"]);
     assert_eq!(help.code, 0);
     assert!(help.out.contains("78  the configuration is wrong"));

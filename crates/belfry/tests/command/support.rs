@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -151,12 +151,28 @@ impl Workspace {
 
     /// Runs `belfry` with `input` on its standard input.
     pub(crate) fn belfry_reading(&self, arguments: &[&str], input: Vec<u8>) -> Ended {
+        self.belfry_fed(arguments, move |mut stdin| drop(stdin.write_all(&input)))
+    }
+
+    /// Runs `belfry` with `input` on its standard input, and more to come for as long as it runs.
+    pub(crate) fn belfry_reading_on(&self, arguments: &[&str], input: Vec<u8>) -> Ended {
+        self.belfry_fed(arguments, move |mut stdin| {
+            drop(stdin.write_all(&input));
+            stdin
+        })
+    }
+
+    /// Runs `belfry` and `feed` beside it. It may stop reading early, and that is its right.
+    fn belfry_fed<T: Send + 'static>(
+        &self,
+        arguments: &[&str],
+        feed: impl FnOnce(ChildStdin) -> T + Send + 'static,
+    ) -> Ended {
         let mut command = self.command(arguments);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        // It may stop reading early, and that is its right.
-        let writer = std::thread::spawn(move || stdin.write_all(&input).is_ok());
+        let stdin = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || feed(stdin));
         let ended = Ended::new(&child.wait_with_output().unwrap());
         writer.join().unwrap();
         ended

@@ -347,7 +347,9 @@ impl Relay {
         if !is_plain || authority.as_str().contains('@') || host.is_empty() {
             return Err(refuse());
         }
-        Ok(Self { host, port: authority.port_u16().unwrap_or(port), is_implicit })
+        let port = net::endpoint::port_of(&authority, port)
+            .map_err(|malformed| refused("relay", format!("{text:?} {malformed}")))?;
+        Ok(Self { host, port, is_implicit })
     }
 
     /// True if it is on this machine: what is sent to it passes no network.
@@ -412,6 +414,10 @@ mod tests {
         check(r#"{"relay":"smtp://a.example","route":"mx"}"#, "relay:");
         check(r#"{"relay":"http://a.example"}"#, "relay:");
         check(r#"{"relay":"smtp://u:p@a.example"}"#, "relay:");
+        for port in ["99999", "0", "x", ""] {
+            let json = format!(r#"{{"relay":"smtp://a.example:{port}"}}"#);
+            check(&json, "relay: \"smtp://a.example:");
+        }
         check(r#"{"relay":"smtp://a.example/path"}"#, "relay:");
         check(r#"{"relay":"smtps://a.example","tls":"off"}"#, "tls:");
         check(r#"{"route":"mx"}"#, "helo:");

@@ -255,7 +255,7 @@ impl Http2Session {
                     self.peer.streams_max = usize::try_from(streams).unwrap_or(usize::MAX);
                 }
                 Http2Setting::InitialWindowSize(bytes) => {
-                    self.set_initial_window(i64::from(bytes))?
+                    self.set_initial_window(i64::from(bytes))?;
                 }
                 Http2Setting::EnablePush(1..) => {
                     return Err(ProtocolViolation(
