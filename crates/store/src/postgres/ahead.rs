@@ -121,6 +121,7 @@ impl ReadAhead {
     pub(super) fn pop(&mut self, lane: LaneId) -> Option<LanePosition> {
         let known = self.lanes.get_mut(&lane)?;
         let (first, _) = known.chunks.pop_front()?;
+        // The end of a look lies behind all chunks of ours that it found, and holds once the last of them is chosen.
         let end = known.end.filter(|_| known.chunks.is_empty());
         Some(end.unwrap_or((first.due_at.millis(), first.id.0.cast_signed())))
     }
@@ -212,6 +213,8 @@ impl Transaction<'_> {
         // Chunks of a lane that were read and not chosen yet would be replaced below.
         wanted.retain(|other| *other != lane && !ahead.lanes.contains_key(other));
         wanted.push(lane);
+        // Not from the lane's beginning: while an old snapshot is held, the index keeps the entries of chunks that were claimed
+        // long ago.
         let mark = |lane: &LaneId| claiming.watermarks.get(lane).copied().unwrap_or((i64::MIN, 0));
         let (dues, ids): (Vec<i64>, Vec<i64>) = wanted.iter().map(mark).unzip();
         let lanes: Vec<i32> = wanted.iter().map(|lane| narrow(*lane)).collect();

@@ -56,6 +56,7 @@ impl Snapshot<'_> {
             chunks.report_strays(batch, "chunk", &mut audit).await?;
             log.report_strays(batch, "log row", &mut audit).await?;
             let waits = broadcast.and_then(|id| waiting.get_mut(&id));
+            // Up to the batch that was passed last all have had their chunks: none of their members may be without.
             let waits = waits.filter(|it| it.passed < batch);
             let state = waits.as_ref().map(|it| it.state);
             let mut members = BatchAudit::new(batch, expected, state, &mut audit);
@@ -67,6 +68,7 @@ impl Snapshot<'_> {
             }
             let found = members.finish();
             if let Some(waits) = waits {
+                // A withdrawal puts the number of the row into the totals without counting, so it must be that of the members.
                 waits.uncounted -= i64::try_from(found).unwrap_or(i64::MAX);
             }
         }
@@ -74,6 +76,7 @@ impl Snapshot<'_> {
             let uncounted = waits.uncounted;
             audit.report(format!("broadcast {id}: {uncounted} more are said to wait than do"));
         }
+        // Behind the last batch nothing may be left.
         chunks.report_strays(i64::MAX, "chunk", &mut audit).await?;
         log.report_strays(i64::MAX, "log row", &mut audit).await?;
         let totals = self.totals().await?;

@@ -66,6 +66,7 @@ impl WriterRequest for OpenBroadcast {
                 None => {}
             }
         }
+        // The second row counts the recipients as they come, so that sealing walks over no batch.
         let insert = "WITH opened AS (INSERT INTO broadcast \
              (tenant, channel, priority, guarantee, due_at, expires_at, worker, key, fingerprint, options, payload) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id) \
@@ -177,6 +178,7 @@ impl WriterRequest for SealBroadcast {
         }
         let row = transaction.row(SEAL, &[&number, &now.millis()]).await?;
         let recipients = row.try_get::<_, i64>(0)?.cast_unsigned();
+        // Not while recipients are added: before it is sealed nothing of a broadcast is accepted, and it may still be abandoned.
         transaction.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
         // A broadcast of one slice is due with this transaction.
         let slice = transaction.slice(number, 0).await?;
@@ -205,6 +207,8 @@ impl WriterRequest for AbandonBroadcast {
 impl Transaction<'_> {
     /// A broadcast that this process has open, locked.
     async fn open_broadcast(&mut self, id: BroadcastId) -> Result<LockedBroadcast, RunError> {
+        // The worker is compared, since a broadcast whose removal has begun has none: it would be sealed without what is gone
+        // already. The lock keeps the process that reaps this one from removing it before the commit.
         let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
              FROM broadcast WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
         let worker = self.state.membership.borrow().worker;

@@ -65,6 +65,7 @@ impl WriterRequest for CancelNotification {
             if !chunk.members().contains(id.index()) {
                 continue;
             }
+            // It may be on the wire already, and would arrive although it was called cancelled.
             if chunk.lease_until.is_some() {
                 cancelled.under_way = 1;
             } else {

@@ -54,6 +54,7 @@ impl WriterRequest for CancelScope {
         let only = match self.scope.lane_of(&self.tenant) {
             Some(lane) => match transaction.find_lane(&lane).await? {
                 Some(id) => Some(id),
+                // A lane without a number never had anything.
                 None => return Ok(Some(page)),
             },
             None => None,
@@ -135,6 +136,7 @@ impl CancelScope {
             page.cancelled += waiting;
             return Ok(Some(CancelPlace(behind)));
         };
+        // Batches that were released since the last call are found in the lane.
         let after = if broadcast == from { passed.max(after) } else { passed };
         let mut slice = transaction.slice(broadcast, after).await?;
         let last = slice.batches.last().filter(|_| !slice.is_last);
@@ -150,6 +152,7 @@ impl CancelScope {
                 transaction.end(&mut writes, batch.number(), &end, &batch.rest);
             }
             transaction.write(writes).await?;
+            // A withdrawal of the broadcast would count them as cancelled a second time.
             transaction.uncount_waiting(broadcast, ended).await?;
         }
         Ok(Some(CancelPlace(next.unwrap_or(behind))))

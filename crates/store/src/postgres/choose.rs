@@ -89,6 +89,7 @@ impl Transaction<'_> {
     /// The windows of all consumers, as far as this producer may fill them.
     pub(super) fn share_of(&self, request: ClaimRequest) -> ClaimRequest {
         let membership = self.state.membership.borrow();
+        // Without a consumer nothing is issued: a ticket that no process takes would only come back when its lease ends.
         let share = |window: usize| {
             window.saturating_mul(membership.consumers).div_ceil(membership.producers.max(1))
         };
@@ -105,11 +106,13 @@ impl Transaction<'_> {
     ) -> Result<Leased, RunError> {
         let Chosen { mut chunks, mut rests, probes } = self.choose(request).await?;
         let leased = self.lease(&chunks, lease).await?;
+        // Of one that was not leased nothing may be ended or cut: another process has changed it since it was read.
         chunks.retain(|chunk| leased.contains(&chunk.id));
         let mut writes = Writes::default();
         for chunk in &chunks {
             // Only now: a chunk that is not leased may be cut by another process.
             if let Some(rest) = rests.remove(&chunk.id) {
+                // The lease has raised its epoch, and a write that names the former one would undo the transaction.
                 let leased = ChunkRow { epoch: Epoch(chunk.epoch.0 + 1), ..chunk.clone() };
                 writes.shrink(&leased, &chunk.members());
                 // Of this process's partition, as what it was cut off: it is nothing new to others.
@@ -123,6 +126,7 @@ impl Transaction<'_> {
 
     async fn choose(&mut self, request: ClaimRequest) -> Result<Chosen, RunError> {
         self.reload().await?;
+        // One view for the whole claim: a pause that comes meanwhile is answered only when this transaction has ended.
         let pauses = Arc::clone(&self.state.pauses.borrow());
         self.state.claiming.lanes.pause(&pauses);
         self.end_overdue_leases(request.now).await?;
@@ -167,6 +171,7 @@ impl Transaction<'_> {
             }
             let second = self.look_ahead(lane, &mut ahead, &request).await?;
             let lanes = &mut self.state.claiming.lanes;
+            // What is ended or put away instead of sent will never report an answer, and is no probe.
             if !is_whole && let Some(before) = lanes.note_probe(lane, request.now) {
                 chosen.probes.entry(lane).or_insert(before);
             }
@@ -224,6 +229,7 @@ impl Transaction<'_> {
             self.state.claiming.read_for = now_for;
             return Ok(());
         }
+        // Claims that another worker made of these partitions count as well: what they hold is under way, and fills the windows.
         let chunk_weight = i64::try_from(limits::CHUNK_WEIGHT).unwrap_or(0);
         for row in &self.rows(SELECT_CLAIMED, &[&partitions, &chunk_weight]).await? {
             let (id, lane) = lane_of(row)?;

@@ -105,6 +105,7 @@ impl WriterRequest for IssueTickets {
         for chunk in &claimed {
             chunks.push(Ticket {
                 chunk: chunk.id,
+                // By the lease: the chunk is as it was read before that.
                 epoch: Epoch(chunk.epoch.0 + 1),
                 priority: transaction.lane(chunk.lane).await?.priority,
                 lease_until: lease.until,
@@ -126,6 +127,7 @@ impl WriterRequest for TakeChunks {
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let good = |ticket: &Ticket| {
             let chunk = chunks.get(&ticket.chunk)?;
+            // One whose lease has ended is void: its chunk is due again, and another ticket for it may be on its way.
             let is_good =
                 chunk.epoch == ticket.epoch && chunk.lease_until.is_some_and(|until| until > now);
             // The same ticket twice is good once.
@@ -219,6 +221,7 @@ impl Transaction<'_> {
         lease: Lease,
     ) -> Result<Vec<Chunk>, RunError> {
         for chunk in &mut leased {
+            // As the lease has left the rows: all that follows is written by the new epoch.
             chunk.epoch = Epoch(chunk.epoch.0 + 1);
             (chunk.lease_until, chunk.begun_through) = (Some(lease.until), None);
         }
@@ -288,6 +291,7 @@ impl Transaction<'_> {
             };
             if !ended.is_empty() {
                 deliveries.retain(|delivery| !ended.contains(delivery.index));
+                // No settlement will come for these, and it is settlements that give a lane its window back.
                 self.freed(chunk, ended.len(), deliveries.is_empty());
                 let rest: Members = deliveries.iter().map(|delivery| delivery.index).collect();
                 writes.shrink(chunk, &rest);

@@ -83,6 +83,7 @@ pub(super) fn chunk_at(row: &Row) -> Result<ChunkRow, StoreError> {
         lane: i64::from(row.try_get::<_, i32>(2)?),
         due_at: Timestamp::from_millis(row.try_get(3)?),
         attempt: small(4)?,
+        // Not cut to fit, as counts are: an epoch that wrapped around would be that of a claim long past.
         epoch: Epoch(u32::try_from(row.try_get::<_, i64>(5)?).map_err(damaged)?),
         crashes: small(6)?,
         lease_until: row.try_get::<_, Option<i64>>(7)?.map(Timestamp::from_millis),

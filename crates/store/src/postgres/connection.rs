@@ -80,6 +80,7 @@ impl Connector {
             .keepalives_interval(SILENCE_MAX / 5)
             .keepalives_retries(2)
             .tcp_user_timeout(SILENCE_MAX)
+            // Of several hosts in the address only the primary will do, and after a failover the next connection finds the new one.
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
         Ok(Self {
             config,
@@ -174,6 +175,7 @@ impl PostgresSession {
             return Ok(statement);
         }
         let statement = self.client.prepare(sql).await?;
+        // Two callers may both have prepared it: each holds its own, and one of them is kept.
         self.statements().insert(sql, statement.clone());
         Ok(statement)
     }

@@ -137,6 +137,7 @@ pub(super) fn silence() -> Error {
 /// Says why a store cannot be opened, and what to do. It names no password.
 pub(super) fn at_start(error: &Error, config: &Config) -> StoreError {
     let (user, place) = (config.get_user().unwrap_or("?"), place(config));
+    // An address without a database means the one that is named like the role.
     let database = config.get_dbname().unwrap_or(user);
     let told = in_words(error);
     let advice = match error.code() {

@@ -54,6 +54,7 @@ impl Listener {
                 backoff.delay(failures, None, &mut self.random)
             });
             tokio::time::sleep(delay).await;
+            // Nothing was notified meanwhile, and the writers' connections may work although this one cannot be made.
             self.reload_everything();
         }
     }
@@ -66,6 +67,7 @@ impl Listener {
             (Arc::clone(&self.cluster), self.outbox.clone(), Arc::clone(&overflowed));
         let on_notification: OnNotification =
             Arc::new(move |notification| match notification.channel() {
+                // These two carry no payload: what changed is read anew, so one wake-up stands for any number of them.
                 "belfry_cluster" => cluster.notify_one(),
                 "belfry_outbox" => outbox.send_modify(|change| *change += 1),
                 _ => {
@@ -78,6 +80,8 @@ impl Listener {
         let session = self.connector.connect(Some(on_notification)).await?;
         let channels = "LISTEN belfry_work; LISTEN belfry_cluster; LISTEN belfry_outbox";
         session.client.batch_execute(channels).await?;
+        // Not before LISTEN was answered: a server that lets sessions in and ends them at once would be tried again without a
+        // pause.
         *failures = 0;
         // After LISTEN: earlier changes are found by looking, and later ones are notified.
         self.reload_everything();
@@ -89,6 +93,7 @@ impl Listener {
             tokio::select! {
                 payload = payloads.recv() => match payload {
                     Some(payload) => self.receive(&payload),
+                    // The sender belongs to the connection's task, which has ended.
                     None => return Ok(()),
                 },
                 () = overflowed.notified() => self.reload_everything(),
@@ -123,6 +128,7 @@ impl Listener {
     }
 
     fn pass_on(&self, notices: Vec<Notice>) {
+        // Before the wake-up: a claim that is woken first would go by what is not known yet.
         self.notices.send(notices);
         self.changes.send_modify(|change| *change += 1);
     }

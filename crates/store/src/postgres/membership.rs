@@ -139,6 +139,7 @@ impl Worker {
             store_id,
             time,
             notify: Arc::new(NotifyPolicy::new(clock)),
+            // No attempt may start before the first beat is answered.
             deadline: WorkerDeadline::passed(),
             clock,
             random,
@@ -150,6 +151,7 @@ impl Worker {
             is_apart: false,
         };
         worker.beat(false).await?;
+        // A beat that took too long is no error of its own, but has left no session.
         if worker.session.is_none() {
             let late = "it takes longer than a worker may to say that it is alive";
             return Err(StoreError::Unavailable(late.to_owned()));
@@ -228,6 +230,7 @@ impl Worker {
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
+                // A partition that was given back, or a pause, does not wait for the next beat.
                 () = cluster.notified() => {}
                 () = self.pauses.settled() => {}
                 _ = intent.changed() => {}
@@ -253,6 +256,8 @@ impl Worker {
     /// Renews the lease of this process on itself, and brings its share of partitions in order. A beat that takes too long has
     /// lost its connection.
     async fn beat(&mut self, is_standing_by: bool) -> Result<ClusterBeat, Error> {
+        // Taken before it is sent: the database counts the lease from when the beat arrives, so the deadline passes here before
+        // the lease ends there.
         let sent_at = self.clock.boot();
         // All processes may have been asleep, as after an outage.
         if sent_at.saturating_sub(self.beaten_at) > limits::WORKER_LEASE / 2 {
@@ -304,8 +309,10 @@ impl Worker {
             let row = client
                 .query_one(&join, &[name, version, produces, consumes, listen, &lease])
                 .await?;
+            // Without partitions: those of the former number were freed by the process that removed it.
             self.membership = Membership { worker: row.try_get(0)?, ..Membership::default() };
             self.notify_cluster(session).await?;
+            // A session removes only its own tokens, and joining is seldom enough to remove what ended sessions left.
             client.execute(FORGET_TOKENS, &[]).await?;
             tracing::info!(worker = self.membership.worker, "joined the cluster");
         }
@@ -373,8 +380,10 @@ impl Worker {
         } else if owned.len() > share {
             let release = session.prepared(RELEASE).await?;
             client.execute(&release, &[&worker, &limit(owned.len() - share)]).await?;
+            // Another producer takes them now, and not only at its next beat.
             self.notify_cluster(session).await?;
         }
+        // Asked again and not computed: rows that another process has locked were skipped.
         let owned_now = self::owned(session, worker).await?;
         if owned_now != self.membership.partitions {
             tracing::info!(worker, partitions = owned_now.len(), "owns other partitions");
@@ -408,8 +417,10 @@ impl Worker {
 
     /// Gives everything back and removes this process.
     async fn leave(&mut self, ending: Ending) -> Result<(), Error> {
+        // As one that stands by, so that the partitions go back first and the others claim from them at once.
         self.beat(true).await?;
         let Some(mut session) = self.session.take() else { return Ok(()) };
+        // Before the row goes: from then on another process may give away what this one holds.
         self.deadline.pass();
         depart(&mut session, self.membership.worker, ending).await?;
         self.notify_cluster(&session).await
@@ -454,10 +465,8 @@ pub(super) async fn depart(
 }
 
 /// The store's id: `drawn`, if it has none yet.
-///
-/// Its key is called `realm`, as the id was in the first stores. It stays: in a rolling upgrade, an older process that had
-/// checked the schema just before the key was renamed would find no id, and draw another.
 async fn read_store_id(session: &PostgresSession, drawn: i64) -> Result<u16, StoreError> {
+    // Read after the insert, since several processes may start at once: the number of the first one is that of the store.
     let insert = "INSERT INTO meta (key, value) VALUES ('realm', $1) ON CONFLICT DO NOTHING";
     session.client.execute(insert, &[&drawn]).await?;
     let row = session.client.query_one("SELECT value FROM meta WHERE key = 'realm'", &[]).await?;

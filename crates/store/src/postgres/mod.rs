@@ -196,6 +196,7 @@ impl Postgres {
         connector.prepare().await?;
         let mut random = fastrand::Rng::with_seed(options.seed);
         let time = DatabaseTime::new(clock);
+        // Before the writers: a claim needs the worker's number, its partitions and the pauses.
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
         let worker_deadline = worker.worker_deadline();
         let (membership_sender, membership) = watch::channel(worker.membership());

@@ -57,6 +57,7 @@ impl NoticeSender {
     /// Sends notices; does nothing when the writer is gone.
     pub(super) fn send(&self, notices: Vec<Notice>) {
         if let Err(mpsc::error::TrySendError::Full(_)) = self.notices.try_send(notices) {
+            // The flag orders nothing: what was dropped is read from the database, not from memory that another thread wrote.
             self.has_dropped.store(true, Ordering::Relaxed);
         }
     }
@@ -113,6 +114,7 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
 /// The worker that sent a payload, and its notices; one that is not understood becomes [`Notice::Everything`].
 pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
     let notice = |word: &str| {
+        // Checked, since every program that may connect can notify: a payload that is not ASCII must not end the process.
         let (kind, rest) = word.split_at_checked(1)?;
         let mut numbers = rest.split(':');
         match kind {

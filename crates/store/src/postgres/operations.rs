@@ -66,6 +66,8 @@ impl Ingest for Postgres {
 #[async_trait]
 impl Claims<Chunk> for Postgres {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
+        // What a claim fails at is stored, and the next claim would meet it again: an engine that delivers nothing must not
+        // look well.
         self.work.run(claim::ClaimChunks(request)).await.map_err(StoreError::ending)
     }
 

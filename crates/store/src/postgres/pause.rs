@@ -54,6 +54,7 @@ impl WriterRequest for AddPause {
         }
         // Raised also by a pause that is there: the caller that made it may be waiting still.
         let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
+        // Bounded, since every process holds all pauses in memory. A pause that is there keeps its time.
         let insert = "INSERT INTO pause (tenant, scope, since) SELECT $1, $2, $3 \
              WHERE (SELECT count(*) FROM (SELECT FROM pause LIMIT $4) AS counted) < $4 \
              ON CONFLICT DO NOTHING";
@@ -63,6 +64,7 @@ impl WriterRequest for AddPause {
         let select = "SELECT since FROM pause WHERE scope = $1 AND tenant = $2";
         let rows = transaction.rows(select, &[&scope, &tenant]).await?;
         let Some(row) = rows.first() else { return Ok((Paused::TooMany, version)) };
+        // The caller waits until the beat of every worker has read the pauses, so it is woken.
         transaction.notify_cluster().await?;
         let since = Timestamp::from_millis(row.try_get(0)?);
         Ok((Paused::InForce { since, is_everywhere: false }, version))
@@ -81,6 +83,8 @@ impl WriterRequest for EndPause {
         if let Scope::Broadcast(id) = self.scope
             && ended > 0
         {
+            // From the first batch again, if it is being resumed already: the pause in between may have put away chunks that
+            // were passed.
             let insert = "INSERT INTO resuming (broadcast, passed) VALUES ($1, 0) \
                  ON CONFLICT (broadcast) DO UPDATE SET passed = 0";
             transaction.execute(insert, &[&id.0.cast_signed()]).await?;
@@ -123,6 +127,7 @@ impl Transaction<'_> {
         let broadcast: i64 = row.try_get(0)?;
         let slice = self.slice(broadcast, row.try_get(1)?).await?;
         let batches: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
+        // By the due time alone: a retry that waits for its own time was not put away, and keeps that time.
         let update = "WITH locked AS (SELECT id, batch FROM chunk WHERE batch = ANY($1) ORDER BY id FOR UPDATE) \
              UPDATE chunk SET due_at = batch.due_at FROM locked JOIN batch ON batch.id = locked.batch \
              WHERE chunk.id = locked.id AND lease_until IS NULL AND chunk.due_at >= least($2, batch.expires_at) \
@@ -156,6 +161,7 @@ impl Postgres {
     /// Resumes, and waits until every worker goes by it; whether it was paused.
     pub(super) async fn end_pause(&self, end: EndPause) -> Result<bool, StoreError> {
         let (was_paused, version) = self.work.run_or_give_up(end).await?;
+        // Not part of the answer: a worker that does not follow in time only sends later.
         self.is_followed(version).await;
         Ok(was_paused)
     }

@@ -83,6 +83,8 @@ impl KnownPauses {
             let select = session.prepared(SELECT_PAUSES).await?;
             match pauses_at(&session.client.query(&select, &[]).await?) {
                 Ok((version, pauses)) => {
+                    // Published before the version counts as read: with the version, the worker's row promises that no attempt begins here
+                    // without regard to the view.
                     self.view.send_replace(Arc::new(pauses));
                     self.read = Some(version);
                 }
@@ -92,6 +94,7 @@ impl KnownPauses {
         }
         self.wait_for_claims(claims);
         let Some(version) = self.settled else { return Ok(is_new) };
+        // With the worker's number: after a removal the new row has no version, though the view has not changed.
         if self.said != Some((worker, version)) {
             let say = session.prepared("UPDATE worker SET pauses = $2 WHERE id = $1").await?;
             session.client.execute(&say, &[&worker, &version]).await?;
@@ -104,6 +107,7 @@ impl KnownPauses {
     /// keep this process from saying that it is alive. One wait after the other, so that a version is said however fast they follow.
     fn wait_for_claims(&mut self, claims: Option<&WriterHandle>) {
         let Some(version) = self.read.filter(|_| self.read != self.settled) else { return };
+        // A store that is being opened has no writer yet, so no claim can have begun under an older version.
         let Some(claims) = claims.cloned() else {
             self.settled = Some(version);
             return;
@@ -115,6 +119,8 @@ impl KnownPauses {
     /// Ends when there is more to say with the next beat. Cancel safe.
     pub(super) async fn settled(&mut self) {
         let Some(waiting) = &mut self.waiting else { return std::future::pending().await };
+        // The version of the view when the wait began: the view may be newer by now, and claims that began in between are not
+        // waited for yet.
         let (ended, version) = ((&mut waiting.ended).await, waiting.version);
         self.waiting = None;
         match ended {
@@ -148,6 +154,7 @@ fn pauses_at(rows: &[Row]) -> Result<(i64, Pauses), StoreError> {
     let (mut version, mut pauses) = (0, Vec::new());
     for row in rows {
         version = row.try_get(0)?;
+        // The join keeps the row of the version when there is no pause at all.
         if let Some(tenant) = row.try_get(1)? {
             pauses.push(pause_of(tenant, row.try_get(2)?, row.try_get(3)?)?);
         }

@@ -113,6 +113,7 @@ pub(super) fn partition_of(batch: BatchId) -> i16 {
 
 /// A partition for a number: neighbours are spread (Fibonacci hashing; Knuth, TAOCP 6.4).
 fn spread(number: u64) -> i16 {
+    // From the upper half: the low bits of a product depend on the low bits of its factors alone.
     let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     i16::try_from(hash % PARTITIONS).unwrap_or_default()
 }

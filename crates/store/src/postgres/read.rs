@@ -63,6 +63,7 @@ impl<'a> Snapshot<'a> {
         let transaction = session
             .client
             .build_transaction()
+            // One snapshot for all statements: a member that is settled between two of them would be missing, or counted twice.
             .isolation_level(IsolationLevel::RepeatableRead)
             .read_only(true)
             .start()
@@ -84,6 +85,7 @@ impl<'a> Snapshot<'a> {
         let Some(batch_history) = self.batch_history(id.batch()).await? else { return Ok(None) };
         let history =
             batch_history.histories(self.store_id, &Members::from_iter([id.index()]))?.pop();
+        // The id also holds the time of acceptance and the store: one that differs in these is of no notification here.
         match history.filter(|history| history.id == id) {
             Some(history) => Ok(Some(self.linked(history).await?)),
             None => Ok(None),
@@ -92,6 +94,7 @@ impl<'a> Snapshot<'a> {
 
     /// Adds the fallback that stands in for the notification.
     async fn linked(&self, history: History) -> Result<History, StoreError> {
+        // The key under which a fallback is accepted is all that leads from a notification to it.
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
         let parameters: Parameters<'_> = &[&history.envelope.lane.tenant.as_str(), &&*key];
@@ -120,9 +123,11 @@ impl<'a> Snapshot<'a> {
             let wanted: Members = Members::all(count).iter().skip(passed).collect();
             let Some(batch_history) = self.batch_history(batch).await? else { continue };
             for history in batch_history.histories(self.store_id, &wanted)? {
+                // Before the place moves on: the history for which there is no room is the first of the next page.
                 if page.items.len() == items {
                     return Ok(page);
                 }
+                // Also past those that do not match, so that no page looks at them again.
                 page.next = Some(history.id);
                 if filter.matches(&history) {
                     page.items.push(self.linked(history).await?);
@@ -134,12 +139,15 @@ impl<'a> Snapshot<'a> {
                 page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
             }
         }
+        // Fewer batches than a page may have: all numbers up to the bound were looked at, and the next page begins behind them
+        // even if none matched.
         if looked_at_all {
             let end = first + PAGE_BATCHES_PASSED;
             let more = "SELECT coalesce(max(id) >= $1, false) FROM batch";
             let has_more: bool =
                 self.transaction.query_one(more, &[&end.cast_signed()]).await?.try_get(0)?;
             let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
+            // A list goes by the batch and the index of a place alone, so it need not be the id of a notification.
             let place = NotificationId::new(epoch, self.store_id, before, u16::MAX);
             page.next = has_more.then_some(place);
         }
@@ -209,9 +217,12 @@ impl<'a> Snapshot<'a> {
         if let Some(row) = self.transaction.query_opt(waiting, &[&number]).await? {
             let (state, count) = (WaitingState::new(row.try_get(1)?).state(), unsigned(&row, 0)?);
             account.add(state, count);
+            // Once the broadcast is withdrawn, its waiting members are cancelled for every reader, though the log has no lines
+            // for them yet.
             unreleased = if state == State::Pending { count } else { 0 };
         }
         let mut parts = self.pending_parts(id, unreleased).await?;
+        // Those that wait for their chunk were counted above, in their own state.
         account.add(State::Pending, parts.pending() - unreleased);
         // Batch by batch: a join would read all of the log while nothing is known of it.
         let select = "SELECT entries, lane FROM batch \
@@ -231,6 +242,8 @@ impl<'a> Snapshot<'a> {
                 }
             }
         }
+        // After all ends: the log of several processes may have a requeue before the end that it takes back, and a count stops
+        // at zero.
         for (state, items) in requeued {
             account.remove(state, items);
         }
@@ -334,6 +347,7 @@ impl<'a> Snapshot<'a> {
                LEFT JOIN LATERAL (SELECT lane, count, due_at FROM chunk \
                  WHERE lane = wanted.id AND lease_until IS NULL ORDER BY due_at, id LIMIT $2) AS ready ON true \
                LIMIT $2) AS counted";
+        // From one channel to the next by the index, since there are few channels and any number of lanes.
         let (mut parked, mut after) = (Vec::new(), String::new());
         loop {
             let found = self.transaction.query_one(next, &[&after]).await?;
@@ -364,6 +378,8 @@ impl<'a> Snapshot<'a> {
         let (horizon, is_sure) = self.horizon().await?;
         let select = "SELECT txid, batch, (SELECT accepted_at FROM batch WHERE batch.id = log.batch), entries FROM log \
              WHERE txid > $1 AND txid < $2 ORDER BY txid, id";
+        // A portal and no LIMIT: a row has any number of entries, and a transaction must not be cut, so the rows of a page are
+        // not known before.
         let portal = self.transaction.bind(select, &[&position.0.cast_signed(), &horizon]).await?;
         loop {
             let rows = self.transaction.query_portal(&portal, LOG_ROWS).await?;

@@ -114,6 +114,7 @@ impl ReadSessionPool {
     /// A session that answers, and the permission to use it.
     async fn take(&self) -> Result<(SemaphorePermit<'_>, PostgresSession), StoreError> {
         let closed = |error: AcquireError| StoreError::Broken(error.to_string());
+        // The permits are never closed while the pool is there: the error is for the type alone.
         let permit = self.permits.acquire().await.map_err(closed)?;
         // With a permit in hand, so there are never more sessions than permits.
         while let Some(session) = self.next_idle() {
@@ -126,6 +127,7 @@ impl ReadSessionPool {
     }
 
     fn next_idle(&self) -> Option<PostgresSession> {
+        // A panic elsewhere leaves the list whole, so a poisoned lock is no reason to refuse every later question.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
@@ -183,6 +185,8 @@ impl ReadStore for PostgresReader {
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
         for _ in 1..LOG_LOOKS {
             let (page, is_sure) = self.look_at_log(position, entries).await?;
+            // An empty page that is not sure may stand before entries that are committed: a caller would take it for the end of
+            // the log.
             if is_sure || !page.entries.is_empty() {
                 return Ok(page);
             }

@@ -74,6 +74,7 @@ impl WriterRequest for ReapWorker {
         for row in &rows {
             let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get("is_ticket")?);
             let rest = transaction.end_lease(&mut writes, &chunk, self.now, "process ended");
+            // To the producers of its partitions, whose windows the dead worker filled.
             transaction.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
             if is_ticket {

@@ -73,6 +73,7 @@ impl WriterRequest for ReleaseSlice {
         let rows = transaction.rows(NEXT_RELEASE, &[]).await?;
         let Some(row) = rows.first() else { return transaction.resume_slice().await };
         let mut slice = transaction.slice(row.try_get(0)?, row.try_get(1)?).await?;
+        // What was cancelled while it waited has ended by its line in the log, and would be sent if it got a chunk.
         transaction.leave_out_ended(&mut slice).await?;
         transaction.release(&slice).await?;
         Ok(true)

@@ -96,6 +96,7 @@ impl WriterHandle {
         &self,
         request: R,
     ) -> Result<R::Answer, StoreError> {
+        // From now on, so the time in the queue counts as well.
         self.send(request, Some(self.clock.monotonic() + PATIENCE)).await
     }
 
@@ -133,6 +134,7 @@ impl<R: WriterRequest> Command for PendingRequest<R> {
         let answer = match (impossible, self.answer) {
             (None, Some(answer)) => answer,
             (None, None) => Err(StoreError::Broken("a request was passed over".to_owned())),
+            // The last run may have had an answer, but its transaction was undone.
             (Some(reason), _) => Err(reason),
         };
         // A caller that has gone needs no answer.

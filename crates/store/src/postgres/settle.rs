@@ -36,6 +36,7 @@ impl WriterRequest for SettleChunks {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let settlements = self.settlements.get(self.part.clone()).unwrap_or_default();
         let ids: Vec<i64> = settlements.iter().map(|part| part.chunk.0.cast_signed()).collect();
+        // Locked before anything is judged: the epoch that is compared below must still be the chunk's when its rows are written.
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
         let mut answers = Vec::with_capacity(settlements.len());
@@ -61,6 +62,8 @@ impl WriterRequest for SettleChunks {
             writes.shrink(chunk, &applied.rest);
             let remaining = applied.rest.len();
             transaction.tried(chunk.lane, AttemptEvidence::of(settlement));
+            // Parts that are due again are freed as well: they are no longer claimed, and count anew with the claim that takes
+            // them.
             transaction.freed(chunk, chunk.count - remaining, remaining == 0);
             transaction.effects.settled += (chunk.count - remaining) as u64;
             answers.push(Settled::Applied { remaining });
@@ -87,6 +90,7 @@ impl WriterRequest for BeginDeliveries {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let ids: Vec<i64> = self.0.iter().map(|mark| mark.chunk.0.cast_signed()).collect();
+        // Not by their numbers alone, as for a settlement: a mark permits an attempt, and a worker that is overdue may start none.
         let mut chunks = transaction.lock_held(&ids).await?;
         let overdue = transaction.overdue_among(&self.0, &chunks).await?;
         let guarantees = transaction.guarantees(chunks.values()).await?;
@@ -102,6 +106,8 @@ impl WriterRequest for BeginDeliveries {
                 continue;
             };
             if guarantees.get(&chunk.batch) == Some(&Guarantee::AtMostOnce) {
+                // A queue may give the same chunk out twice, and the other run has begun this far: to send it again would break
+                // at most once.
                 if chunk.begun_through.is_some_and(|begun| mark.through <= begun) {
                     answers.push(MarkAnswer::Stale);
                     continue;
@@ -146,6 +152,7 @@ impl WriterHandle {
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
         let settled = self.run(SettleChunks::all(Arc::clone(&settlements))).await;
+        // The refusal may be of one settlement only, and what the others say was sent would be sent again if it went with it.
         let is_refused = |error: &StoreError| {
             matches!(
                 error,
@@ -162,6 +169,7 @@ impl WriterHandle {
             let alone = SettleChunks { settlements: Arc::clone(&settlements), part };
             match self.run_at_last(&alone).await {
                 Ok(answer) => answers.extend(answer),
+                // The rest is still written: these outcomes are known here alone, and the process ends behind them.
                 Err(error) => failure = Some(error),
             }
         }

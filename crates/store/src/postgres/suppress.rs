@@ -116,6 +116,7 @@ impl WriterRequest for AddSuppressions {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
         let report = |reported: &Suppression| SuppressionReport {
             reported: reported.clone(),
+            // An operator's report is never out of date: to register anew is not to consent.
             gone_since: None,
             at: self.now,
         };
@@ -240,6 +241,7 @@ impl Transaction<'_> {
             !listing::is_out_of_date(report.gone_since, marks.get(place).copied())
         });
         let as_text = |mut report: SuppressionReport| {
+            // A reason may be in a provider's own words, and no text of PostgreSQL has a NUL: it would fail the settlement.
             report.reported.reason = report.reported.reason.replace('\0', "\u{fffd}");
             report
         };
@@ -289,6 +291,7 @@ impl Transaction<'_> {
         let (channel, recipient): (&str, &str) = (lift.channel.as_str(), &lift.recipient);
         let covered = lift.registered_at.map(Timestamp::millis);
         let gone = self.execute(LIFT, &[&channel, &recipient, &covered, &now.millis()]).await?;
+        // A mark for one that is not listed, too: a refusal that is older than the registration may still come.
         if gone > 0 || covered.is_some() {
             let lifted_at = covered.unwrap_or(now.millis());
             self.execute(MARK, &[&channel, &recipient, &lifted_at, &(gone > 0)]).await?;

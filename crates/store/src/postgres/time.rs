@@ -52,6 +52,7 @@ impl DatabaseTime {
         first: &str,
         beside: Option<&str>,
     ) -> Result<(Timestamp, Option<String>), Error> {
+        // Before it is sent: the instant that the server tells lies between here and the answer.
         let asked = self.own.boot();
         let also = beside.map(|beside| format!(", {beside}")).unwrap_or_default();
         let sql = format!("{first}; SELECT {}{also}", now_micros!());

@@ -129,6 +129,7 @@ impl<'a> Transaction<'a> {
 
     /// Commits; durable when it returns. If the answer is lost, the server is queried by [`WriterState::committing`].
     pub(super) async fn commit(mut self) -> Result<(), RunError> {
+        // First: what was packed is counted in the totals and named in the notices that follow.
         self.store_packed().await?;
         self.write_totals().await?;
         self.notify_processes().await?;
@@ -141,6 +142,7 @@ impl<'a> Transaction<'a> {
     }
 
     async fn write_totals(&mut self) -> Result<(), Error> {
+        // What one request ends another may requeue, and a change of nothing would only be a row to fold.
         let changes = || self.totals.iter().filter(|(_, change)| **change != 0);
         let states: Vec<i16> = changes().map(|(&state, _)| i16::from(state)).collect();
         let changes: Vec<i64> = changes().map(|(_, &change)| change).collect();
@@ -265,6 +267,7 @@ impl<'a> Transaction<'a> {
 
     /// `items` of a claimed chunk are settled or due again; with the last of them the claim is over.
     pub(super) fn freed(&mut self, chunk: &ChunkRow, items: usize, is_over: bool) {
+        // The weight of its bytes is known for the chunk as a whole, so it is free when nothing of the chunk is held any more.
         let weight = items + if is_over { chunk.weight + limits::CHUNK_WEIGHT } else { 0 };
         if is_over && let Some(until) = chunk.lease_until {
             self.state.claiming.leases.remove(&(until, chunk.id));
@@ -292,6 +295,7 @@ impl<'a> Transaction<'a> {
         &mut self,
         ids: &[i64],
     ) -> Result<HashMap<ChunkId, ChunkRow>, RunError> {
+        // In one order everywhere: two transactions that lock some of the same chunks would deadlock otherwise.
         let select = select_chunk!("FROM chunk WHERE id = ANY($1) ORDER BY id FOR UPDATE");
         let rows = self.rows(select, &[&ids]).await?;
         let chunks = rows.iter().map(|row| chunk_at(row).map(|chunk| (chunk.id, chunk)));
@@ -358,6 +362,7 @@ impl<'a> Transaction<'a> {
         for chunk in &writes.chunks {
             self.due(chunk.lane, chunk.due_at);
         }
+        // Behind the loop that announces: a rest is in the partition of what it was cut off, so no other process has to hear of it.
         writes.chunks.append(&mut writes.rests);
         let session = self.session;
         let log = session.prepared(INSERT_LOG).await?;

@@ -116,6 +116,7 @@ impl Writer {
                 }
                 Ok(GroupOutcome::OneItemFailed(_)) if part.len() > 1 => {
                     let second = part.split_off(part.len() / 2);
+                    // The first half is on top, so requests are performed in the order in which they came.
                     parts.extend([second, part]);
                     repeats_max = REPEATS_OF_PART_MAX;
                     continue;
@@ -158,6 +159,7 @@ impl Writer {
             self.waiting.notify_one();
         }
         if effects.woke {
+            // Last: the claim that this wakes goes by the notices above.
             self.changes.send_modify(|change| *change += 1);
         }
     }
@@ -189,6 +191,7 @@ impl Writer {
                     repeats += 1;
                     tracing::debug!(reason, "a transaction is repeated");
                     self.roll_back(session).await;
+                    // Two processes that were in each other's way would meet again if both came back at once.
                     tokio::time::sleep(Duration::from_millis(self.random.u64(0..10))).await;
                 }
                 TransactionEnd::Undone(ErrorRemedy::Full, reason) => {
@@ -220,6 +223,7 @@ impl Writer {
                     return Ok(GroupOutcome::OneItemFailed(errors::refusal(kind, reason)));
                 }
             }
+            // What the transaction did in memory, such as leases and watermarks, was undone in the database only.
             self.state.invalidate();
         }
         Ok(GroupOutcome::Committed(Effects::default()))
@@ -255,6 +259,7 @@ impl Writer {
             Ok(Ok(())) => return Ok(TransactionEnd::Committed(self.state.committed(), true)),
             Ok(Err(RunError::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
             Ok(Err(RunError::Conflict(reason))) => (ErrorRemedy::Again, reason.to_owned()),
+            // Requests keep their refusals to themselves, so this is of what all of them share, such as a row that cannot be read.
             Ok(Err(RunError::Refused(refusal))) => (ErrorRemedy::Fatal, refusal.to_string()),
             Err(_elapsed) => (ErrorRemedy::Lost, "it fell silent".to_owned()),
         };
@@ -284,6 +289,7 @@ impl Writer {
     /// Asks the server what became of a commit that was not answered, for as long as it takes.
     async fn was_committed(&mut self, sent: &SentCommit) -> Result<bool, StoreError> {
         loop {
+            // With no requests to give up: those of this transaction may be done already, and must not be told otherwise.
             let Some(session) = self.connected(&mut Vec::new()).await? else { return Ok(false) };
             match tokio::time::timeout(ANSWER_WITHIN, sent.outcome(&session)).await {
                 Ok(Ok(CommitOutcome::UnderWay)) => tokio::time::sleep(LOOK_EVERY).await,

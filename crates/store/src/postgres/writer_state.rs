@@ -223,6 +223,7 @@ impl Effects {
 impl ClaimState {
     /// The memory without the work; the evidence of destinations stays.
     pub(super) fn anew(self) -> Self {
+        // Watermarks go as well: they hold for the former partitions, and chunks below them may be ours now.
         Self { lanes: Lanes::knowing(self.lanes.evidence()), ..Self::default() }
     }
 
@@ -232,6 +233,7 @@ impl ClaimState {
         self.watermarks.insert(lane, place);
         if self.watermarks.len() > self.watermarks_max.max(WATERMARKS) {
             self.watermarks.retain(|lane, _| self.lanes.lane(*lane).is_some());
+            // Twice what is left, so that the walk over all of them comes once for as many insertions.
             self.watermarks_max = 2 * self.watermarks.len();
         }
     }

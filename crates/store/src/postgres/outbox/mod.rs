@@ -96,6 +96,7 @@ pub(super) async fn drain(
     now: Timestamp,
     clock: Clock,
 ) -> Result<DrainedRows, StoreError> {
+    // In a transaction of its own, so that none is open while rows are validated.
     let Some(found) = intake.run_or_give_up(ReadRows).await? else {
         return Ok(DrainedRows::default());
     };
@@ -110,6 +111,7 @@ pub(super) async fn drain(
         let Err(StoreError::Invalid(reason) | StoreError::Undone(reason)) = &drained else {
             return drained;
         };
+        // One row that the database refuses must not hold up all that come behind it.
         if !Arc::make_mut(&mut accepting).leave_out(reason) {
             return drained;
         }
@@ -133,9 +135,11 @@ impl WriterRequest for ReadRows {
         let ended = "SELECT pg_current_snapshot()::text";
         let ended: EndedTransactions =
             transaction.row(ended, &[]).await?.try_get::<_, &str>(0)?.parse()?;
+        // One server's numbers only rise, so this position is another server's.
         if ended.xmax < position.ended.xmax {
             return Err(copied().into());
         }
+        // Every transaction of the database is among them, and most have written no row here: each would cost a look.
         let late = wrote(transaction, position.late(&ended)).await?;
         let late = late.into_iter().map(|txid| position.rest_of(txid));
         let spans: Vec<Span> = late.chain(position.new_ones(&ended)).collect();
@@ -169,6 +173,7 @@ impl RowsRead {
                 let row = outbox_row(row)?;
                 self.bytes += bytes_of(&row);
                 self.rows.push((after, row));
+                // After the row is taken: one that is larger than the bound alone would never be, and all behind it would wait.
                 if is_enough(self.rows.len(), self.bytes) {
                     self.is_full = true;
                     return Ok(());
@@ -218,6 +223,7 @@ impl WriterRequest for Arc<AcceptRows> {
         reject(transaction, &rejected).await?;
         let Position { ended, part } = self.position.moved(self.ended.clone(), self.stopped);
         let (txid, id) = (part.map(|part| Xid(part.txid)), part.map(|part| part.id));
+        // In the transaction that stores what the rows became: either both are there after a crash, or neither.
         transaction.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
         transaction.row(ROTATE, &[]).await?;
         let rejected = rejected.len() as u64;
@@ -263,6 +269,7 @@ impl AcceptRows {
                     continue;
                 }
             };
+            // One at a time: a key that is refused refuses all that is packed with it, and each row has an answer of its own.
             match transaction.pack(vec![draft.clone()], self.now) {
                 Ok(admissions) => {
                     let is_new =

@@ -60,8 +60,10 @@ impl FromStr for EndedTransactions {
 
 impl fmt::Display for EndedTransactions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not kept: all numbers below the lowest that runs have ended.
         let xmin = self.running.first().unwrap_or(&self.xmax);
         write!(formatter, "{xmin}:{}:", self.xmax)?;
+        // In ascending order, or PostgreSQL refuses the snapshot.
         for (position, xid) in self.running.iter().enumerate() {
             let comma = if position == 0 { "" } else { "," };
             write!(formatter, "{comma}{xid}")?;
