@@ -213,6 +213,7 @@ impl History {
     /// The key under which to look for [`History::fallback_id`], if something may be there.
     pub(crate) fn fallback_key(&self) -> Option<ByteString> {
         let has_next = self.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
+        // After any other end it may have arrived, or is no longer wanted, and nothing was sent in its place.
         let falls_back = has_next && matches!(self.state, State::Refused | State::Suppressed);
         falls_back.then(|| Idempotency::in_place_of(self.id).key)
     }

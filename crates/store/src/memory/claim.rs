@@ -92,6 +92,7 @@ impl Books {
         if piece.epoch != ticket.epoch || piece.lease_until.is_none_or(|until| until <= now) {
             return None;
         }
+        // The lifecycle claims only what is pending, and the ticket has claimed it.
         self.end_lease(ticket.chunk, now, "");
         if self.end_what_must_not_be_sent(ticket.chunk, now) {
             return None;

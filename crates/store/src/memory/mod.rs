@@ -68,6 +68,7 @@ impl Memory {
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = books.transaction(transaction);
         let pauses = Arc::clone(&books.pauses);
+        // While the books are locked: two changes must not show their views in the reverse order.
         self.pauses.send_if_modified(|view| {
             let is_new = !Arc::ptr_eq(view, &pauses);
             *view = pauses;

@@ -148,6 +148,8 @@ impl ProcessEnd {
     fn holds_against(self, chunk: &InFlight, suspects: usize) -> Option<u16> {
         let weight = match self.ending {
             Ending::Left => return None,
+            // A mail may be under way for a quarter of an hour, and is in flight at every kill: what was claimed so long before
+            // is not the cause.
             Ending::Killed if self.before.since(chunk.claimed_at) > limits::SUSPECT_TRIAL => {
                 return None;
             }
@@ -159,6 +161,7 @@ impl ProcessEnd {
             (true, 1) => Some(chunk.crashes + weight),
             // Nothing more is held against it, but it is divided again: `None` would return it whole.
             (true, _) => Some(chunk.crashes),
+            // One, whatever the ending weighs: others were in flight as well, and a weight is held against a single delivery.
             (false, 0) => Some(chunk.crashes + 1),
             // If it is the cause after all, it soon ends a process without the suspects.
             (false, _) => None,

@@ -155,7 +155,9 @@ impl AttemptEvidence {
 impl Evidence {
     pub(crate) fn note(&mut self, attempts: AttemptEvidence) {
         self.forget_what_lies_ahead(attempts.at);
+        // Before failures: of a busy destination some attempts always fail, and an answer beside them proves that it is there.
         if attempts.answered > 0 {
+            // The notices of other processes come in another order than their settlements.
             self.answered_at = self.answered_at.max(Some(attempts.at));
             self.failing = None;
             self.places = attempts.places;
@@ -246,6 +248,7 @@ impl Evidence {
             return usize::MAX;
         }
         let of_places = self.places.saturating_mul(2);
+        // Never less than a lane is given of whose destination nothing is known.
         of_places.saturating_add(self.rate.per_second() / 10).max(PROBE_ITEMS)
     }
 
@@ -282,6 +285,7 @@ impl Rate {
     }
 
     fn per_second(&self) -> usize {
+        // At the beginning of a second its own count says nothing yet.
         self.last.max(self.present)
     }
 }
@@ -337,6 +341,7 @@ impl EvidenceBook {
         if book.lanes.len() > EVIDENCE_KEPT {
             book.lanes.retain(|lane, _| has_work(*lane));
         }
+        // Twice what is left, so that the walk over all of them comes once for as many new ones.
         book.lanes_max = 2 * book.lanes.len();
     }
 

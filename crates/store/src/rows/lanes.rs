@@ -197,6 +197,7 @@ impl Lanes {
     /// The lane does not exist.
     pub(crate) fn remove(&mut self, id: LaneId) {
         self.dequeue(id);
+        // All that it holds, or the common windows would stay filled by a lane that is not there.
         self.unload(id, LaneLoad { deliveries: usize::MAX, weight: usize::MAX });
         if let Some(work) = self.work.remove(&id) {
             self.numbers.remove(&work.lane);

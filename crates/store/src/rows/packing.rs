@@ -143,6 +143,8 @@ impl BatchPacker {
         #[expect(clippy::indexing_slicing, reason = "the position was found or made just now")]
         let batch = &mut self.batches[position];
         let index = batch.push(recipient, content);
+        // By the batch's time, which may be that of another caller: it is the one in the row, and an id that has another is not
+        // found.
         NotificationId::new(batch.accepted_at, store.store_id(), batch.id, index)
     }
 }

@@ -23,6 +23,7 @@ pub(crate) fn put_away_until(
     now: Timestamp,
 ) -> Option<Timestamp> {
     let until = match held.broadcast_of(envelope) {
+        // It comes up when it expires, so that it ends on time though it is paused.
         Some(_) => envelope.expires_at.map_or(PUT_AWAY, |expires_at| expires_at.min(PUT_AWAY)),
         None => now.plus(LOOK_AGAIN),
     };

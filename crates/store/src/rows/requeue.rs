@@ -109,6 +109,7 @@ impl BatchToRequeue {
         self.log.iter().for_each(|group| ends.add(group));
         let mut ended: BTreeMap<State, Members> =
             ends.by_state.iter().map(|(state, balance)| (*state, balance.members())).collect();
+        // Once a broadcast is withdrawn, its waiting members are cancelled, though the log has no lines for them yet.
         if let Some(waiting) = self.waiting
             && waiting.state() == State::Cancelled
         {

@@ -74,6 +74,7 @@ impl TotalLoad {
     }
 
     pub(crate) fn remove(&mut self, counted: LoadKind, weight: usize) {
+        // Never more than was added: a lane gives back no more than it holds.
         self.weight -= weight;
         if let Some(part) = self.part(counted) {
             *part -= weight;
@@ -144,6 +145,7 @@ impl ClaimRequest {
                 (PROBE_ITEMS >> taken).max(1)
             }
             LaneHealth::Failing { closed_until, .. } => {
+                // A part of the window for probes only, so that destinations that fail keep none from being tried that may answer.
                 let has_room = total.failing < probe_window / 4 && total.probes() < probe_window;
                 usize::from(closed_until <= self.now && has_room)
             }

@@ -67,6 +67,8 @@ impl<'a> Applied<'a> {
                 self.ended.push((state, group.indexes.len()));
             }
             Disposition::TooLate => {
+                // With the attempt, unlike one that was reported as expired: this one was sent, and its next attempt would come
+                // too late.
                 self.log.push(&line(chunk.attempt, State::Expired), indexes());
                 self.ended.push((State::Expired, group.indexes.len()));
             }

@@ -103,6 +103,7 @@ impl Snapshot {
         let mut chunks = AuditRows::new(chunks.query(bounds)?)?;
         let mut log = AuditRows::new(log.query(bounds)?)?;
         let mut passed = 0;
+        // By all rows that were read: a batch that was retried often has many rows in the log.
         while passed + chunks.read + log.read < auditing.rows_max {
             let Some(row) = batches.next()? else {
                 let end = auditing.batch_max.saturating_add(1);

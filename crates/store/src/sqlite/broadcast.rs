@@ -134,6 +134,7 @@ impl Transaction<'_> {
              RETURNING recipients",
         )?;
         let recipients: i64 = update.query_row([number], |row| row.get(0))?;
+        // Not while recipients are added: nothing of an open broadcast is accepted, and it may still be abandoned.
         self.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
         self.release_first(number)?;
         Ok(recipients.cast_unsigned())

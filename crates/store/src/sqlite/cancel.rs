@@ -80,6 +80,7 @@ impl Transaction<'_> {
             if !chunk.members().contains(id.index()) {
                 continue;
             }
+            // It may be on the wire already, and would arrive although it was called cancelled.
             if chunk.lease_until.is_some() {
                 cancelled.under_way = 1;
             } else {

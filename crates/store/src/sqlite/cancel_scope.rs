@@ -34,6 +34,7 @@ impl Transaction<'_> {
         let only = match request.scope.lane_of(&request.tenant) {
             Some(lane) => match self.find_lane(&lane)? {
                 Some(id) => Some(id),
+                // A lane without a number never had anything.
                 None => return Ok(Some(page)),
             },
             None => None,
@@ -41,6 +42,7 @@ impl Transaction<'_> {
         let (waiting, lane) = request.begins_at();
         let walk = LaneWalk::new(&request.tenant, &request.scope, only, lane);
         if request.from.is_none() {
+            // With the first call alone, or each of the others would count the same claims again.
             page.under_way = self.claimed_of(request, only)?;
         }
         if let Some(place) = waiting {
@@ -108,6 +110,7 @@ impl Transaction<'_> {
             page.cancelled += waits.cast_unsigned();
             return Ok(Some(CancelPlace(behind)));
         };
+        // Batches that were released since the last call are found in the lane.
         let after = if broadcast == from { passed.max(after) } else { passed };
         let slice = self.slice(broadcast, after)?;
         let end = LogLine::unattempted(request.now, State::Cancelled);
@@ -121,6 +124,7 @@ impl Transaction<'_> {
         }
         page.cancelled += ended as u64;
         if !request.is_dry && ended > 0 {
+            // A withdrawal of the broadcast would count them as cancelled a second time.
             self.uncount_waiting(broadcast, ended)?;
         }
         let last = slice.batches.last().filter(|_| !slice.is_last);
@@ -156,6 +160,7 @@ impl Transaction<'_> {
                 }
             }
             if !chunks.is_empty() {
+                // The memory has the due time of a chunk that may be gone. Once for the lane, since each look is a seek.
                 self.reset_due(lane)?;
             }
             if is_full {

@@ -151,6 +151,7 @@ impl Transaction<'_> {
             self.shrink(chunk.id, &Members::default())?;
             return Ok(TakenChunk::Ended(chunk.count));
         }
+        // Behind the look at its expiry: what is paused expires on time.
         let pauses = Arc::clone(&self.state.pauses.borrow());
         if let Some(until) = put_away_until(&pauses, &pauses, &batch.envelope, now) {
             self.sql("UPDATE chunk SET due_at = ?2 WHERE id = ?1")?
@@ -296,6 +297,8 @@ impl Transaction<'_> {
             return Ok(MarkAnswer::Stale);
         };
         if codes::guarantee(code)? == Guarantee::AtMostOnce {
+            // A queue may give the same chunk out twice, and the other run has begun this far: to send it again would break at
+            // most once.
             if begun_through.is_some_and(|begun| mark.through <= begun) {
                 return Ok(MarkAnswer::Stale);
             }

@@ -80,6 +80,7 @@ impl Disk {
     ) -> Result<Self, StoreError> {
         let path = directory.join(RESERVE);
         let mut options = OpenOptions::new();
+        // Not truncated: on a full disk what is left of the reserve is the room in which the start recovers.
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let failed = |error: io::Error| StoreError::Broken(format!("{}: {error}", path.display()));
         let file = options.open(&path).map_err(failed)?;

@@ -93,6 +93,7 @@ impl Batches for Transaction<'_> {
 
     fn next_batch(&mut self) -> BatchId {
         let id = BatchId(self.state.next_batch);
+        // Not taken back when the transaction is undone: gaps do no harm.
         self.state.next_batch += 1;
         id
     }

@@ -101,6 +101,7 @@ pub(super) fn open(
     free_space: Arc<dyn FreeSpace>,
     now: Timestamp,
 ) -> Result<Opened, StoreError> {
+    // Before a file is touched, which an older library could damage.
     assert_library()?;
     // Recipients and contents are not for other users of the machine.
     let mut builder = DirBuilder::new();

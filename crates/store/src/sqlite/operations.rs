@@ -51,6 +51,7 @@ impl Begin for Sqlite {
         let begin = move |transaction: &mut Transaction<'_>| {
             marks.into_iter().map(|mark| transaction.begin_chunk(mark)).collect()
         };
+        // A mark that a power cut undoes would have the delivery sent a second time.
         self.write(Synced, begin).await
     }
 

@@ -23,6 +23,7 @@ impl Transaction<'_> {
         }
         let pauses = pauses(self.connection)?;
         let known = pauses.since(tenant, scope);
+        // All of them are held in memory. One that is there keeps its time, and finds room even now.
         if known.is_none() && pauses.len() >= limits::PAUSES {
             return Ok(Paused::TooMany);
         }
@@ -41,8 +42,11 @@ impl Transaction<'_> {
             .execute(params![scope.to_string(), tenant.as_str()])?;
         if ended > 0 {
             self.change_pauses()?;
+            // What was paused has no place in memory, so nothing else wakes a claim for it.
             self.woke = true;
             if let Scope::Broadcast(id) = scope {
+                // From the first batch again, if it is being resumed already: the pause in between may have put away chunks
+                // that were passed.
                 self.sql("INSERT OR REPLACE INTO resuming (broadcast, passed) VALUES (?1, 0)")?
                     .execute([id.0.cast_signed()])?;
                 // Of its slices, too.
@@ -59,6 +63,7 @@ impl Transaction<'_> {
         let Some((broadcast, passed)) = next else { return Ok(false) };
         let slice = self.slice(broadcast, passed)?;
         for batch in &slice.batches {
+            // By the due time alone: a retry that waits for its own time was not put away, and keeps that time.
             let mut update = self.sql(
                 "UPDATE chunk SET due_at = ?2 WHERE batch = ?1 AND lease_until IS NULL \
                  AND due_at >= (SELECT min(?3, coalesce(expires_at, ?3)) FROM batch WHERE id = ?1)",

@@ -63,11 +63,13 @@ impl Snapshot {
         }
         let only = Members::from_iter([id.index()]);
         let history = self.batch_history(id.batch(), lane)?.histories(self.store_id, &only)?.pop();
+        // The id also holds the time of acceptance and the store: one that differs in these is of no notification here.
         history.filter(|history| history.id == id).map(|history| self.linked(history)).transpose()
     }
 
     /// Adds the fallback that stands in for the notification.
     fn linked(&self, history: History) -> Result<History, StoreError> {
+        // The key under which a fallback is accepted is all that leads from a notification to it.
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let mut select = self.connection.prepare_cached(
             "SELECT notification FROM idempotency WHERE tenant = ?1 AND key = ?2",
@@ -96,9 +98,11 @@ impl Snapshot {
             let wanted: Members = Members::all(count).iter().skip(passed).collect();
             let batch_history = self.batch_history(batch, lane)?;
             for history in batch_history.histories(self.store_id, &wanted)? {
+                // Before the place moves on: the history for which there is no room is the first of the next page.
                 if page.items.len() == items {
                     return Ok(page);
                 }
+                // Also past those that do not match, so that no page looks at them again.
                 page.next = Some(history.id);
                 if filter.matches(&history) {
                     page.items.push(self.linked(history)?);
@@ -115,6 +119,7 @@ impl Snapshot {
             let end = first + PAGE_BATCHES_PASSED;
             let is_last = self.count("SELECT coalesce(max(id), 0) >= ?1 FROM batch", end)? == 0;
             let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
+            // A list goes by the batch and the index of a place alone, so it need not be the id of a notification.
             let place = NotificationId::new(epoch, self.store_id, before, u16::MAX);
             page.next = (!is_last).then_some(place);
         }
@@ -201,9 +206,12 @@ impl Snapshot {
         let mut unreleased = 0;
         if let Some((count, waiting)) = waiting.optional()? {
             account.add(waiting.state(), count);
+            // Once the broadcast is withdrawn, its waiting members are cancelled for every reader, though the log has no lines
+            // for them yet.
             unreleased = if waiting.state() == State::Pending { count } else { 0 };
         }
         let mut parts = self.pending_parts(id, unreleased)?;
+        // Those that wait for their chunk were counted above, in their own state.
         account.add(State::Pending, parts.pending() - unreleased);
         let mut select = self.connection.prepare_cached(
             "SELECT entries, lane FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
@@ -222,6 +230,7 @@ impl Snapshot {
                 }
             }
         }
+        // After all ends: the rows come in no order, and a count stops at zero.
         for (state, items) in requeued {
             account.remove(state, items);
         }

@@ -40,6 +40,7 @@ impl Transaction<'_> {
             recovery.count(&fate, rest.len());
             self.follow(chunk, rest, fate, now)?;
         }
+        // Their batches first: it is by the broadcast's row that they are found.
         self.sql("DELETE FROM batch WHERE broadcast IN (SELECT id FROM broadcast WHERE sealed_at IS NULL)")?
             .execute([])?;
         self.sql("DELETE FROM unreleased WHERE passed IS NULL")?.execute([])?;

@@ -130,6 +130,7 @@ impl WriteAheadLog {
         };
         let is_busy = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         self.making_way = None;
+        // Held until here: a reader that began in between would keep the log from beginning anew.
         drop(none_reads);
         if !is_busy {
             self.begun_anew();

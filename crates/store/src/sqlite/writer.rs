@@ -102,6 +102,7 @@ impl Writer {
         let mut has_slice = writer.blocking_lock().has_slice();
         while if has_slice { groups.goes_on() } else { groups.ready_blocking() } {
             let mut writer = writer.blocking_lock();
+            // With a loop for each kind, it may have been the other one.
             if writer.has_failed() {
                 return;
             }
@@ -178,6 +179,7 @@ impl Writer {
             return Ok(());
         }
         self.is_held_up = false;
+        // With every transaction: the disk is shared with programs that fill it at any time.
         self.state.room = self.disk.look(self.wal.owed())?;
         let (incoming, ongoing): (Vec<_>, Vec<_>) =
             commands.into_iter().partition(WriterMessage::accepts);
@@ -257,6 +259,7 @@ impl Writer {
         let mut packer = BatchPacker::default();
         for command in &mut *commands {
             if let WriterMessage::Ingest(accept) = command {
+                // Not kept for another run: a transaction without room on the disk is refused, and not done again.
                 let drafts = std::mem::take(&mut accept.drafts);
                 let admissions = packer.pack(&mut transaction, drafts, accept.now);
                 accept.result = Some(unless_undone(admissions)?);

@@ -118,6 +118,7 @@ impl TenantTurns {
     fn count(&mut self, tenant: &Name, deliveries: u64) {
         let given = self.given.entry(tenant.clone()).or_default();
         let before = self.served.max(*given);
+        // Before the count changes, which is part of its key there.
         let is_listed = self.order.remove(&(*given, tenant.clone()));
         *given = before.saturating_add(deliveries);
         if is_listed {

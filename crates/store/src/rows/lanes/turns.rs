@@ -30,6 +30,8 @@ impl Lanes {
         let ready_count = if self.probes.is_empty() { count } else { count / 2 };
         let mut open = Vec::new();
         for &priority in Priority::ALL {
+            // In turn, all lanes of a tenant come before those of the next: alone they could fill the page, and each of the
+            // other tenants would need a look of its own.
             let left = ready_count - open.len();
             let in_turn = self.open_lanes(priority, self.ready.in_turn(priority), request);
             let mut of_priority: Vec<LaneId> =
@@ -164,6 +166,8 @@ impl Lanes {
         };
         let waiting = self.waiting.iter().filter(|(priority, _)| has_room(**priority));
         let waiting = waiting.filter_map(|(_, lanes)| {
+            // A lane that is full waits for a settlement, which wakes the claim itself: by its due time it would be woken in
+            // vain, again and again.
             let may_open =
                 |id| self.due_lane(id, request).is_some_and(|lane| !request.is_full(lane));
             lanes.iter().find(|(_, id)| may_open(*id)).map(|(at, _)| *at)
