@@ -80,6 +80,7 @@ impl<T: Item + Clone> MemoryQueue<T> {
         if state.closed {
             return Err(QueueError::Closed);
         }
+        // A full queue has no lowest priority, and `None` is below all of them.
         if lowest(state.weight, self.inner.weight_max) < Some(item.priority()) {
             return Ok(Some(item));
         }
@@ -209,6 +210,7 @@ fn lowest(used: usize, max: usize) -> Option<Priority> {
 #[async_trait]
 impl<T: Item + Clone> Acknowledge for ItemReceipt<T> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
+        // Taken, so that dropping the receipt gives nothing back.
         if let Some(item) = self.item.take() {
             let mut state = self.queue.state();
             state.weight = state.weight.saturating_sub(item.weight());
@@ -222,6 +224,7 @@ impl<T: Item + Clone> Acknowledge for ItemReceipt<T> {
 impl<T: Item + Clone> Drop for ItemReceipt<T> {
     fn drop(&mut self) {
         let mut state = self.queue.state();
+        // Here, once for every receipt, and not at the acknowledgement: a receipt that is dropped without one counts as well.
         state.unacknowledged = state.unacknowledged.saturating_sub(1);
         let came_back = self.item.is_some();
         if let Some(item) = self.item.take() {

@@ -52,6 +52,7 @@ impl BrokerCapacity {
     /// Notes a new link, or the loss of it.
     pub(crate) fn set_linked(&self, linked: bool) {
         self.change(|state| {
+            // A block is of one connection: if it holds for the new one, the broker says so again.
             (state.linked, state.blocked) = (linked, None);
             // The failed probes stay: a new link makes a queue that takes nothing no better.
             state.suspects = Default::default();
@@ -94,6 +95,7 @@ impl BrokerCapacity {
 
     /// Waits until a queue is under suspicion, and the broker would answer a probe.
     pub(crate) async fn suspected(&self) {
+        // Looked at again after each wake-up, which may be left from a change that is over.
         while self.blocked().is_some() || !self.has_suspects() {
             self.suspected.notified().await;
         }
@@ -142,6 +144,7 @@ impl BrokerCapacity {
         let mut state = self.state();
         change(&mut state);
         let capacity = state.capacity();
+        // Thousands of refused tickets come to the same, and each notification would wake the stage that claims.
         self.lowest.send_if_modified(|lowest| std::mem::replace(lowest, capacity) != capacity);
     }
 
@@ -159,6 +162,7 @@ impl CapacityState {
         if !self.linked || self.blocked.is_some() {
             return None;
         }
+        // A claim takes all priorities down to the lowest one, so what is free behind a suspect cannot be had without it.
         let free = self.suspects.iter().take_while(|suspect| !**suspect).count();
         free.checked_sub(1).and_then(|lowest| Priority::ALL.get(lowest).copied())
     }

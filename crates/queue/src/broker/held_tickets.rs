@@ -138,6 +138,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
         // Collected first: no call of a backend runs under the lock.
         let mut kept = Vec::new();
         for held in state.held.values_mut() {
+            // Most tickets are answered for between two looks, and cost no message.
             if std::mem::replace(&mut held.seen, true) {
                 kept.push(Arc::clone(&held.message));
             }
@@ -150,6 +151,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
 
     /// Forgets the tickets that are not received yet: they came by a link that is gone, and its broker gives them out again.
     pub(crate) fn forget(&self) {
+        // Not those that were received: they are being exchanged in the store, which asks no broker.
         let _gone = self.state().remove_waiting();
         self.changed.notify_waiters();
     }
@@ -233,6 +235,7 @@ impl<M> HeldState<M> {
 #[async_trait]
 impl<M: BrokerMessage> Acknowledge for TicketReceipt<M> {
     async fn acknowledge(&mut self) -> Result<(), QueueError> {
+        // Out of the lock, under which no call of a backend runs.
         let message = self.held.state().held.get(&self.key).map(|held| Arc::clone(&held.message));
         if let Some(message) = message {
             // Held on when this fails: then it can be tried again, and is given back otherwise.
@@ -245,6 +248,7 @@ impl<M: BrokerMessage> Acknowledge for TicketReceipt<M> {
 
 impl<M: BrokerMessage> Drop for TicketReceipt<M> {
     fn drop(&mut self) {
+        // A ticket that was acknowledged is not there any more.
         if let Some(held) = self.held.remove(self.key) {
             held.message.give_back();
         }

@@ -20,6 +20,7 @@ impl<L: Link> Publish<Ticket> for BrokerState<L> {
         if tickets.is_empty() {
             return Vec::new();
         }
+        // One for all windows: the caller waits for the last answer.
         let deadline = self.clock.monotonic() + PUBLISH_TIMEOUT;
         let link = match self.link(deadline).await {
             Ok(link) => link,
@@ -90,6 +91,7 @@ impl<L: Link> BrokerState<L> {
             })
         };
         let answers = window.iter().map(&mut answer).collect();
+        // A queue that took one ticket of the window works, and is only full, whatever it refused beside it.
         for (priority, _taken) in
             Priority::ALL.iter().zip(taken).filter(|(_priority, taken)| *taken)
         {

@@ -47,6 +47,7 @@ impl<P: Protocol> LinkSupervisor<P> {
         for attempt in 0_usize.. {
             let begun = self.shared.clock.monotonic();
             let linked = tokio::select! {
+                // A queue that was closed is not to be linked once more, even if the link is ready.
                 biased;
                 () = self.shared.status.closed() => return,
                 linked = self.link(attempt) => linked,
@@ -80,6 +81,7 @@ impl<P: Protocol> LinkSupervisor<P> {
     async fn serve(&mut self, link: Arc<P::Link>) -> Result<(), BrokerError> {
         let shared = Arc::clone(&self.shared);
         shared.held.forget();
+        // A queue that was closed while it connected must not seem to have room.
         shared.capacity.set_linked(!shared.status.is_closed());
         shared.link.send_replace(Some(Arc::clone(&link)));
         let begun = shared.clock.monotonic();
@@ -97,7 +99,9 @@ impl<P: Protocol> LinkSupervisor<P> {
             };
             tokio::select! {
                 () = settle => {}
+                // The answers may take longer than the broker waits, and it would give the tickets out again meanwhile.
                 () = shared.keep() => {}
+                // Nothing is left to be answered then: the broker gives all of it out again.
                 _fault = link.lost(&shared.capacity) => {}
             }
             // A broker that does not answer to a farewell takes it for a lost connection.

@@ -74,6 +74,7 @@ impl NatsAddress {
             .name(format!("belfry {prefix}"))
             .connection_timeout(LINK_TIMEOUT)
             .ping_interval(PING_EVERY)
+            // Servers take turns by the addresses of the configuration alone.
             .ignore_discovered_servers()
             // No reconnects by the library: the supervisor makes the next connection, and declares the stream first.
             .max_reconnects(1)

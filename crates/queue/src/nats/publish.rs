@@ -33,6 +33,7 @@ pub(super) async fn publish(
             Ok(Ok(acknowledgement)) => match timeout_at(deadline, acknowledgement).await {
                 Ok(Ok(_sequence)) => Ok(()),
                 Ok(Err(error)) => Err(explain(&error)),
+                // It may be stored all the same: it is issued anew, and the store refuses the second by its epoch.
                 Err(_late) => Err(late()),
             },
             Ok(Err(error)) => Err(explain(&error)),

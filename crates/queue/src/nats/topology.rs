@@ -117,6 +117,7 @@ impl NatsTopology {
             // stream that is there may have them.
             num_replicas: 1,
             max_age: limits::TICKET_LEASE,
+            // Bounded by subject only: else bulk tickets would take the room of urgent ones.
             max_messages: -1,
             max_bytes: -1,
             max_consumers: -1,

@@ -50,6 +50,8 @@ impl Socket {
                 let stream = timeout(LINK_TIMEOUT, connect)
                     .await
                     .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))?;
+                // Before TLS: it may be the handshake that never ends. By a handle of its own, since the stream belongs to the
+                // library.
                 if let AsyncTcpStream::Plain(plain) = &stream {
                     let handle = plain.get_ref().as_fd().try_clone_to_owned()?;
                     adopt(&state, TcpStream::from(handle))?;

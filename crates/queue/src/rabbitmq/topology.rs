@@ -45,6 +45,7 @@ impl RabbitMqTopology {
 
     /// Declares what is missing. Returns the tickets waiting per priority.
     pub(super) async fn declare(&self, channel: &Channel) -> lapin::Result<WaitingTickets> {
+        // Before the queues that name it: a message that dies while there is no such exchange is gone.
         self.declare_exchange(channel, &self.dead(), ExchangeKind::Headers).await?;
         self.declare_dead_queue(channel).await?;
         self.declare_exchange(channel, self.exchange(), ExchangeKind::Direct).await?;
