@@ -144,7 +144,7 @@ impl BrokerCapacity {
         let mut state = self.state();
         change(&mut state);
         let capacity = state.capacity();
-        // Thousands of refused tickets come to the same, and each notification would wake the stage that claims.
+        // Thousands of refused tickets leave the capacity as it is, and each notification would wake the stage that claims.
         self.lowest.send_if_modified(|lowest| std::mem::replace(lowest, capacity) != capacity);
     }
 

@@ -200,6 +200,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
+            // Registers before looking, so that nothing that comes in between is missed.
             changed.as_mut().enable();
             if let Some(seen) = look(&self.state()) {
                 return seen;

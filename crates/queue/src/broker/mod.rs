@@ -167,6 +167,7 @@ impl Broker {
             short_links: 0,
         };
         tasks.spawn("broker-session", supervisor.run());
+        // One object behind several traits, so that a stage holds no more than it may use.
         let publisher: Arc<dyn Publish<Ticket>> = Arc::clone(&shared) as _;
         let consumer: Arc<dyn Consume<Ticket>> = Arc::clone(&shared) as _;
         Self { publisher, consumer, control: shared, status, tasks }

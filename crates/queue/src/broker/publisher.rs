@@ -91,7 +91,7 @@ impl<L: Link> BrokerState<L> {
             })
         };
         let answers = window.iter().map(&mut answer).collect();
-        // A queue that took one ticket of the window works, and is only full, whatever it refused beside it.
+        // A queue that took one ticket of the window has no defect, whatever it refused beside it.
         for (priority, _taken) in
             Priority::ALL.iter().zip(taken).filter(|(_priority, taken)| *taken)
         {

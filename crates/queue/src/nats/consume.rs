@@ -73,6 +73,7 @@ impl NatsConsumer {
 
     /// Holds what arrives, until that fails; says why.
     pub(super) async fn run(&self, held: &Arc<HeldTickets<NatsMessage>>) -> NatsError {
+        // Not owned by this future, which is dropped when the queue closes: `stop` takes the rest of its messages.
         let mut subscriber = self.subscriber.lock().await;
         loop {
             let wanted = held.wants(self.priority, PREFETCH_TICKETS).await;

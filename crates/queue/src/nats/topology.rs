@@ -154,6 +154,8 @@ impl NatsTopology {
         let created = stream.get_or_create_consumer(priority.as_str(), config).await;
         let consumer: PullConsumer = created.map_err(|error| of_consumer(&error))?;
         let config = &consumer.cached_info().config;
+        // Nothing else of it is asked for: with another subject it gives tickets of another priority, and where none is
+        // acknowledged they go with the process that holds them.
         if config.filter_subject != self.subject(priority)
             || config.ack_policy != AckPolicy::Explicit
         {

@@ -34,6 +34,7 @@ impl Books {
             lease_until: request.now.plus(request.lease),
             count: u16::try_from(piece.members.len()).unwrap_or(u16::MAX),
         };
+        // Nothing ends here: the chunk of a ticket is looked at when it is taken.
         self.claim_as(request, |_, _| false, ticket)
     }
 
@@ -63,11 +64,13 @@ impl Books {
                 break;
             }
             load.add(of_piece);
+            // Before it is leased: which window a lane counts against is settled while it has nothing claimed.
             self.count(&piece, request);
             let piece = self.lease(id, piece, now.plus(request.lease));
             chunks.push(as_what(self, id, &piece));
             let turn = self.next_number();
             let lane = self.lane_of(&piece).clone();
+            // Probes have no turns among those of tenants.
             if matches!(self.health(&lane, request), LaneHealth::Proven { .. }) {
                 let before = self.given_to(&lane);
                 self.served_last.insert(lane.priority, before);
@@ -179,6 +182,7 @@ impl Books {
         let envelope = self.batch(piece.batch).envelope.clone();
         let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
         let later = put_away_until(&self.pauses, &self.pauses, &envelope, now);
+        // Expiry first: what is paused expires on time.
         if let Some(later) = later.filter(|_| !is_expired) {
             self.chunks.insert(id, MemoryChunk { due_at: later, ..piece });
             return true;
@@ -264,6 +268,7 @@ impl Books {
         let mut recovery = Recovery::default();
         let (mut returned, mut in_flight) = (Vec::new(), Vec::new());
         for id in self.leased(|_| true) {
+            // Before the lease is ended, by which it is forgotten.
             let claimed_at = self.chunks.get(&id).and_then(|piece| piece.lease_until);
             let (_, in_doubt) = self.end_lease(id, now, "process ended");
             recovery.in_doubt += in_doubt;
@@ -338,6 +343,7 @@ impl Books {
                 return Some(piece.due_at);
             }
             let opens_at = self.opens_at(self.lane_of(piece), request)?;
+            // By the rules of that instant: while it is closed the lane has no room.
             let then = ClaimRequest { now: opens_at, ..request };
             (self.room_of(piece, then) > 0).then(|| piece.due_at.max(opens_at))
         };

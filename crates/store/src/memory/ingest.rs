@@ -17,6 +17,7 @@ impl Books {
         drafts: Vec<Draft>,
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
+        // Before anything is stored: all of a list is accepted, or nothing.
         self.check_keys(&drafts)?;
         let mut admissions = Vec::new();
         let mut stored = Vec::new();

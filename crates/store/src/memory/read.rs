@@ -143,6 +143,7 @@ impl Books {
         };
         let mut lanes: Vec<LaneStatus> = lanes.into_iter().map(status).collect();
         lanes.sort_by_key(|lane| (lane.claimed == 0, lane.next_due_at));
+        // As the databases, which read a page of the lanes that wait and no more.
         lanes.truncate(lanes.partition_point(|lane| lane.claimed > 0) + LANES_PER_PAGE);
         lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
         lanes

@@ -25,6 +25,7 @@ impl Books {
             return Settled::Stale;
         }
         let lane = self.lane_of(&piece).clone();
+        // Before some of its load is freed, as in the databases: a lane was busy by what it held when it was answered.
         self.note_attempts(lane, AttemptEvidence::of(settlement));
         for group in &settlement.groups {
             self.settle_group(&piece, group, settlement.at);

@@ -17,6 +17,7 @@ impl Books {
     ) {
         let key = (suppression.channel.clone(), suppression.recipient.clone());
         let lifted_at = self.lifts.get(&key).copied();
+        // A recipient that was never lifted has no mark, and `None` is before every instant.
         let is_out_of_date = gone_since.is_some_and(|gone_since| lifted_at >= Some(gone_since));
         if is_out_of_date {
             return;

@@ -68,7 +68,7 @@ impl Snapshot<'_> {
             }
             let found = members.finish();
             if let Some(waits) = waits {
-                // A withdrawal puts the number of the row into the totals without counting, so it must be that of the members.
+                // A withdrawal puts the number of the row into the totals without counting, so it must be right.
                 waits.uncounted -= i64::try_from(found).unwrap_or(i64::MAX);
             }
         }

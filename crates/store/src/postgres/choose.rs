@@ -106,7 +106,8 @@ impl Transaction<'_> {
     ) -> Result<Leased, RunError> {
         let Chosen { mut chunks, mut rests, probes } = self.choose(request).await?;
         let leased = self.lease(&chunks, lease).await?;
-        // Of one that was not leased nothing may be ended or cut: another process has changed it since it was read.
+        // Of one that was not leased nothing may be ended or cut: it was changed since it was read, or this process may claim
+        // no more.
         chunks.retain(|chunk| leased.contains(&chunk.id));
         let mut writes = Writes::default();
         for chunk in &chunks {
@@ -132,6 +133,7 @@ impl Transaction<'_> {
         self.end_overdue_leases(request.now).await?;
         self.read_due(&request).await?;
         self.resolve_unknown_lanes().await?;
+        // Of this claim alone: nothing that it reads is locked, and the next one would go by chunks that others have taken.
         let mut ahead = ReadAhead::default();
         let mut chosen = Chosen::default();
         let mut load = ClaimLoad::new(&request);
@@ -219,6 +221,8 @@ impl Transaction<'_> {
             let membership = self.state.membership.borrow();
             (membership.worker, membership.partitions.clone())
         };
+        // By worker, too: one that was removed and has joined anew may own the same partitions, of which others have claimed
+        // meanwhile.
         let now_for = Some((worker, partitions.clone()));
         if self.state.claiming.read_for == now_for {
             return Ok(());

@@ -105,7 +105,7 @@ impl WriterRequest for IssueTickets {
         for chunk in &claimed {
             chunks.push(Ticket {
                 chunk: chunk.id,
-                // By the lease: the chunk is as it was read before that.
+                // The lease has raised the epoch: the chunk is as it was read before.
                 epoch: Epoch(chunk.epoch.0 + 1),
                 priority: transaction.lane(chunk.lane).await?.priority,
                 lease_until: lease.until,
@@ -269,11 +269,14 @@ impl Transaction<'_> {
             let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
             let is_expired = row.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
             let later = put_away_until(&pauses, &held, &row.envelope, now);
+            // Expiry first: what is paused expires on time.
             let ended: Members = if is_expired {
                 let members = chunk.members();
                 self.end(&mut writes, batch, &LogLine::unattempted(now, State::Expired), &members);
                 members
             } else if let Some(later) = later {
+                // The chunk that came up is leased in this transaction already, so what is put away becomes a ready one of its
+                // own.
                 writes.chunk(NewChunk::part(chunk, later, chunk.members()));
                 chunk.members()
             } else {
@@ -299,6 +302,7 @@ impl Transaction<'_> {
             left.push(deliveries);
         }
         self.write(writes).await?;
+        // In the transaction that ends what they stand in for: a crash in between would lose them, or make them twice.
         self.accept_fallbacks(fallbacks, now).await?;
         Ok(left)
     }
@@ -327,6 +331,7 @@ impl Transaction<'_> {
     ) -> Result<HashMap<BatchId, BatchRow>, RunError> {
         let mut ids: Vec<i64> = chunks.map(|chunk| chunk.batch.0.cast_signed()).collect();
         ids.sort_unstable();
+        // Chunks that were cut share a batch, and its contents may be large.
         ids.dedup();
         if ids.is_empty() {
             return Ok(HashMap::new());

@@ -75,8 +75,7 @@ impl SentCommit {
     /// When that session is lost as well.
     pub(super) async fn outcome(&self, session: &PostgresSession) -> Result<CommitOutcome, Error> {
         if self.is_under_way(session).await? {
-            // The server may not notice for long that the session was cut off. An error is as good as none: the next look asks
-            // again.
+            // The server may not notice for long that the session was cut off. An error is met again by the next look.
             let ended = session.client.query(END_SESSION, &[&self.xid, &self.backend]).await;
             tracing::debug!(ended = ended.is_ok(), "waiting for the end of a lost session");
             return Ok(CommitOutcome::UnderWay);

@@ -182,6 +182,7 @@ impl PostgresSession {
 
     /// The number of a transaction, used once in this session.
     pub(super) fn next_number(&self) -> i64 {
+        // One transaction at a time uses a session: it is atomic only because the session is shared.
         self.transactions.fetch_add(1, Ordering::Relaxed) + 1
     }
 

@@ -16,7 +16,7 @@ use tokio_postgres::{Config, Error};
 
 use crate::StoreError;
 
-/// How a writer goes on after an error.
+/// The way in which a writer goes on after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorRemedy {
     /// The connection, or the server behind it, is of no use now: connect anew, and do it again.
@@ -40,7 +40,7 @@ pub(super) enum ErrorRemedy {
 // === impl ErrorRemedy ===
 
 impl ErrorRemedy {
-    /// How a writer goes on after `error`.
+    /// The way in which a writer goes on after `error`.
     pub(super) fn of(error: &Error) -> Self {
         match error.as_db_error() {
             Some(told) if is_out_of_numbers(told.code(), told.routine()) => Self::Full,
@@ -49,7 +49,7 @@ impl ErrorRemedy {
         }
     }
 
-    /// Whether the same may succeed when it is done again.
+    /// True if the same may succeed when it is done again.
     pub(super) const fn passes(self) -> bool {
         matches!(self, Self::Lost | Self::Again | Self::Duplicate | Self::Full)
     }
@@ -92,7 +92,7 @@ impl ErrorRemedy {
     }
 }
 
-/// Whether the server has no number left for a transaction, or for a row that several lock, until it is vacuumed. It tells that with
+/// True if the server has no number left for a transaction, or for a row that several lock, until it is vacuumed. It tells that with
 /// the code of values that are too large, and in the language of its messages: the function that gave the error tells them
 /// apart (`GetNewTransactionId` in varsup.c, `GetNewMultiXactId` in multixact.c).
 /// <https://www.postgresql.org/docs/current/routine-vacuuming.html#VACUUM-FOR-WRAPAROUND>
@@ -101,7 +101,7 @@ fn is_out_of_numbers(code: &SqlState, routine: Option<&str>) -> bool {
         && matches!(routine, Some("GetNewTransactionId" | "GetNewMultiXactId"))
 }
 
-/// Whether a transaction was refused because there was no room for its notifications. Other limits of a statement have
+/// True if a transaction was refused because there was no room for its notifications. Other limits of a statement have
 /// the same code: ask only after a statement or a commit that notifies.
 pub(super) fn is_notify_queue_full(error: &Error) -> bool {
     error.code() == Some(&SqlState::PROGRAM_LIMIT_EXCEEDED)
@@ -221,7 +221,7 @@ pub(super) fn in_words(error: &Error) -> String {
     words
 }
 
-/// Where the servers are, as the address names them.
+/// Places of the servers, as the address names them.
 fn place(config: &Config) -> String {
     let ports = config.get_ports();
     // One port may stand for all hosts.

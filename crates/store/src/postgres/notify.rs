@@ -15,19 +15,19 @@ use tokio_postgres::Error;
 use super::errors;
 use super::notices::Notice;
 
-/// Whether and when this process notifies the other ones. Its writers and its membership share one.
+/// The rule by which this process notifies the other ones. Its writers and its membership share one.
 #[derive(Debug)]
 pub(super) struct NotifyPolicy {
     clock: Clock,
-    /// Whether there are other workers, as of the last look.
+    /// True if there are other workers, as of the last look.
     has_listeners: AtomicBool,
     /// The time since boot from which on notices are sent again.
     muted_until: Mutex<Duration>,
-    /// Whether notices were kept back while muted.
+    /// True if notices were kept back while muted.
     has_missed: AtomicBool,
 }
 
-/// How long no notices are sent after the server had no room for one: each try costs a transaction.
+/// Time without notices after the server had no room for one: each try costs a transaction.
 pub(super) const MUTED_FOR: Duration = Duration::from_secs(5);
 
 // === impl NotifyPolicy ===
@@ -43,7 +43,7 @@ impl NotifyPolicy {
         }
     }
 
-    /// Whether there are other workers. A process that joins needs no notices before that is seen: it joins, tells the
+    /// Notes whether there are other workers. A process that joins needs no notices before that is seen: it joins, tells the
     /// cluster, and reads all that its partitions have once it owns some. It gets those of this process only from a
     /// beat, which looks for other workers first. What a transaction commits that was under way during that beat is found by
     /// the look at everything.

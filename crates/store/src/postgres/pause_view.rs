@@ -83,8 +83,8 @@ impl KnownPauses {
             let select = session.prepared(SELECT_PAUSES).await?;
             match pauses_at(&session.client.query(&select, &[]).await?) {
                 Ok((version, pauses)) => {
-                    // Published before the version counts as read: with the version, the worker's row promises that no attempt begins here
-                    // without regard to the view.
+                    // Published before the version counts as read: with the version, the row of the worker promises that no
+                    // attempt begins here without regard to the view.
                     self.view.send_replace(Arc::new(pauses));
                     self.read = Some(version);
                 }
@@ -128,6 +128,7 @@ impl KnownPauses {
             // The next beat tries again, unless the store has failed.
             Err(error) => {
                 tracing::debug!(%error, "claims that began before a pause cannot be waited for");
+                // It does not end, or a store that has failed would have this process beat without a pause.
                 std::future::pending::<()>().await;
             }
         }

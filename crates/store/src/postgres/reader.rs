@@ -46,6 +46,7 @@ macro_rules! answer {
         let (_permit, mut session) = $self.pool.take().await?;
         let snapshot = Snapshot::begin(&mut session, $self.pool.store_id).await?;
         let answer = snapshot.$question($($parameter),*).await?;
+        // Before the session is idle: a snapshot that stays open keeps dead rows from being removed.
         snapshot.end().await?;
         $self.pool.give_back(session);
         Ok(answer)

@@ -36,7 +36,7 @@ const _: () = assert!(
 /// Batches of open broadcasts that are removed in one transaction, likewise.
 const BATCHES_PER_TRANSACTION: i64 = 2_000;
 
-/// How a worker ended, in its row.
+/// The ways in which a worker ended, in its row.
 pub(super) const IN_ORDER: &str = "in order";
 pub(super) const BY_A_FAULT: &str = "by a fault";
 

@@ -42,7 +42,7 @@ pub(super) struct LogWithdrawn;
 pub(super) struct WaitingSlice {
     broadcast: i64,
     pub(super) batches: Vec<WaitingBatch>,
-    /// Whether none waits behind them.
+    /// True if none waits behind them.
     pub(super) is_last: bool,
 }
 

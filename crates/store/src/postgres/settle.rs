@@ -75,6 +75,7 @@ impl WriterRequest for SettleChunks {
         }
         transaction.suppress_groups(&suppressed).await?;
         transaction.write(writes).await?;
+        // What is stale was settled by another holder of the chunk, and its fallbacks with it.
         let applied = settlements.iter().zip(&answers);
         let applied = applied.filter(|(_, answer)| **answer != Settled::Stale);
         for (settlement, _) in applied {

@@ -179,6 +179,7 @@ impl Transaction<'_> {
         if reports.is_empty() {
             return Ok(());
         }
+        // Before the marks are read: a recipient that is lifted after that would be listed again by a report that is older.
         self.execute(LOCK_FOR_SUPPRESSING, &[]).await?;
         let reports = self.without_outdated(reports).await?;
         // Before the listed ones are read: a recipient that another transaction lists is waited for, and is there then.
@@ -206,6 +207,7 @@ impl Transaction<'_> {
         let replaced = replaced.keys().filter_map(|key| entries.get(key));
         self.write_entries(REPLACE, EntryColumns::new(replaced), &are_told).await?;
         self.write_entries(TELL, EntryColumns::new(told.iter()), &ats).await?;
+        // Feeds wait for the same changes as claims.
         self.effects.woke |= !told.is_empty();
         Ok(())
     }
@@ -290,6 +292,8 @@ impl Transaction<'_> {
     async fn lift(&mut self, lift: &Lift, now: Timestamp) -> Result<bool, Error> {
         let (channel, recipient): (&str, &str) = (lift.channel.as_str(), &lift.recipient);
         let covered = lift.registered_at.map(Timestamp::millis);
+        // Readers go by the transactions' numbers: where this one's is lower than that of the change before it, `comes_after`
+        // fails the statement, and the transaction is done again with a later one.
         let gone = self.execute(LIFT, &[&channel, &recipient, &covered, &now.millis()]).await?;
         // A mark for one that is not listed, too: a refusal that is older than the registration may still come.
         if gone > 0 || covered.is_some() {

@@ -269,6 +269,7 @@ impl<'a> Transaction<'a> {
     pub(super) fn freed(&mut self, chunk: &ChunkRow, items: usize, is_over: bool) {
         // The weight of its bytes is known for the chunk as a whole, so it is free when nothing of the chunk is held any more.
         let weight = items + if is_over { chunk.weight + limits::CHUNK_WEIGHT } else { 0 };
+        // Before the commit: if that fails, all of this is read anew.
         if is_over && let Some(until) = chunk.lease_until {
             self.state.claiming.leases.remove(&(until, chunk.id));
         }

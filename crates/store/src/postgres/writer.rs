@@ -39,7 +39,7 @@ pub(super) struct Writer {
     pub(super) waiting: Arc<Notify>,
 }
 
-/// Where a writer's notices go besides other processes.
+/// Destination of a writer's notices besides other processes.
 #[derive(Debug)]
 pub(super) enum Notices {
     /// This writer claims: it takes its own, and those that come this way.
@@ -56,7 +56,7 @@ enum GroupOutcome {
     OneItemFailed(StoreError),
 }
 
-/// How a transaction came to its end.
+/// The end of a transaction.
 enum TransactionEnd {
     /// It is durable, and this follows; whether the connection is still good.
     Committed(Effects, bool),
@@ -70,20 +70,20 @@ enum TransactionEnd {
 pub(super) const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET jit = off; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; \
      SET enable_hashjoin = off; SET enable_mergejoin = off";
-/// How long a statement may take that touches no table, or one row.
+/// Longest time of a statement that touches no table, or one row.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// A transaction that takes longer has lost its connection, even if no error came.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often that time is doubled while the same transaction is lost again and again.
+/// Doublings of [`TRANSACTION_TIMEOUT`] while the same transaction is lost again and again.
 const TIMEOUT_DOUBLINGS: u32 = 5;
 /// Between looks at a transaction whose end is not known yet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between attempts of what waits for room on the server's disk.
 const LOOK_FOR_SPACE_EVERY: Duration = Duration::from_secs(1);
-/// How often a transaction is repeated because another one was in the way, before it is divided, and how often one request alone
-/// is, before it is refused.
+/// Repeats of a transaction because another one was in the way, before it is divided, and of one request alone,
+/// before it is refused.
 const REPEATS_MAX: u16 = 50;
-/// How often a part of a transaction is, after it was divided: each try may wait for a lock for [`ANSWER_WITHIN`].
+/// Repeats of a part of a transaction, after it was divided: each try may wait for a lock for [`ANSWER_WITHIN`].
 const REPEATS_OF_PART_MAX: u16 = 3;
 
 // === impl Writer ===
@@ -127,6 +127,7 @@ impl Writer {
                     Some(refusal)
                 }
                 Err(error) => {
+                    // All that is left: what was committed before has its answer.
                     for command in part.into_iter().chain(parts.into_iter().flatten()) {
                         command.finish(Some(error.clone()));
                     }
@@ -204,6 +205,7 @@ impl Writer {
                 }
                 TransactionEnd::Undone(ErrorRemedy::Lost, reason) => {
                     losses += 1;
+                    // The session is dropped here, and the server undoes what is open in it.
                     self.available.send_replace(false);
                     tracing::warn!(reason, "the connection to the database was lost");
                 }
@@ -277,7 +279,7 @@ impl Writer {
         Ok(TransactionEnd::Undone(ErrorRemedy::Lost, reason))
     }
 
-    /// How to go on after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
+    /// The way to go on after an error in a transaction. One that was refused for its notices is repeated, and then without them; so
     /// nothing is repeated for that reason twice.
     fn kind_of(&self, error: &tokio_postgres::Error) -> ErrorRemedy {
         if self.state.is_notifying && self.state.notify.mute_after(error) {

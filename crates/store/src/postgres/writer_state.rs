@@ -192,6 +192,8 @@ impl WriterState {
     pub(super) fn apply_notice(&mut self, notice: &Notice) {
         let claiming = &mut self.claiming;
         match *notice {
+            // Whichever partition the chunk is of, which the notice does not say: at worst a look at the lane finds nothing of
+            // ours.
             Notice::Due(lane, at) => claiming.add_due(lane, at),
             Notice::Freed(partition, lane, load) => {
                 // Claims from other workers' partitions are not counted here.
@@ -214,6 +216,7 @@ impl Effects {
         let freed = self.freed.iter();
         let freed = freed.map(|(&(its, lane), &load)| Notice::Freed(its, lane, load));
         let tried = self.attempts.iter().map(|(&lane, &attempts)| Notice::Tried(lane, attempts));
+        // Evidence first: a lane was busy by what it held when it was answered, before some of that is freed.
         tried.chain(dues).chain(freed).collect()
     }
 }

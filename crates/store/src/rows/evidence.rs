@@ -157,7 +157,7 @@ impl Evidence {
         self.forget_what_lies_ahead(attempts.at);
         // Before failures: of a busy destination some attempts always fail, and an answer beside them proves that it is there.
         if attempts.answered > 0 {
-            // The notices of other processes come in another order than their settlements.
+            // The notices of other processes may come in another order than their settlements.
             self.answered_at = self.answered_at.max(Some(attempts.at));
             self.failing = None;
             self.places = attempts.places;

@@ -44,5 +44,6 @@ pub(crate) fn log_row(suppressed: &SuppressedMembers, at: Timestamp) -> LogRow {
 
 /// True if the recipient came back, as of `lifted_at`, at or after the instant at which its provider saw it gone.
 pub(crate) fn is_out_of_date(gone_since: Option<Timestamp>, lifted_at: Option<Timestamp>) -> bool {
+    // Without a mark it never came back: `None` is before every instant.
     gone_since.is_some_and(|gone_since| lifted_at >= Some(gone_since))
 }

@@ -110,6 +110,7 @@ impl Transaction<'_> {
             self.add_chunk(&NewChunk { is_whole: true, ..chunk })?;
             self.count_accepted(batch.items.len());
         }
+        // None of them can be there: they were looked up in this transaction, and no other one writes.
         let mut insert = self.sql(
             "INSERT INTO idempotency (tenant, key, fingerprint, notification) \
              VALUES (?1, ?2, ?3, ?4)",

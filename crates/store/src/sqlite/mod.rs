@@ -275,6 +275,7 @@ fn start(writer: Writer, loops: Vec<Groups<WriterMessage>>) -> Result<WriterEnd,
     for mut groups in loops {
         let (writer, panicked, ending) = (Arc::clone(&writer), failed.clone(), ending.clone());
         let run = move || {
+            // Safe to assert: the loop that panicked ends, and the failure that is told below ends the others.
             if catch_unwind(AssertUnwindSafe(|| Writer::run(&writer, &mut groups))).is_err() {
                 // Without a reason the store would look closed.
                 let reason = StoreError::Broken("its writer panicked".to_owned());

@@ -142,6 +142,7 @@ pub(super) fn open(
 pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
     assert_library()?;
     let path = directory.join(DATABASE);
+    // SQLite alone would only say that it cannot open a file.
     if !path.is_file() {
         let message =
             format!("there is no store in {}: start `belfry serve` first", directory.display());

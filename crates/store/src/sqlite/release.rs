@@ -59,7 +59,7 @@ impl Transaction<'_> {
             if self.resume_slice()? {
                 return Ok(SliceResult::Chunks);
             }
-            // Only after a look that found nothing: while it is set the writer goes on without a caller, and then parks.
+            // Only after a look that found nothing: until then the writer goes on by itself, and after that it parks.
             self.state.waits = false;
             return Ok(SliceResult::Nothing);
         };

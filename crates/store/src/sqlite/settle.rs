@@ -29,6 +29,7 @@ impl Transaction<'_> {
         self.shrink(chunk.id, &applied.rest)?;
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
+        // Before some of its load is freed: a lane was busy by what it held when it was answered.
         self.state.lanes.note_attempts(chunk.lane, AttemptEvidence::of(settlement));
         if remaining == 0 {
             // The bytes of a chunk stay in memory until all of it is settled.

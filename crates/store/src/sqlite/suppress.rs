@@ -55,6 +55,7 @@ impl Transaction<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let at = at.millis();
         self.sql(insert)?.execute(params![at, channel, recipient, reason, status, since])?;
+        // Feeds wait for the same changes as claims.
         self.woke = true;
         Ok(())
     }

@@ -162,6 +162,7 @@ impl<'a> Transaction<'a> {
 
     /// Leaves only `rest` in a chunk; an empty chunk is gone.
     pub(super) fn shrink(&self, id: ChunkId, rest: &Members) -> Result<(), StoreError> {
+        // No epoch is compared, unlike on PostgreSQL: one thread writes, so the chunk is still as it was read.
         if rest.is_empty() {
             self.sql("DELETE FROM chunk WHERE id = ?1")?.execute([id.0.cast_signed()])?;
         } else {

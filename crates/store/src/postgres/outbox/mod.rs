@@ -40,7 +40,7 @@ struct RowsRead {
     ended: EndedTransactions,
     rows: Vec<(RowPosition, OutboxRow)>,
     bytes: usize,
-    /// Whether there is more for lack of room.
+    /// True if there is more for lack of room.
     is_full: bool,
 }
 
@@ -56,7 +56,7 @@ struct AcceptRows {
     now: Timestamp,
 }
 
-/// How long a drain validates before it stores what it has: rows that take long delay the rest of the outbox no longer.
+/// Time for which a drain validates before it stores what it has: rows that take long delay the rest of the outbox no longer.
 const VALIDATED_FOR: Duration = Duration::from_secs(2);
 /// Rows read at once: each may be as long as a payload may be.
 const PAGE_ROWS: i32 = 256;
@@ -225,6 +225,7 @@ impl WriterRequest for Arc<AcceptRows> {
         let (txid, id) = (part.map(|part| Xid(part.txid)), part.map(|part| part.id));
         // In the transaction that stores what the rows became: either both are there after a crash, or neither.
         transaction.execute(MOVE, &[&ended.to_string(), &txid, &id]).await?;
+        // After the move: a slot is emptied once all of it lies before the position.
         transaction.row(ROTATE, &[]).await?;
         let rejected = rejected.len() as u64;
         Ok(DrainedRows { accepted, rejected, more: self.stopped.is_some() })
@@ -244,6 +245,7 @@ impl AcceptRows {
     /// is left, for that `reason`; whether there is anything to be tried then.
     fn leave_out(&mut self, reason: &str) -> bool {
         if let [(_, draft)] = self.rows.as_mut_slice() {
+            // Refused once more although it is put aside, it is not the row that the database refuses.
             let is_new = draft.is_ok();
             *draft = Err(format!("the database refuses it: {reason}"));
             return is_new;
@@ -258,6 +260,7 @@ impl AcceptRows {
         &self,
         transaction: &mut Transaction<'_>,
     ) -> Result<(u64, Vec<(RowPosition, String)>), RunError> {
+        // Before packing, which cannot query the server.
         transaction.look_up(keys_of(self.drafts())).await?;
         transaction.reserve_batches(self.drafts().count()).await?;
         let (mut accepted, mut rejected) = (0, Vec::new());
@@ -287,7 +290,7 @@ impl AcceptRows {
     }
 }
 
-/// Whether so much is enough for one transaction.
+/// True if so much is enough for one transaction.
 const fn is_enough(rows: usize, bytes: usize) -> bool {
     rows >= OUTBOX_ROWS || bytes >= OUTBOX_BYTES
 }

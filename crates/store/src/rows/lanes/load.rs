@@ -130,8 +130,10 @@ impl Lanes {
         self.evidence.trim(attempts.at, |lane| self.work.contains_key(&lane));
         let Some(work) = self.work.get_mut(&id) else { return };
         if attempts.answered > 0 {
+            // With fewer deliveries than places it is the lack of work, and not the destination, that sets its pace.
             let is_busy = attempts.places > 0 && work.load.deliveries >= attempts.places;
             self.evidence.note_pace(id, attempts, is_busy);
+            // Its load leaves the window for probes, and makes room there for those that still have to prove themselves.
             self.total.remove(work.counted, work.load.weight);
             work.counted = LoadKind::Proven;
             self.total.add(work.counted, work.load.weight);
