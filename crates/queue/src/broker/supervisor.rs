@@ -142,6 +142,8 @@ impl<P: Protocol> LinkSupervisor<P> {
             while shared.capacity.has_suspects() {
                 shared.capacity.suspected().await;
                 probes = probes.saturating_add(1);
+                // Looks in vain count as well: a queue that has room and takes nothing would be claimed for, again and again,
+                // without a growing pause.
                 let failures = probes.saturating_add(shared.capacity.failed_probes());
                 sleep(backoff().delay(failures, None, &mut self.random)).await;
                 match timeout(LINK_TIMEOUT, link.declare()).await {

@@ -52,6 +52,7 @@ impl Books {
         let mut chunks = Vec::new();
         let mut load = ClaimLoad::new(&request);
         while let Some((id, deliveries)) = self.next_due(request) {
+            // Whole if it is paused: cut to what its lane may send, a paused broadcast would become a chunk for each delivery.
             if !self.is_paused(id) {
                 self.cut(id, deliveries);
             }
@@ -109,6 +110,7 @@ impl Books {
     fn lease(&mut self, id: ChunkId, mut piece: MemoryChunk, until: Timestamp) -> MemoryChunk {
         piece.epoch = Epoch(piece.epoch.0 + 1);
         piece.lease_until = Some(until);
+        // Once, since it takes building the chunk: the windows ask for the weight of every leased one with each look.
         let bytes = self.chunk(id, &piece, until).bytes();
         piece.bytes_weight = limits::weight_of_bytes(piece.members.len(), bytes);
         for &index in &piece.members {

@@ -154,6 +154,7 @@ impl BatchFacts {
 
     /// About how many bytes `some` of `all` members hold.
     pub(super) fn bytes(self, some: usize, all: usize) -> usize {
+        // A content that several chunks share counts for each of them, as it does in the queue.
         self.own_bytes * some / all.max(1) + self.shared_bytes
     }
 

@@ -160,6 +160,7 @@ impl Transaction<'_> {
             // An expired chunk ends whole, however many deliveries may be sent, and a paused one is put away whole.
             let is_whole = of_batch.is_expired(request.now) || of_batch.is_paused(&pauses);
             let rest = if is_whole { None } else { first.cut(deliveries) };
+            // By the lengths that the look has brought: contents are read of what is leased only.
             let bytes = of_batch.bytes(first.count, whole);
             let of_first = first.load(bytes);
             if !load.fits(of_first) {

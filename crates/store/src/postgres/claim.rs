@@ -72,6 +72,8 @@ impl WriterRequest for ClaimChunks {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         let now = transaction.no_later(self.0.now);
         let mut request = ClaimRequest { now, ..self.0 };
+        // Before the pauses are read: a process that is removed and joins anew within this claim must not lease under a number
+        // that follows later ones.
         let (worker, until) = (transaction.worker(), now.plus(request.lease));
         let lease = Lease { worker, until, is_ticket: false, is_guarded: true };
         let mut chunks = Vec::new();

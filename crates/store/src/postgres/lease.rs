@@ -64,6 +64,7 @@ impl Transaction<'_> {
         chunks.sort_unstable_by_key(|chunk| chunk.id);
         let ids: Vec<i64> = chunks.iter().map(|chunk| chunk.id.0.cast_signed()).collect();
         let epochs: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.epoch.0)).collect();
+        // Kept in the row, so that any process that ends the lease gives back as much as was taken.
         let weights: Vec<i32> = chunks.iter().map(|chunk| counted(chunk.weight)).collect();
         let Lease { worker, until, is_ticket, is_guarded } = lease;
         let parameters: [&(dyn ToSql + Sync); 7] =

@@ -197,6 +197,7 @@ impl Writer {
                 }
                 TransactionEnd::Undone(ErrorRemedy::Full, reason) => {
                     tracing::warn!(reason, "the disk of the database is full");
+                    // Not as for a lost connection: connecting would succeed each time, and no caller would ever be given up.
                     refuse_for_space(commands, &reason);
                     self.roll_back(session).await;
                     if !commands.is_empty() {
@@ -375,6 +376,7 @@ async fn run(
 ) -> Result<(), RunError> {
     let mut transaction = Transaction::begin(session, state).await?;
     let keys = commands.iter().flat_map(|command| command.keys());
+    // All at once: a round trip for each of a thousand keys could take longer than a transaction may.
     transaction.look_up(keys.collect()).await?;
     for command in commands {
         command.run(&mut transaction).await?;

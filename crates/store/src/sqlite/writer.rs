@@ -250,6 +250,7 @@ impl Writer {
         if !self.connection.is_autocommit() {
             self.connection.execute_batch("ROLLBACK")?;
         }
+        // Their numbers will be given to other lanes, and claims that go by them would be sent to the wrong destination.
         self.state.forget_new_lanes();
         Ok(())
     }
