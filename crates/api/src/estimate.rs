@@ -44,7 +44,8 @@ impl EstimateAnswer {
         if broadcast.account.pending == 0 {
             return Self::in_state("complete");
         }
-        if let Some(since) = paused_since(broadcast, pauses) {
+        let BroadcastStatus { id, tenant, channel, .. } = broadcast;
+        if let Some(since) = pauses.since_of_all(tenant, channel, Some(*id)) {
             // As it went until then: nothing has happened since.
             let went_on_until = since.max(broadcast.due_at).min(now);
             let taken = outlook(broadcast, backoff, went_on_until);
@@ -93,13 +94,6 @@ fn until_expiry(interval: Interval, expires_at: Option<Timestamp>) -> Interval {
     let Some(expires_at) = expires_at.map(Timestamp::to_unix) else { return interval };
     let Interval { earliest, latest } = interval;
     Interval { earliest: earliest.min(expires_at), latest: latest.min(expires_at + EXPIRED_WITHIN) }
-}
-
-/// Since when all of it is paused, by whichever pause.
-fn paused_since(broadcast: &BroadcastStatus, pauses: &Pauses) -> Option<Timestamp> {
-    use notification::Scope::{Broadcast, Channel, Tenant};
-    let scopes = [Broadcast(broadcast.id), Channel(broadcast.channel.clone()), Tenant];
-    scopes.iter().filter_map(|scope| pauses.since(&broadcast.tenant, scope)).min()
 }
 
 /// The end of the last part. Those of which too little has ended by themselves, such as the many domains of a mailing, are looked at

@@ -10,7 +10,7 @@ use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use flow::forecast::duration_of;
-use notification::{Name, Scope, Timestamp};
+use notification::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{LanePace, LaneStatus, ParkedChannel};
 
@@ -77,8 +77,7 @@ pub(crate) async fn read(
     let waiting = shared.reads.parked(others).await?;
     let waiting = waiting.into_iter().find(|parked| parked.channel == channel);
     let pauses = shared.reads.pauses().await?;
-    let scopes = [Scope::Tenant, Scope::Channel(channel.clone())];
-    let is_paused = scopes.iter().any(|scope| pauses.since(&caller.tenant, scope).is_some());
+    let is_paused = pauses.since_of_all(&caller.tenant, &channel, None).is_some();
     let known = ChannelEvidence { lanes, waiting, paces, is_paused };
     let destination = destination.or_else(|| known.destination());
     let channel = show(channel);

@@ -143,6 +143,18 @@ impl Pauses {
         self.by_tenant.get(tenant)?.get(scope).copied()
     }
 
+    /// Since when all notifications of `tenant` by `channel` are paused, or those of `broadcast`, by whichever pause began first.
+    pub fn since_of_all(
+        &self,
+        tenant: &Name,
+        channel: &Name,
+        broadcast: Option<BroadcastId>,
+    ) -> Option<Timestamp> {
+        let whole = [Scope::Tenant, Scope::Channel(channel.clone())];
+        let scopes = whole.into_iter().chain(broadcast.map(Scope::Broadcast));
+        scopes.filter_map(|scope| self.since(tenant, &scope)).min()
+    }
+
     /// Every pause, in no order.
     pub fn iter(&self) -> impl Iterator<Item = Pause> {
         self.by_tenant.iter().flat_map(|(tenant, scopes)| {
@@ -227,5 +239,24 @@ mod tests {
         assert_eq!(covered("lane/push/bulk/here"), [true, false, false, false]);
         assert_eq!(covered("lane/push/urgent/here"), [false; 4]);
         assert_eq!(lanes.each_ref().map(|lane| Pauses::default().covers_lane(lane)), [false; 4]);
+    }
+
+    #[test]
+    fn all_of_a_channel_is_paused_since_the_first_pause_of_what_it_is_part_of() {
+        let pause = |(scope, since): (&str, i64)| {
+            let (tenant, since) = ("a".parse().unwrap(), Timestamp::from_millis(since));
+            Pause { tenant, scope: scope.parse().unwrap(), since }
+        };
+        let of_all = |scopes: &[(&str, i64)], broadcast: Option<u64>| {
+            let pauses: Pauses = scopes.iter().copied().map(pause).collect();
+            let broadcast = broadcast.map(BroadcastId);
+            let (tenant, channel) = ("a".parse().unwrap(), "push".parse().unwrap());
+            pauses.since_of_all(&tenant, &channel, broadcast).map(Timestamp::millis)
+        };
+        let all = [("channel/push", 3), ("broadcast/bc_7", 2), ("tenant", 4)];
+        assert_eq!(of_all(&all, None), Some(3));
+        assert_eq!(of_all(&all, Some(7)), Some(2));
+        assert_eq!(of_all(&all, Some(8)), Some(3));
+        assert_eq!(of_all(&[("channel/mail", 1), ("lane/push/bulk/here", 1)], Some(7)), None);
     }
 }
