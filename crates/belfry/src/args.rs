@@ -58,6 +58,9 @@ pub(crate) struct ScopeArgs {
     pub(crate) tenant: Option<String>,
 }
 
+/// The arguments of [`ScopeArgs`] that name a scope by themselves.
+pub(crate) const SCOPES: [&str; 2] = ["all", "channel"];
+
 // === impl ScopeArgs ===
 
 impl ScopeArgs {

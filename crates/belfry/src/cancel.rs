@@ -7,7 +7,7 @@ use clap::Args;
 use notification::{BroadcastId, NotificationId};
 use serde::{Deserialize, Serialize};
 
-use crate::args::ScopeArgs;
+use crate::args::{SCOPES, ScopeArgs};
 use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
 use crate::output;
@@ -17,7 +17,7 @@ use crate::progress::StatusLine;
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
     /// A notification (a UUID) or a broadcast (`bc_` and a number)
-    #[arg(required_unless_present_any = ["all", "channel"], conflicts_with_all = ["all", "channel"])]
+    #[arg(required_unless_present_any = SCOPES, conflicts_with_all = SCOPES)]
     pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) of: ScopeArgs,

@@ -6,7 +6,7 @@ use api::{PauseAnswer, ResumeAnswer};
 use clap::Args;
 use notification::BroadcastId;
 
-use crate::args::ScopeArgs;
+use crate::args::{SCOPES, ScopeArgs};
 use crate::client::Client;
 use crate::output;
 
@@ -14,7 +14,7 @@ use crate::output;
 #[derive(Debug, Args)]
 pub(crate) struct PauseArgs {
     /// A broadcast (`bc_` and a number)
-    #[arg(required_unless_present_any = ["all", "channel"], conflicts_with_all = ["all", "channel"])]
+    #[arg(required_unless_present_any = SCOPES, conflicts_with_all = SCOPES)]
     pub(crate) id: Option<BroadcastId>,
     #[command(flatten)]
     pub(crate) of: ScopeArgs,
