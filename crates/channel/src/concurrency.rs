@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flow::{Fixed, Learned, Limit};
+use flow::limit::{Fixed, Learned, Limit};
 use notification::limits;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
