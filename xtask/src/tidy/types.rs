@@ -23,8 +23,7 @@ pub(crate) const SHARED_NAMES: &[SharedName] = &[
     shared("store", "Transaction", "the writer's transaction under way"),
     shared("store", "Snapshot", "the database at one instant, for a reader"),
     shared("store", "AuditRows", "rows of an audit in order of batch, with the next one in hand"),
-    shared("store", "WaitingSlice", "batches of a broadcast that wait for their chunks"),
-    shared("store", "WaitingBatch", "one batch of such a slice"),
+    shared("store", "WaitingBatch", "a batch of a broadcast that waits for its chunk"),
 ];
 
 /// Place of a definition: its crate, the module below the crate's root, and its file.

@@ -88,6 +88,7 @@ impl Books {
                 parts.add_logged(&lane, &attempted, 1);
             }
         }
+        let parts = parts.into_parts(&mut account);
         Some(BroadcastStatus {
             id,
             tenant: broadcast.draft.tenant.clone(),
@@ -96,7 +97,7 @@ impl Books {
             due_at: broadcast.draft.due_at,
             expires_at: broadcast.draft.expires_at,
             account,
-            parts: parts.into_parts(),
+            parts,
         })
     }
 

@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 use super::columns::{narrow, signed};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
-use crate::cancel::{CancelCursor, CancelStage, LanePlace};
+use crate::cancel::{CancelStage, LanePlace};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::LaneId;
@@ -87,12 +87,7 @@ impl CancelScope {
         let mut slice = CancelSlice::default();
         let begin = transaction.begin_cancel(id, self, &mut slice).await?;
         let Some(begin) = begin else { return Ok(None) };
-        let mut place = begin;
-        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = self.from {
-            // The first call has counted those that wait. Slices that were released or written down since then are among them.
-            let until = until.min(begin.until);
-            (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
-        }
+        let place = slice.begins_at(self, begin);
         transaction.cancel_batches(id, place, self, &mut slice).await?;
         let next = slice.next.map(|next| CancelPlace(CancelStage::Batches(next)));
         let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);

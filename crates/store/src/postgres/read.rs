@@ -229,24 +229,13 @@ impl<'a> Snapshot<'a> {
              CROSS JOIN LATERAL (SELECT entries FROM log WHERE log.batch = batch.id OFFSET 0) AS its WHERE broadcast = $1";
         // Row by row: the log of a large broadcast is not to be in memory as a whole.
         let mut entries = pin!(self.transaction.query_raw(select, [number]).await?);
-        let mut requeued: BTreeMap<State, u64> = BTreeMap::new();
         while let Some(row) = entries.try_next().await? {
             let lane: i32 = row.try_get(1)?;
             for group in decode_log(row.try_get(0)?)? {
-                let items = group.indexes.len() as u64;
-                parts.add_logged(&lane, &group.attempted, items);
-                if group.attempted.state.is_terminal() {
-                    account.add(group.attempted.state, items);
-                } else if let Some(from) = group.attempted.requeued_from() {
-                    *requeued.entry(from).or_default() += items;
-                }
+                parts.add_group(&lane, &group, &mut account);
             }
         }
-        // After all ends: the log of several processes may have a requeue before the end that it takes back, and a count stops
-        // at zero.
-        for (state, items) in requeued {
-            account.remove(state, items);
-        }
+        let parts = parts.into_parts(&mut account);
         Ok(Some(BroadcastStatus {
             id,
             tenant: codes::name(row.try_get(0)?)?,
@@ -255,7 +244,7 @@ impl<'a> Snapshot<'a> {
             due_at: instant(row, 4)?,
             expires_at: row.try_get::<_, Option<i64>>(5)?.map(Timestamp::from_millis),
             account,
-            parts: parts.into_parts(),
+            parts,
         }))
     }
 

@@ -18,7 +18,7 @@ use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
-use crate::rows::release::{self, Slicing};
+use crate::rows::release::{self, Slicing, WaitingSlice};
 
 /// Has slices made for as long as there are any.
 #[derive(Debug)]
@@ -36,15 +36,6 @@ pub(super) struct ReleaseSlice;
 /// Writes one slice of a withdrawn broadcast to the log; whether there was one.
 #[derive(Debug)]
 pub(super) struct LogWithdrawn;
-
-/// Batches that wait, in order of their numbers.
-#[derive(Debug)]
-pub(super) struct WaitingSlice {
-    broadcast: i64,
-    pub(super) batches: Vec<WaitingBatch>,
-    /// True if none waits behind them.
-    pub(super) is_last: bool,
-}
 
 #[derive(Debug)]
 pub(super) struct WaitingBatch {
@@ -156,7 +147,7 @@ impl Transaction<'_> {
         &mut self,
         broadcast: i64,
         passed: i64,
-    ) -> Result<WaitingSlice, RunError> {
+    ) -> Result<WaitingSlice<WaitingBatch>, RunError> {
         let select = "SELECT batch.id, batch.lane, due_at, count, channel, destination \
              FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
              WHERE broadcast = $1 AND batch.id > $2 ORDER BY batch.id LIMIT $3";
@@ -181,7 +172,10 @@ impl Transaction<'_> {
     }
 
     /// Makes the chunks of a slice.
-    pub(super) async fn release(&mut self, slice: &WaitingSlice) -> Result<(), RunError> {
+    pub(super) async fn release(
+        &mut self,
+        slice: &WaitingSlice<WaitingBatch>,
+    ) -> Result<(), RunError> {
         let (mut writes, mut chunks) = (Writes::default(), Vec::new());
         for batch in slice.batches.iter().filter(|batch| !batch.rest.is_empty()) {
             let is_whole = batch.rest.len() == batch.count;
@@ -197,7 +191,7 @@ impl Transaction<'_> {
     /// Takes out what was cancelled one by one.
     pub(super) async fn leave_out_ended(
         &mut self,
-        slice: &mut WaitingSlice,
+        slice: &mut WaitingSlice<WaitingBatch>,
     ) -> Result<(), RunError> {
         let ids: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
         let logged = self.logged(&ids).await?;
@@ -223,7 +217,7 @@ impl Transaction<'_> {
     }
 
     /// A slice is done.
-    async fn pass(&mut self, slice: &WaitingSlice) -> Result<(), RunError> {
+    async fn pass(&mut self, slice: &WaitingSlice<WaitingBatch>) -> Result<(), RunError> {
         let WaitingSlice { broadcast, batches, is_last } = slice;
         if *is_last {
             self.execute("DELETE FROM unreleased WHERE broadcast = $1", &[broadcast]).await?;

@@ -1,7 +1,10 @@
 //! The progress of a broadcast, from its chunks and its log.
 
-use notification::{State, Timestamp};
+use std::collections::BTreeMap;
 
+use notification::{Account, State, Timestamp};
+
+use super::codec::LogGroup;
 use super::paused::PUT_AWAY;
 use crate::{Attempted, BroadcastPart};
 
@@ -11,6 +14,8 @@ pub(crate) struct BroadcastParts<Lane> {
     of_lanes: Vec<(Lane, BroadcastPart)>,
     /// Part of the further lanes together; `None` while there are none.
     rest: Option<BroadcastPart>,
+    /// Ends that requeues took back: the log has no order to rely on.
+    requeued: BTreeMap<State, u64>,
 }
 
 /// Pending members of a chunk.
@@ -32,7 +37,8 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
     /// are counted together while there are any.
     pub(crate) fn new(waiting: u64) -> Self {
         let rest = BroadcastPart { pending: waiting, ..BroadcastPart::default() };
-        Self { of_lanes: Vec::new(), rest: (waiting > 0).then_some(rest) }
+        let rest = (waiting > 0).then_some(rest);
+        Self { of_lanes: Vec::new(), rest, requeued: BTreeMap::new() }
     }
 
     pub(crate) fn add_chunk(&mut self, lane: Lane, chunk: PendingChunk) {
@@ -43,6 +49,17 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         if is_ready && attempt > 1 && due_at < PUT_AWAY {
             part.retries.add(due_at.to_unix(), 0, count);
             part.retry_attempt = part.retry_attempt.max(attempt);
+        }
+    }
+
+    /// A group of the log, whose end counts in `account`.
+    pub(crate) fn add_group(&mut self, lane: &Lane, group: &LogGroup, account: &mut Account) {
+        let (entry, items) = (&group.attempted, group.indexes.len() as u64);
+        self.add_logged(lane, entry, items);
+        if entry.state.is_terminal() {
+            account.add(entry.state, items);
+        } else if let Some(from) = entry.requeued_from() {
+            *self.requeued.entry(from).or_default() += items;
         }
     }
 
@@ -65,7 +82,11 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         }
     }
 
-    pub(crate) fn into_parts(self) -> Vec<BroadcastPart> {
+    /// The parts, after the last group of the log. The ends that requeues took back no longer count in `account`.
+    pub(crate) fn into_parts(self, account: &mut Account) -> Vec<BroadcastPart> {
+        for (state, items) in self.requeued {
+            account.remove(state, items);
+        }
         self.of_lanes.into_iter().map(|(_, part)| part).chain(self.rest).collect()
     }
 
@@ -104,7 +125,7 @@ mod tests {
             parts.add_chunk(lane, chunk);
         }
         assert_eq!(parts.pending(), 160);
-        let parts = parts.into_parts();
+        let parts = parts.into_parts(&mut Account::default());
         let pending: Vec<u64> = parts.iter().map(|part| part.pending).collect();
         assert_eq!(pending, [vec![4; LANES_APART], vec![32]].concat());
     }

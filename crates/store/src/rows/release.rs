@@ -7,8 +7,8 @@ use notification::{State, Timestamp, limits};
 
 use super::codec::{LogGroup, LogLine};
 use super::members::Members;
-use crate::cancel::CancelCursor;
-use crate::{Attempted, Cancelled};
+use crate::cancel::{CancelCursor, CancelStage};
+use crate::{Attempted, CancelPlace, CancelScope, Cancelled};
 
 /// Division of broadcasts into slices.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,15 @@ pub(crate) struct Slicing {
     pub(crate) batches: usize,
     /// True if each slice follows the one before at once; tests look at the state between two of them.
     pub(crate) goes_on: bool,
+}
+
+/// Batches of a broadcast that wait for their chunks, in order of their numbers.
+#[derive(Debug)]
+pub(crate) struct WaitingSlice<Batch> {
+    pub(crate) broadcast: i64,
+    pub(crate) batches: Vec<Batch>,
+    /// True if no batch waits behind them.
+    pub(crate) is_last: bool,
 }
 
 /// State of a batch that waits for its chunk.
@@ -80,6 +89,18 @@ pub(crate) fn without<'a>(count: usize, log: impl IntoIterator<Item = &'a LogGro
         group.indexes.iter().for_each(|index| _ = members.remove(*index));
     }
     members
+}
+
+// === impl CancelSlice ===
+
+impl CancelSlice {
+    /// Place of the call `request` among the batches of a broadcast, whose cancellation begins at `begin` and with this slice.
+    pub(crate) fn begins_at(&mut self, request: &CancelScope, begin: CancelCursor) -> CancelCursor {
+        let Some(CancelPlace(CancelStage::Batches(from))) = request.from else { return begin };
+        // The first call has counted those that wait. Slices that were released or written down since then are among them.
+        *self = Self::default();
+        CancelCursor { after: from.after, until: from.until.min(begin.until) }
+    }
 }
 
 // === impl Cancellation ===

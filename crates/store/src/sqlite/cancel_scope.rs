@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::rows::{self, select_chunk, signed};
 use super::transaction::Transaction;
-use crate::cancel::{CancelCursor, CancelStage, LanePlace};
+use crate::cancel::{CancelStage, LanePlace};
 use crate::rows::cancel_scope::{LaneWalk, channel_and_priority};
 use crate::rows::codec::LogLine;
 use crate::rows::codes::LaneId;
@@ -62,13 +62,7 @@ impl Transaction<'_> {
     ) -> Result<Option<CancelPage>, StoreError> {
         let mut slice = CancelSlice::default();
         let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
-        let mut place = begin;
-        if let Some(CancelPlace(CancelStage::Batches(CancelCursor { after, until }))) = request.from
-        {
-            // The first call has counted those that wait. Slices that were released or written down since then are among them.
-            let until = until.min(begin.until);
-            (place, slice) = (CancelCursor { after, until }, CancelSlice::default());
-        }
+        let place = slice.begins_at(request, begin);
         self.cancel_batches(id, place, request, &mut slice)?;
         let next = slice.next.map(|next| CancelPlace(CancelStage::Batches(next)));
         let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);

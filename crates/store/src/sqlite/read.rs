@@ -217,23 +217,13 @@ impl Snapshot {
             "SELECT entries, lane FROM batch JOIN log ON log.batch = batch.id WHERE broadcast = ?1",
         )?;
         let mut entries = select.query([number])?;
-        let mut requeued: BTreeMap<State, u64> = BTreeMap::new();
         while let Some(row) = entries.next()? {
             let lane: LaneId = row.get(1)?;
             for group in decode_log(row.get_ref(0)?.as_blob()?)? {
-                let items = group.indexes.len() as u64;
-                parts.add_logged(&lane, &group.attempted, items);
-                if group.attempted.state.is_terminal() {
-                    account.add(group.attempted.state, items);
-                } else if let Some(from) = group.attempted.requeued_from() {
-                    *requeued.entry(from).or_default() += items;
-                }
+                parts.add_group(&lane, &group, &mut account);
             }
         }
-        // After all ends: the rows come in no order, and a count stops at zero.
-        for (state, items) in requeued {
-            account.remove(state, items);
-        }
+        let parts = parts.into_parts(&mut account);
         Ok(Some(BroadcastStatus {
             id,
             tenant: codes::name(row.get_ref(0)?.as_str()?)?,
@@ -242,7 +232,7 @@ impl Snapshot {
             due_at: Timestamp::from_millis(row.get(3)?),
             expires_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
             account,
-            parts: parts.into_parts(),
+            parts,
         }))
     }
 

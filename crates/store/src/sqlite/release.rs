@@ -11,16 +11,7 @@ use crate::rows::codec::{LogGroup, LogLine, LogRow, decode_log};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
-use crate::rows::release::{self, WaitingState};
-
-/// Batches that wait, in order of their numbers.
-#[derive(Debug)]
-pub(super) struct WaitingSlice {
-    broadcast: i64,
-    pub(super) batches: Vec<WaitingBatch>,
-    /// True if no batch waits behind them.
-    pub(super) is_last: bool,
-}
+use crate::rows::release::{self, WaitingSlice, WaitingState};
 
 #[derive(Debug)]
 pub(super) struct WaitingBatch {
@@ -79,7 +70,11 @@ impl Transaction<'_> {
     }
 
     /// The next batches of a broadcast behind `passed`.
-    pub(super) fn slice(&self, broadcast: i64, passed: i64) -> Result<WaitingSlice, StoreError> {
+    pub(super) fn slice(
+        &self,
+        broadcast: i64,
+        passed: i64,
+    ) -> Result<WaitingSlice<WaitingBatch>, StoreError> {
         let size = self.state.slicing.batches;
         let mut select = self.sql(SLICE)?;
         // One more, to know whether it is the last slice.
@@ -97,7 +92,7 @@ impl Transaction<'_> {
         Ok(WaitingSlice { broadcast, batches, is_last })
     }
 
-    fn release(&mut self, slice: &WaitingSlice) -> Result<(), StoreError> {
+    fn release(&mut self, slice: &WaitingSlice<WaitingBatch>) -> Result<(), StoreError> {
         let mut released = 0;
         for batch in &slice.batches {
             let rest = self.rest_of(batch)?;
@@ -115,7 +110,7 @@ impl Transaction<'_> {
     /// Writes down the members that the totals have as cancelled since `withdrawn_at`.
     fn write_off(
         &mut self,
-        slice: &WaitingSlice,
+        slice: &WaitingSlice<WaitingBatch>,
         withdrawn_at: Timestamp,
     ) -> Result<(), StoreError> {
         let line = LogLine::unattempted(withdrawn_at, State::Cancelled);
@@ -149,7 +144,7 @@ impl Transaction<'_> {
     }
 
     /// Notes that a slice is done, with `done` of its members.
-    fn pass(&mut self, slice: &WaitingSlice, done: usize) -> Result<(), StoreError> {
+    fn pass(&mut self, slice: &WaitingSlice<WaitingBatch>, done: usize) -> Result<(), StoreError> {
         let WaitingSlice { broadcast, batches, is_last } = slice;
         if *is_last {
             self.sql("DELETE FROM unreleased WHERE broadcast = ?1")?.execute([broadcast])?;
