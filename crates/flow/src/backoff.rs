@@ -57,6 +57,14 @@ impl Backoff {
         }
     }
 
+    /// The step of the instants after the failed attempt number `attempt`, when deliveries that fail about the same time are to be
+    /// tried again together: a fifth of the longest delay, or of `base` when the other side named a longer one.
+    pub fn step(&self, attempt: u16, asked: Option<Duration>) -> Duration {
+        let own = self.ceiling(attempt);
+        let longest = if asked.is_some_and(|asked| asked >= own) { self.base } else { own };
+        longest / 5
+    }
+
     /// The longest possible delay after attempt number `attempt`.
     pub(crate) fn ceiling(&self, attempt: u16) -> Duration {
         // A shift by 32 would overflow; every cap in use is reached long before.

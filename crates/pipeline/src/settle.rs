@@ -33,8 +33,8 @@ pub struct Settle {
     pub metrics: Metrics,
     /// The time.
     pub clock: Clock,
-    /// Draws the jitter.
-    pub random: fastrand::Rng,
+    /// Number from which the jitter is drawn; another one in each process.
+    pub salt: u64,
 }
 
 /// The decisions that are written together, and the receipts to acknowledge after them.
@@ -64,7 +64,7 @@ impl Settle {
         Ok(())
     }
 
-    fn take(&mut self, batch: &mut WriteBatch, reported: ReportMessage) {
+    fn take(&self, batch: &mut WriteBatch, reported: ReportMessage) {
         match reported {
             ReportMessage::Deliveries { chunk, reports, places, latency } => {
                 let channel = &chunk.envelope.lane.channel;
@@ -78,7 +78,7 @@ impl Settle {
                 decision.set_board(places, latency);
                 let now = channel::timestamp(self.clock);
                 for (index, report) in reports {
-                    decision.add(index, report, now, &mut self.random);
+                    decision.add(index, report, now, self.salt);
                 }
             }
             ReportMessage::Done(receipt) => batch.receipts.push(receipt),

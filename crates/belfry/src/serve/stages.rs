@@ -227,7 +227,7 @@ impl Stages {
             policies: parts.live.policies(),
             metrics,
             clock: parts.clock,
-            random: parts.random.fork(),
+            salt: parts.random.u64(..),
         };
         self.start("settle", settle.run());
         Ok(())

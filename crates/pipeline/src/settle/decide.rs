@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) struct Decision {
     groups: Vec<OutcomeGroup>,
     /// The report that opened the group at the same position; equal ones join it.
     openers: Vec<Report>,
-    /// Times that were drawn for a retry, by event and requested wait: equal outcomes are tried again together.
+    /// Times of retries, by event and requested wait: equal outcomes are tried again together.
     retries: Vec<((Event, Option<Duration>), Timestamp)>,
 }
 
@@ -54,16 +55,11 @@ impl Decision {
         (self.places, self.latency) = (places, latency);
     }
 
-    /// Decides about one delivery. The jitter of a retry is drawn once for all deliveries of a chunk with the same event and the
-    /// same wait asked for by the provider, whatever its detail: deliveries that are settled together stay one chunk, and the
-    /// chunks spread.
-    pub(super) fn add(
-        &mut self,
-        index: u16,
-        mut report: Report,
-        now: Timestamp,
-        random: &mut fastrand::Rng,
-    ) {
+    /// Decides about one delivery. The wait until a retry is the same for all deliveries of a batch, after an attempt of the same number, with
+    /// the same event and the same wait asked for by the provider, whatever its detail: it is drawn from `salt` and all of these.
+    /// It is counted from the end of a [step](flow::Backoff::step), so those that fail within one step are one chunk again, also
+    /// when they are settled apart, and other batches spread.
+    pub(super) fn add(&mut self, index: u16, mut report: Report, now: Timestamp, salt: u64) {
         // The time since when a recipient is gone differs by recipient: it is kept apart, so that equal reports form one group.
         let gone_since = match &mut report {
             Report::Attempted(answer) => answer.gone_since.take(),
@@ -76,7 +72,7 @@ impl Decision {
             group.gone_since.extend(gone_since);
             return;
         }
-        let mut group = self.open(index, &report, now, random);
+        let mut group = self.open(index, &report, now, salt);
         group.gone_since.extend(gone_since);
         self.groups.push(group);
         self.openers.push(report);
@@ -117,13 +113,7 @@ impl Decision {
         refused.filter_map(fallback).collect()
     }
 
-    fn open(
-        &mut self,
-        index: u16,
-        report: &Report,
-        now: Timestamp,
-        random: &mut fastrand::Rng,
-    ) -> OutcomeGroup {
+    fn open(&mut self, index: u16, report: &Report, now: Timestamp, salt: u64) -> OutcomeGroup {
         let group = |disposition, status, detail, suppress| OutcomeGroup {
             disposition,
             status,
@@ -147,7 +137,7 @@ impl Decision {
             }
             Report::Attempted(answer) => {
                 let suppress = answer.verdict == Verdict::Refused { gone: true };
-                let disposition = self.judge(answer, now, random);
+                let disposition = self.judge(answer, now, salt);
                 let detail = if disposition == Disposition::TooLate {
                     too_late(&answer.detail)
                 } else {
@@ -158,22 +148,15 @@ impl Decision {
         }
     }
 
-    fn judge(
-        &mut self,
-        answer: &Answer,
-        now: Timestamp,
-        random: &mut fastrand::Rng,
-    ) -> Disposition {
+    fn judge(&mut self, answer: &Answer, now: Timestamp, salt: u64) -> Disposition {
         let lost = answer.may_have_acted;
         match answer.verdict {
             Verdict::Accepted => self.end(Event::Accept),
             Verdict::Refused { .. } => self.end(Event::Refuse),
             // An answer to an attempt that may have been acted on is as good as none: at most once, there is no retry.
-            Verdict::Deferred { after } if lost => {
-                self.again(Event::LoseAnswer, after, now, random)
-            }
-            Verdict::Deferred { after } => self.again(Event::Defer, after, now, random),
-            Verdict::Unknown => self.again(Event::LoseAnswer, None, now, random),
+            Verdict::Deferred { after } if lost => self.again(Event::LoseAnswer, after, now, salt),
+            Verdict::Deferred { after } => self.again(Event::Defer, after, now, salt),
+            Verdict::Unknown => self.again(Event::LoseAnswer, None, now, salt),
         }
     }
 
@@ -183,7 +166,7 @@ impl Decision {
         event: Event,
         asked: Option<Duration>,
         now: Timestamp,
-        random: &mut fastrand::Rng,
+        salt: u64,
     ) -> Disposition {
         if State::Begun.after(event, self.chunk.envelope.guarantee) != Some(State::Pending) {
             return self.end(event);
@@ -193,14 +176,34 @@ impl Decision {
             return self.end(Event::Exhaust);
         }
         let known = self.retries.iter().find(|(cause, _)| *cause == (event, asked));
-        let at = known.map_or_else(
-            || now.plus(self.policy.backoff.delay(self.chunk.attempt, asked, random)),
-            |(_, at)| *at,
-        );
+        let at = known.map_or_else(|| self.retry_at(event, asked, now, salt), |(_, at)| *at);
         if known.is_none() {
             self.retries.push(((event, asked), at));
         }
         if self.has_expired(at) { Disposition::TooLate } else { Disposition::Retry { at } }
+    }
+
+    /// Time of the next attempt at a delivery that failed at `now`.
+    fn retry_at(
+        &self,
+        event: Event,
+        asked: Option<Duration>,
+        now: Timestamp,
+        salt: u64,
+    ) -> Timestamp {
+        let Chunk { batch, attempt, .. } = *self.chunk;
+        let mut hasher = DefaultHasher::new();
+        (salt, batch, attempt, event, asked).hash(&mut hasher);
+        let mut random = fastrand::Rng::with_seed(hasher.finish());
+        let backoff = self.policy.backoff;
+        let step = i64::try_from(backoff.step(attempt, asked).as_millis()).unwrap_or(1).max(1);
+        let passed = now.millis().rem_euclid(step);
+        let to_end = u64::try_from(step - passed).unwrap_or(0);
+        // The end of the step is up to a fifth of the longest wait away, so the rest is drawn for the other four.
+        let drawn = backoff.delay(attempt, asked, &mut random);
+        let least = asked.unwrap_or_default();
+        let drawn = least + drawn.saturating_sub(least) / 5 * 4;
+        now.plus(Duration::from_millis(to_end)).plus(drawn)
     }
 
     /// True if the chunk's notifications have expired by `at`.

@@ -51,7 +51,7 @@ async fn run(
         policies: watch::channel(BTreeMap::new()).1,
         metrics,
         clock: Clock::starting_at(Duration::from_hours(500_000)),
-        random: fastrand::Rng::with_seed(1),
+        salt: 1,
     };
     settle.run().await.unwrap();
     Arc::into_inner(store).unwrap().told.into_inner().unwrap()

@@ -4,6 +4,7 @@
 
 mod broker;
 mod fallback;
+mod fragments;
 mod outage;
 mod quotas;
 mod rig;

@@ -186,7 +186,7 @@ impl Rig {
             policies: watch::channel(BTreeMap::from([(name("script"), self.policy)])).1,
             metrics: Metrics::default(),
             clock: self.clock,
-            random: fastrand::Rng::with_seed(1),
+            salt: 1,
         };
         vec![
             spawn(async move { deliver.run().await.unwrap() }),

@@ -1,6 +1,6 @@
 //! A channel that answers as the test wrote it down, in paused time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use channel::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
 };
-use notification::Answer;
+use notification::{Answer, ChunkId};
 use tokio::time::Instant;
 
 /// Answers per recipient, in order; when they are used up, accepted.
@@ -19,6 +19,8 @@ use tokio::time::Instant;
 pub(crate) struct Script {
     state: Arc<Mutex<State>>,
     latency: Duration,
+    /// Milliseconds over which the answers to attempts that begin together are spread.
+    spread: u64,
     concurrency: usize,
     per_minute: u32,
 }
@@ -28,6 +30,8 @@ struct State {
     answers: BTreeMap<String, VecDeque<Answer>>,
     attempts: Vec<String>,
     attempted_at: Vec<Instant>,
+    /// Number of the attempt and chunk of each job.
+    jobs: BTreeSet<(u16, ChunkId)>,
     under_way: usize,
     under_way_max: usize,
     is_defective: bool,
@@ -49,6 +53,20 @@ impl Script {
     /// The channel for a destination that takes `per_minute` attempts in a minute.
     pub(crate) fn per_minute(self, per_minute: u32) -> Self {
         Self { per_minute, ..self }
+    }
+
+    /// The channel whose answers come one after the other, within `spread`, to attempts that begin together.
+    pub(crate) fn spread(self, spread: Duration) -> Self {
+        Self { spread: u64::try_from(spread.as_millis()).unwrap(), ..self }
+    }
+
+    /// Number of chunks that were sent, by attempt: of the first, the second, ...
+    pub(crate) fn chunks_by_attempt(&self) -> Vec<usize> {
+        let mut chunks = BTreeMap::<u16, usize>::new();
+        for (attempt, _) in &self.state.lock().unwrap().jobs {
+            *chunks.entry(*attempt).or_default() += 1;
+        }
+        chunks.into_values().collect()
     }
 
     /// Times of the attempts, in order.
@@ -105,22 +123,24 @@ impl Script {
     }
 
     async fn attempt(&self, recipient: &str, at: Instant) -> Attempt {
-        let (answer, outage) = {
+        let (answer, outage, latency) = {
             let mut state = self.state.lock().unwrap();
             state.attempts.push(recipient.to_owned());
             state.attempted_at.push(at);
             state.under_way += 1;
             state.under_way_max = state.under_way_max.max(state.under_way);
             let answer = state.answers.get_mut(recipient).and_then(VecDeque::pop_front);
-            (answer, state.outage.clone())
+            // A prime, so that neighbours are answered far apart.
+            let place = 7_919 * state.attempts.len() as u64 % self.spread.max(1);
+            (answer, state.outage.clone(), self.latency + Duration::from_millis(place))
         };
-        tokio::time::sleep(self.latency).await;
+        tokio::time::sleep(latency).await;
         let mut state = self.state.lock().unwrap();
         state.under_way -= 1;
         if let Some(outage) = outage {
             return outage;
         }
-        state.accepted_at.push(at + self.latency);
+        state.accepted_at.push(at + latency);
         drop(state);
         let answer = answer.unwrap_or_else(|| Answer::accepted(200));
         assert_ne!(answer.detail, "panic", "as the script says");
@@ -159,6 +179,7 @@ impl Sender for Script {
     async fn send(&self, job: Job<'_>) {
         let is_defective = std::mem::take(&mut self.state.lock().unwrap().is_defective);
         assert!(!is_defective, "as the script says");
+        self.state.lock().unwrap().jobs.insert((job.chunk.attempt, job.chunk.id));
         let attempt = async |delivery| match Start::of(&job, delivery).begin().await {
             Ok(()) => self.attempt(&delivery.recipient, job.clock.monotonic()).await,
             Err(report) => Attempt::not_started(report),

@@ -188,6 +188,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             a_chunk_is_settled_in_parts_and_no_part_twice
             a_retry_is_due_again_with_the_next_attempt
             retries_of_one_instant_are_one_chunk_whatever_was_answered
+        retries_of_one_instant_are_one_chunk_whenever_they_were_settled
             what_would_be_tried_too_late_has_expired_with_its_attempt
             what_is_handed_back_keeps_its_attempt_and_is_not_logged
             a_stale_part_leaves_the_others_alone;

@@ -122,6 +122,44 @@ pub(super) async fn retries_of_one_instant_are_one_chunk_whatever_was_answered(s
     assert_eq!(find(store, ids[3]).await.attempts[0].detail, "busy 3");
 }
 
+pub(super) async fn retries_of_one_instant_are_one_chunk_whenever_they_were_settled(
+    store: &dyn Store,
+) {
+    let ids = Shape::default().ingest(store, 9).await;
+    let other = Shape { due_at: 1, ..Shape::default() };
+    other.ingest(store, 2).await;
+    let mut chunks = claim_all(store, 1).await;
+    chunks.sort_by_key(|chunk| chunk.envelope.due_at);
+    let [chunk, other] = &chunks[..] else { panic!("{chunks:?}") };
+    let retry = |chunk, instant, indexes: &[u16]| {
+        part(chunk, indexes, Disposition::Retry { at: at(instant) })
+    };
+    let handed_back = part(chunk, &[8], Disposition::HandedBack { at: at(100) });
+    // Two of them in one call.
+    let together = vec![retry(chunk, 100, &[6]), retry(chunk, 100, &[1]), retry(other, 100, &[1])];
+    let settled = store.settle(together).await.expect("settle");
+    assert!(settled.iter().all(|settled| *settled != Settled::Stale), "{settled:?}");
+    for settlement in
+        [retry(chunk, 100, &[4, 5]), retry(chunk, 200, &[0]), handed_back, retry(other, 100, &[0])]
+    {
+        assert_ne!(settle_one(store, settlement).await, Settled::Stale);
+    }
+    let mut again = claim_all(store, 100).await;
+    again.sort_by_key(|chunk| (chunk.batch, chunk.attempt));
+    let seen: Vec<_> = again.iter().map(|chunk| (indexes(chunk), chunk.attempt)).collect();
+    assert_eq!(seen, [(vec![8], 1), (vec![1, 4, 5, 6], 2), (vec![0, 1], 2)]);
+    // What is claimed by now is a chunk of its own.
+    settle_all(store, &again[0], DELIVERED).await;
+    assert_ne!(settle_one(store, retry(chunk, 100, &[2, 3])).await, Settled::Stale);
+    let late = claim_one(store, 100).await;
+    assert_eq!((indexes(&late), late.attempt), (vec![2, 3], 2));
+    assert_eq!(
+        settle_one(store, part(&again[1], &[1, 4], DELIVERED)).await,
+        Settled::Applied { remaining: 2 }
+    );
+    assert_eq!(find(store, ids[4]).await.state, State::Delivered);
+}
+
 pub(super) async fn what_would_be_tried_too_late_has_expired_with_its_attempt(store: &dyn Store) {
     for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
         let ids = Shape { guarantee, ..Shape::default() }.ingest(store, 2).await;

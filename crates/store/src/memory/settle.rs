@@ -31,11 +31,26 @@ impl Books {
             self.settle_group(&piece, group, settlement.at);
         }
         for again in piece.due_again(settlement) {
-            self.add_piece(again);
+            self.due_again(again);
         }
         let remaining = self.take_members(settlement.chunk, &indexes);
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at);
         Settled::Applied { remaining }
+    }
+
+    /// Makes members due again: those that are due at one instant after as many attempts are one chunk.
+    fn due_again(&mut self, again: MemoryChunk) {
+        let joins = |ready: &&mut MemoryChunk| {
+            ready.lease_until.is_none()
+                && (ready.batch, ready.due_at, ready.attempt, ready.crashes)
+                    == (again.batch, again.due_at, again.attempt, again.crashes)
+        };
+        let Some(ready) = self.chunks.values_mut().find(joins) else {
+            self.add_piece(again);
+            return;
+        };
+        ready.members.extend(again.members);
+        ready.members.sort_unstable();
     }
 
     fn settle_group(&mut self, piece: &MemoryChunk, group: &OutcomeGroup, at: Timestamp) {

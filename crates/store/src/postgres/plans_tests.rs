@@ -113,7 +113,11 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("read.rs", "SELECT (SELECT count(*) FROM partition", "it counts to a bound"),
     ("read.rs", "SELECT batch.id, count", "a page looks at so many batches at most"),
     ("read.rs", "SELECT id, name, version", "what is claimed"),
-    ("settle.rs", "SELECT id, batch, lane", "what one worker has claimed"),
+    (
+        "settle.rs",
+        "SELECT id, batch, lane",
+        "what one worker has claimed, and what is left of a batch",
+    ),
     ("suppress.rs", "SELECT EXISTS (SELECT FROM suppression)", "it ends at the first row"),
 ];
 

@@ -1,6 +1,7 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for retries.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
-use crate::rows::model::{ChunkRow, deliveries};
+use crate::rows::model::{ChunkRow, NewChunk, deliveries};
 use crate::rows::settlement;
 use crate::{Mark, MarkAnswer, Settled, StoreError, Suppression};
 
@@ -40,7 +41,7 @@ impl WriterRequest for SettleChunks {
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
         let mut answers = Vec::with_capacity(settlements.len());
-        let mut suppressed = Vec::new();
+        let (mut suppressed, mut again) = (Vec::new(), Vec::new());
         for settlement in settlements {
             let applied = chunks
                 .get(&settlement.chunk)
@@ -53,9 +54,7 @@ impl WriterRequest for SettleChunks {
                 transaction.count_ended(state, items);
             }
             writes.log(chunk.batch, &applied.log);
-            for part in applied.parts {
-                writes.chunk(part);
-            }
+            again.extend(applied.parts);
             for group in applied.suppressed {
                 suppressed.push((chunk.clone(), group, settlement.at));
             }
@@ -73,6 +72,7 @@ impl WriterRequest for SettleChunks {
                 chunk.members = Some(applied.rest);
             }
         }
+        transaction.due_again(&mut writes, again).await?;
         transaction.suppress_groups(&suppressed).await?;
         transaction.write(writes).await?;
         // What is stale was settled by another holder of the chunk, and its fallbacks with it.
@@ -245,6 +245,40 @@ impl Transaction<'_> {
         guarantees.collect()
     }
 
+    /// Makes members due again: those of a batch that are due at one instant after as many attempts are one chunk, whenever they
+    /// were settled.
+    async fn due_again(
+        &mut self,
+        writes: &mut Writes,
+        again: Vec<NewChunk>,
+    ) -> Result<(), RunError> {
+        if again.is_empty() {
+            return Ok(());
+        }
+        let (batches, dues): (Vec<i64>, Vec<i64>) =
+            again.iter().map(|part| (part.batch.0.cast_signed(), part.due_at.millis())).unzip();
+        // A chunk that another transaction holds is not waited for: the members become a chunk beside it. The conditions are written
+        // so that the index by batch alone serves them.
+        let select = select_chunk!(
+            "FROM chunk WHERE batch = ANY($1) AND due_at + 0 = ANY($2) AND (lease_until IS NULL)::int = 1 \
+             ORDER BY id FOR UPDATE SKIP LOCKED"
+        );
+        let rows = self.rows(select, &[&batches, &dues]).await?;
+        let ready: Vec<ChunkRow> = rows.iter().map(chunk_at).collect::<Result<_, _>>()?;
+        for part in together(again) {
+            let Some(ready) = ready.iter().find(|ready| part.joins(ready)) else {
+                writes.chunk(part);
+                continue;
+            };
+            let mut members = ready.members();
+            members.extend(&part.members);
+            // It is told of again: a claim may have looked past it.
+            self.due(ready.lane, ready.due_at);
+            writes.shrink(ready, &members);
+        }
+        Ok(())
+    }
+
     /// Lists the recipients of groups of chunks, each settled at an instant.
     async fn suppress_groups(
         &mut self,
@@ -265,4 +299,17 @@ impl Transaction<'_> {
         }
         self.suppress(reports).await
     }
+}
+
+/// Parts of several settlements, those that are one chunk in one.
+fn together(parts: Vec<NewChunk>) -> impl Iterator<Item = NewChunk> {
+    let mut chunks = BTreeMap::new();
+    for part in parts {
+        let key = (part.batch, part.due_at, part.attempt, part.crashes);
+        match chunks.entry(key) {
+            Entry::Vacant(vacant) => _ = vacant.insert(part),
+            Entry::Occupied(mut known) => known.get_mut().members.extend(&part.members),
+        }
+    }
+    chunks.into_values()
 }

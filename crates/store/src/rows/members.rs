@@ -42,6 +42,11 @@ impl Members {
         was_there
     }
 
+    /// Adds all of `other`.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        other.iter().for_each(|index| _ = self.insert(index));
+    }
+
     pub(crate) fn contains(&self, index: u16) -> bool {
         let (word, bit) = place(index);
         self.words.get(word).is_some_and(|word| word & bit != 0)

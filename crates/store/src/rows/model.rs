@@ -137,6 +137,12 @@ impl NewChunk {
         Self { batch, lane, due_at, attempt, crashes, members, is_whole: false, partition }
     }
 
+    /// True if its members may be added to `ready`, a chunk that is not leased: they are due as it is, after as many attempts.
+    pub(crate) fn joins(&self, ready: &ChunkRow) -> bool {
+        (ready.batch, ready.due_at, ready.attempt, ready.crashes)
+            == (self.batch, self.due_at, self.attempt, self.crashes)
+    }
+
     /// Cuts `members` of a suspected chunk into parts of these sizes, due at these instants.
     pub(crate) fn divide(
         chunk: &ChunkRow,

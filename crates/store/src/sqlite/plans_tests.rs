@@ -128,6 +128,7 @@ const CASES: &[Case] = &[
     Case::new("release.rs", "SELECT id, lane", "40000, 0, 10"),
     Case::new("release.rs", "SET passed", "7, 1, 1"),
     Case::new("requeue.rs", "SELECT lane, accepted_at", "40000, 'tenant'"),
+    Case::new("settle.rs", "batch = ?1 AND due_at = ?2", "40000, 40000000"),
     Case::new("transaction.rs", "DELETE FROM chunk", "40000"),
     Case::new("transaction.rs", "INSERT INTO tenant_lane", "'channel', 'new', 1, 'tenant'"),
     Case::new("transaction.rs", "INSERT INTO log", "40000, x'00'"),

@@ -2,10 +2,11 @@
 
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
+use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
-use crate::rows::model::{BatchRow, ChunkRow, deliveries};
+use crate::rows::model::{BatchRow, ChunkRow, NewChunk, deliveries};
 use crate::rows::packing::BatchPacker;
 use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
@@ -21,7 +22,7 @@ impl Transaction<'_> {
         }
         self.add_log(chunk.batch, &applied.log)?;
         for part in &applied.parts {
-            self.add_chunk(part)?;
+            self.due_again(part)?;
         }
         for group in applied.suppressed {
             self.suppress_group(&chunk, group, settlement.at)?;
@@ -39,6 +40,21 @@ impl Transaction<'_> {
         // A lane that was full has room again.
         self.woke = true;
         Ok(Settled::Applied { remaining })
+    }
+
+    /// Makes members due again: those of a batch that are due at one instant after as many attempts are one chunk, whenever they
+    /// were settled.
+    fn due_again(&mut self, part: &NewChunk) -> Result<(), StoreError> {
+        let select = self
+            .sql(select_chunk!("batch = ?1 AND due_at = ?2 AND lease_until IS NULL ORDER BY id"))?;
+        let ready = rows::chunks(select, [part.batch.0.cast_signed(), part.due_at.millis()])?;
+        let Some(ready) = ready.into_iter().find(|ready| part.joins(ready)) else {
+            return self.add_chunk(part);
+        };
+        let mut members = ready.members();
+        members.extend(&part.members);
+        self.shrink(ready.id, &members)?;
+        self.add_due(part.lane, part.due_at)
     }
 
     /// Accepts what stands in for notifications that end in this transaction.

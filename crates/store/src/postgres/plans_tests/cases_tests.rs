@@ -177,6 +177,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("transaction.rs", "WITH gone", ""),
     Case::new("settle.rs", "SELECT FROM worker", "'{4,8}', 1"),
     Case::new("settle.rs", "AND lease_until IS NOT NULL", "'{4,8}', 1"),
+    Case::new("settle.rs", "AND due_at + 0 = ANY", "'{40000,40001}', '{40000000,40001000}'"),
     Case::new("settle.rs", "SELECT id, guarantee", "'{40000,40001}'"),
     Case::new("settle.rs", "SET begun_through", "'{4,8}', '{1,1}'"),
     Case::new("suppress.rs", "INSERT INTO feed", "'new'"),
