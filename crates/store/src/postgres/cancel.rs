@@ -273,7 +273,7 @@ impl Transaction<'_> {
             rest.remove(index);
         }
         self.end(writes, chunk.batch, &LogLine::unattempted(now, State::Cancelled), members);
-        writes.shrink(chunk, &rest);
+        writes.set_members(chunk, &rest);
     }
 
     /// The chunks of batches, locked. Another process may have replaced some of them just before they were locked, by chunks that

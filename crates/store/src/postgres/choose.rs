@@ -115,7 +115,7 @@ impl Transaction<'_> {
             if let Some(rest) = rests.remove(&chunk.id) {
                 // The lease has raised its epoch, and a write that names the former one would undo the transaction.
                 let leased = ChunkRow { epoch: Epoch(chunk.epoch.0 + 1), ..chunk.clone() };
-                writes.shrink(&leased, &chunk.members());
+                writes.set_members(&leased, &chunk.members());
                 // Of this process's partition, as what it was cut off: it is nothing new to others.
                 self.state.claiming.add_due(rest.lane, rest.due_at);
                 writes.rest(rest);

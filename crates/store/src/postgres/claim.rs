@@ -299,7 +299,7 @@ impl Transaction<'_> {
                 // No settlement will come for these, and it is settlements that give a lane its window back.
                 self.freed(chunk, ended.len(), deliveries.is_empty());
                 let rest: Members = deliveries.iter().map(|delivery| delivery.index).collect();
-                writes.shrink(chunk, &rest);
+                writes.set_members(chunk, &rest);
             }
             left.push(deliveries);
         }

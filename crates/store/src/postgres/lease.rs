@@ -142,7 +142,7 @@ impl Transaction<'_> {
             let (attempt, state) = (chunk.attempt, State::InDoubt);
             let line = LogLine { at: now, attempt, state, status: 0, detail };
             self.end(writes, chunk.batch, &line, &begun);
-            writes.shrink(chunk, &rest);
+            writes.set_members(chunk, &rest);
         }
         if !rest.is_empty() {
             self.due(chunk.lane, chunk.due_at);

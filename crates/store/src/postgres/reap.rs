@@ -150,7 +150,7 @@ async fn judge(
                 let mut parts = NewChunk::divide(chunk, rest, crashes, parts);
                 if let Some(first) = parts.next() {
                     count(crashes, first.due_at);
-                    writes.shrink(chunk, &first.members);
+                    writes.set_members(chunk, &first.members);
                 }
                 parts.for_each(|part| writes.chunk(part));
             }
@@ -158,7 +158,7 @@ async fn judge(
                 let (at, attempt, state) = (end.now, chunk.attempt, State::Dead);
                 let line = LogLine { at, attempt, state, status: 0, detail: blame::QUARANTINED };
                 transaction.end(writes, chunk.batch, &line, rest);
-                writes.shrink(chunk, &Members::default());
+                writes.set_members(chunk, &Members::default());
             }
         }
     }

@@ -58,7 +58,7 @@ impl WriterRequest for SettleChunks {
             for group in applied.suppressed {
                 suppressed.push((chunk.clone(), group, settlement.at));
             }
-            writes.shrink(chunk, &applied.rest);
+            writes.set_members(chunk, &applied.rest);
             let remaining = applied.rest.len();
             transaction.tried(chunk.lane, AttemptEvidence::of(settlement));
             // Parts that are due again are freed as well: they are no longer claimed, and count anew with the claim that takes
@@ -274,7 +274,7 @@ impl Transaction<'_> {
             members.extend(&part.members);
             // It is told of again: a claim may have looked past it.
             self.due(ready.lane, ready.due_at);
-            writes.shrink(ready, &members);
+            writes.set_members(ready, &members);
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ pub(super) struct Writes {
     /// Chunks that were cut off others.
     rests: Vec<NewChunk>,
     gone: Vec<DeletedChunk>,
-    kept: Vec<ShrunkChunk>,
+    kept: Vec<ChangedChunk>,
 }
 
 /// A chunk of which nothing is left.
@@ -63,7 +63,7 @@ struct DeletedChunk {
 
 /// A chunk that is left with fewer members.
 #[derive(Debug)]
-struct ShrunkChunk {
+struct ChangedChunk {
     id: i64,
     epoch: i64,
     count: i32,
@@ -438,17 +438,17 @@ impl Writes {
         self.rests.push(chunk);
     }
 
-    /// Leaves only `rest` in a chunk; an empty chunk is gone.
-    pub(super) fn shrink(&mut self, chunk: &ChunkRow, rest: &Members) {
+    /// Gives a chunk these members; without any it is gone.
+    pub(super) fn set_members(&mut self, chunk: &ChunkRow, members: &Members) {
         let (id, epoch) = (chunk.id.0.cast_signed(), i64::from(chunk.epoch.0));
-        // Several settlements may be of one chunk, and reaping cuts one twice: the last rest counts.
+        // Several settlements may be of one chunk, and reaping cuts one twice: the last members count.
         self.kept.retain(|kept| kept.id != id);
         self.gone.retain(|gone| gone.id != id);
-        if rest.is_empty() {
+        if members.is_empty() {
             self.gone.push(DeletedChunk { id, epoch });
         } else {
-            let (count, members) = (counted(rest.len()), rest.to_blob());
-            self.kept.push(ShrunkChunk { id, epoch, count, members });
+            let (count, members) = (counted(members.len()), members.to_blob());
+            self.kept.push(ChangedChunk { id, epoch, count, members });
         }
     }
 }

@@ -256,7 +256,7 @@ impl Transaction<'_> {
             rest.remove(index);
         }
         self.end(chunk.batch, &LogLine::unattempted(now, State::Cancelled), members)?;
-        self.shrink(chunk.id, &rest)
+        self.set_members(chunk.id, &rest)
     }
 
     fn chunks_of(&self, batch: BatchId) -> Result<Vec<ChunkRow>, StoreError> {

@@ -148,7 +148,7 @@ impl Transaction<'_> {
         // Before its size is looked at: an expired chunk needs no room.
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
-            self.shrink(chunk.id, &Members::default())?;
+            self.set_members(chunk.id, &Members::default())?;
             return Ok(TakenChunk::Ended(chunk.count));
         }
         // Behind the look at its expiry: what is paused expires on time.
@@ -165,7 +165,7 @@ impl Transaction<'_> {
         if let Some(rest) = chunk.cut(deliveries) {
             // When the lane is due is read anew after this.
             rest.insert(self.connection)?;
-            self.shrink(chunk.id, &chunk.members())?;
+            self.set_members(chunk.id, &chunk.members())?;
         }
         let deliveries = self.end_suppressed(chunk, &batch, now, fallbacks)?;
         if deliveries.is_empty() {
@@ -217,7 +217,7 @@ impl Transaction<'_> {
             let gone = deliveries.iter().filter(|delivery| is_suppressed(delivery));
             fallbacks.extend(model::fallbacks(batch, self.state.store_id, gone, now));
             deliveries.retain(|delivery| !is_suppressed(delivery));
-            self.shrink(chunk.id, &members)?;
+            self.set_members(chunk.id, &members)?;
         }
         Ok(deliveries)
     }
@@ -277,7 +277,7 @@ impl Transaction<'_> {
             let (attempt, state) = (chunk.attempt, State::InDoubt);
             let line = LogLine { at: now, attempt, state, status: 0, detail };
             self.end(chunk.batch, &line, &begun)?;
-            self.shrink(chunk.id, &rest)?;
+            self.set_members(chunk.id, &rest)?;
         }
         if !rest.is_empty() {
             self.unlease(chunk)?;

@@ -68,7 +68,7 @@ impl Transaction<'_> {
                 let mut parts = NewChunk::divide(chunk, rest, crashes, parts);
                 if let Some(first) = parts.next() {
                     self.sql(update)?.execute(params![number, crashes, first.due_at.millis()])?;
-                    self.shrink(chunk.id, &first.members)?;
+                    self.set_members(chunk.id, &first.members)?;
                 }
                 parts.try_for_each(|part| self.add_chunk(&part))?;
             }
@@ -77,7 +77,7 @@ impl Transaction<'_> {
                 let line =
                     LogLine { at: now, attempt, state, status: 0, detail: blame::QUARANTINED };
                 self.end(chunk.batch, &line, rest)?;
-                self.shrink(chunk.id, &Members::default())?;
+                self.set_members(chunk.id, &Members::default())?;
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ impl Transaction<'_> {
         for group in applied.suppressed {
             self.suppress_group(&chunk, group, settlement.at)?;
         }
-        self.shrink(chunk.id, &applied.rest)?;
+        self.set_members(chunk.id, &applied.rest)?;
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
         // Before some of its load is freed: a lane was busy by what it held when it was answered.
@@ -53,7 +53,7 @@ impl Transaction<'_> {
         };
         let mut members = ready.members();
         members.extend(&part.members);
-        self.shrink(ready.id, &members)?;
+        self.set_members(ready.id, &members)?;
         self.add_due(part.lane, part.due_at)
     }
 

@@ -160,14 +160,14 @@ impl<'a> Transaction<'a> {
         self.add_due(chunk.lane, chunk.due_at)
     }
 
-    /// Leaves only `rest` in a chunk; an empty chunk is gone.
-    pub(super) fn shrink(&self, id: ChunkId, rest: &Members) -> Result<(), StoreError> {
+    /// Gives a chunk these members; without any it is gone.
+    pub(super) fn set_members(&self, id: ChunkId, members: &Members) -> Result<(), StoreError> {
         // No epoch is compared, unlike on PostgreSQL: one thread writes, so the chunk is still as it was read.
-        if rest.is_empty() {
+        if members.is_empty() {
             self.sql("DELETE FROM chunk WHERE id = ?1")?.execute([id.0.cast_signed()])?;
         } else {
             self.sql("UPDATE chunk SET count = ?2, members = ?3 WHERE id = ?1")?
-                .execute(params![id.0.cast_signed(), signed(rest.len()), rest.to_blob()])?;
+                .execute(params![id.0.cast_signed(), signed(members.len()), members.to_blob()])?;
         }
         Ok(())
     }
