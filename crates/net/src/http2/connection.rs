@@ -186,8 +186,9 @@ impl Connection {
     /// True if its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then, and no other connection
     /// is opened beside it until then. Not longer, since a request may hang for as long as an attempt may.
     pub(super) fn is_being_proven(&self) -> bool {
-        let since = self.tried_at.get().map(|at| self.clock.monotonic() - at);
-        !self.is_settled() && since.is_some_and(|since| since < PROOF_WAIT)
+        // The clock is read last: a pool asks dozens of connections at a time.
+        let tried_at = self.tried_at.get().filter(|_| !self.is_settled());
+        tried_at.is_some_and(|at| self.clock.monotonic() - at < PROOF_WAIT)
     }
 
     /// True if it takes as much as it ever will: the peer has granted its streams before the first request.

@@ -1,7 +1,7 @@
 //! The connections of one thread to one origin, and the requests that wait for their streams.
 //!
-//! A connection is full when all streams that its peer grants are taken. When all connections are full and a request waits,
-//! another is opened, one at a time; how many requests a new one takes before its first answer is its
+//! A request waits only while fewer streams are free than requests wait that go before it. When more wait than streams are free,
+//! another connection is opened, one at a time; how many requests a new one takes before its first answer is its
 //! [`Priming`](super::Priming).
 
 use std::rc::Rc;
@@ -51,7 +51,7 @@ impl Http2Pool {
 
     /// True if [`begin`](Self::begin) finds a stream now for a request of `priority`.
     pub fn has_free_stream(&self, priority: Priority) -> bool {
-        self.shared.waiting.none_before(priority) && self.shared.find_free().is_some()
+        self.shared.find_free_for(priority).is_some()
     }
 
     /// Begins a request with `head` and `payload` at once, which is at `now`; its outcome comes to `outcomes` as `key`. It leaves in
@@ -147,7 +147,7 @@ impl Http2Pool {
                 continue;
             }
             // Without a look at its turn: this request is itself among those that wait, and was woken for it.
-            if let Some(stream) = self.take() {
+            if let Some(stream) = self.shared.find_free().and_then(|place| self.take(place)) {
                 // First, since a connection is opened for requests that wait, and this one waits no more.
                 drop(queued);
                 self.grow();
@@ -164,25 +164,24 @@ impl Http2Pool {
 
     /// Takes a free stream, unless it belongs to a request that came before this one, or is more urgent.
     fn take_in_turn(&self, priority: Priority) -> Option<Http2Stream> {
-        if self.shared.waiting.none_before(priority) { self.take() } else { None }
+        self.take(self.shared.find_free_for(priority)?)
     }
 
-    fn take(&self) -> Option<Http2Stream> {
-        let place = self.shared.find_free()?;
+    fn take(&self, place: usize) -> Option<Http2Stream> {
         let connection = Rc::clone(self.shared.connections.borrow().get(place)?);
         connection.take_stream();
         Some(Http2Stream { connection, shared: Rc::clone(&self.shared) })
     }
 
-    /// Opens a connection if a request waits and the open ones have no stream for it.
+    /// Opens a connection if requests wait and the open ones have too few streams for them.
     fn grow(&self) {
         let shared = &self.shared;
         // One at a time: an origin that answers slowly would have `connections_max` of them for one burst.
-        let may_grow = shared.connecting.borrow().is_none() && shared.waiting.is_any() && {
+        let may_grow = shared.connecting.borrow().is_none() && shared.is_short() && {
             let connections = shared.connections.borrow();
             connections.len() < shared.connections_max
                 // One that will soon have more streams than its one is waited for.
-                && connections.iter().all(|one| one.free_streams() == 0 && !one.is_being_proven())
+                && !connections.iter().any(|one| one.is_being_proven())
         };
         if !may_grow {
             return;
@@ -254,6 +253,8 @@ mod tests {
     use crate::endpoint::Endpoint;
     use crate::guard::Guard;
     use crate::http2::Priming;
+    use crate::http2::connection::Connection;
+    use crate::http2::driver::Wire;
     use crate::tcp::{Anywhere, Reach};
     use crate::tls;
     use std::sync::Arc;
@@ -284,6 +285,26 @@ mod tests {
             ask(Priority::Normal).await;
         };
         local.run_until(asked).await;
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_behind_others_only_while_streams_are_too_few_for_all() {
+        let pool = pool("https://127.0.0.1:1", Arc::new(Anywhere));
+        // Each has one stream until the peer says how many.
+        let wire = || Wire::new("test", &[], tokio::io::empty(), pool.shared.clock);
+        let wires = [wire(), wire(), wire()];
+        let connection = |wire| Rc::new(Connection::new(wire, Priming::Unprimed));
+        pool.shared.connections.borrow_mut().extend(wires.iter().map(connection));
+        let wait = |priority, requests| pool.shared.waiting.queue(priority).length.set(requests);
+        wait(Priority::Normal, 2);
+        assert!(pool.has_free_stream(Priority::Normal) && pool.has_free_stream(Priority::Bulk));
+        wait(Priority::Normal, 3);
+        assert!(!pool.has_free_stream(Priority::Normal) && !pool.has_free_stream(Priority::Bulk));
+        let urgent = pool.take_in_turn(Priority::Urgent).unwrap();
+        wait(Priority::Normal, 1);
+        let normal = pool.take_in_turn(Priority::Normal).unwrap();
+        assert!(pool.take_in_turn(Priority::Normal).is_none(), "the last is for the other");
+        drop((urgent, normal));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use flow::{Backoff, Clock};
+use notification::Priority;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -135,6 +136,33 @@ impl PoolState {
         // None is asked again before a stream has come back or a connection has moved on.
         self.first_free.set(place.unwrap_or(connections.len()));
         place
+    }
+
+    /// [`Self::find_free`] for a request of `priority` that does not wait: where there are more streams than requests that wait and
+    /// go before it. So a request that waited once does not make all later ones wait as well.
+    pub(super) fn find_free_for(&self, priority: Priority) -> Option<usize> {
+        self.find_free_beyond(self.waiting.before(priority))
+    }
+
+    /// Whether more requests wait than streams are free.
+    pub(super) fn is_short(&self) -> bool {
+        let waiting = self.waiting.before(Priority::Bulk);
+        waiting > 0 && self.find_free_beyond(waiting - 1).is_none()
+    }
+
+    /// [`Self::find_free`], where more than `streams` are free.
+    fn find_free_beyond(&self, mut streams: usize) -> Option<usize> {
+        let place = self.find_free()?;
+        if streams == 0 {
+            return Some(place);
+        }
+        for connection in self.connections.borrow().get(place..).unwrap_or_default() {
+            match streams.checked_sub(connection.free_streams()) {
+                Some(rest) => streams = rest,
+                None => return Some(place),
+            }
+        }
+        None
     }
 
     /// Wakes the request whose turn it is, if there is a stream for it.

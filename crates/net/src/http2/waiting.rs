@@ -36,10 +36,10 @@ impl StreamWaiters {
         self.in_order().iter().any(|queue| queue.length.get() > 0)
     }
 
-    /// True if no request of this or a higher priority waits.
-    pub(super) fn none_before(&self, priority: Priority) -> bool {
+    /// How many requests of this or a higher priority wait.
+    pub(super) fn before(&self, priority: Priority) -> usize {
         let queues = Priority::ALL.iter().filter(|other| **other <= priority);
-        queues.map(|other| self.queue(*other)).all(|queue| queue.length.get() == 0)
+        queues.map(|other| self.queue(*other).length.get()).sum()
     }
 
     pub(super) fn wake_next(&self) {
