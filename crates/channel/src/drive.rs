@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flow::Pass;
 use flow::quota::WAIT_MAX;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use notification::{Delivery, Report, limits};
 use tokio::time::Instant;
 
@@ -85,7 +85,7 @@ async fn drive_with<'job, All: Attempts<'job>>(
     loop {
         // Answers first: they free places and are what crashes would lose.
         while reports.len() < limits::REPORT_ITEMS
-            && let Some(Some(report)) = under_way.next().now_or_never()
+            && let Some(report) = under_way.next_ended()
         {
             reports.push(report);
         }
@@ -160,7 +160,11 @@ fn admit<'job>(
     earlier: Option<MayWait<'job>>,
     waited: &mut Duration,
 ) -> MayWait<'job> {
-    let Some(quota) = job.quota else { return MayWait::Free };
+    let is_booked = matches!(earlier, Some(MayWait::Booked(_)));
+    // Without a limit the time is not asked, which each start would pay for.
+    let Some(quota) = job.quota.filter(|quota| is_booked || !quota.is_open()) else {
+        return MayWait::Free;
+    };
     let now = job.clock.monotonic();
     // A place that comes when it has expired would be used by no attempt.
     let wait_max = WAIT_MAX.saturating_sub(*waited).min(job.expires_in().unwrap_or(WAIT_MAX));

@@ -67,7 +67,7 @@ impl LaneQuota {
         priority: Priority,
         wait_max: Duration,
     ) -> Result<Option<Booking<'_>>, Duration> {
-        if self.tenant.quota.is_open() && self.destination.quota.is_open() {
+        if self.is_open() {
             return Ok(None);
         }
         if !self.tenant.quota.is_open() {
@@ -77,6 +77,11 @@ impl LaneQuota {
         let tenant = self.tenant.book(clock, priority, wait_max)?;
         let booking = Booking { of: self, tenant, destination: None, is_complete: false };
         booking.complete(clock, priority, wait_max).map(Some)
+    }
+
+    /// Whether there is no limit.
+    pub(crate) fn is_open(&self) -> bool {
+        self.tenant.quota.is_open() && self.destination.quota.is_open()
     }
 
     /// How many of the lane may be sent within `span`, with a burst and at least one.

@@ -135,6 +135,25 @@ where
         self.open == 0 && self.waiting.is_empty() && self.ended.is_empty()
     }
 
+    /// The report of one that has ended by now. No task is woken for the next one: between two starts that costs less than a poll.
+    pub(crate) fn next_ended(&mut self) -> Option<(u16, Report)> {
+        let ended = self.next_concluded();
+        if ended.is_some() || self.waiting.is_empty() {
+            return ended;
+        }
+        self.waiting.next().now_or_never().flatten()
+    }
+
+    /// The report of one that was begun at once and has ended.
+    fn next_concluded(&mut self) -> Option<(u16, Report)> {
+        while self.ended.is_empty() {
+            // An answer that came while settle held the loop up still counts, whatever the time is.
+            let (place, outcome) = self.outcomes.take()?;
+            self.conclude(place, outcome);
+        }
+        self.ended.pop_front()
+    }
+
     /// Takes the outcome of the attempt at `place`, if that is still under way.
     fn conclude(&mut self, place: u16, outcome: RequestOutcome) {
         let at = usize::from(place);
@@ -186,14 +205,10 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some(ended) = self.ended.pop_front() {
+            if let Some(ended) = self.next_concluded() {
                 return Poll::Ready(Some(ended));
             }
-            // An answer that came while settle held the loop up still counts, whatever the time is.
-            if let Poll::Ready((place, outcome)) = self.outcomes.poll_next(context) {
-                self.conclude(place, outcome);
-                continue;
-            }
+            self.outcomes.wake_by(context);
             match self.waiting.poll_next_unpin(context) {
                 Poll::Ready(None) if self.open == 0 => return Poll::Ready(None),
                 Poll::Ready(Some(ended)) => return Poll::Ready(Some(ended)),

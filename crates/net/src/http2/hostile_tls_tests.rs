@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -259,7 +260,11 @@ async fn send(
     let (mut since, outcomes) = (None, Rc::default());
     let begun = pool.begin((Priority::Normal, clock.monotonic()), body, head, (&outcomes, KEY));
     if let Some(mut begun) = begun {
-        let (key, outcome) = poll_fn(|context| outcomes.poll_next(context)).await;
+        let next = |context: &mut Context<'_>| {
+            outcomes.wake_by(context);
+            outcomes.take().map_or(Poll::Pending, Poll::Ready)
+        };
+        let (key, outcome) = poll_fn(next).await;
         assert_eq!(key, KEY);
         match begun.conclude(outcome, head) {
             Ok(reply) => return Ok(reply),

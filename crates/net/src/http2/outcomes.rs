@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use super::answer::{IncomingReply, NoReply};
 use crate::exchange::Reply;
@@ -38,16 +38,17 @@ pub(super) enum Waiter {
 // === impl RequestOutcomes ===
 
 impl RequestOutcomes {
-    /// The next outcome, with the key of its request. Pending also when no request is under way.
-    pub fn poll_next(&self, context: &Context<'_>) -> Poll<(u16, RequestOutcome)> {
+    /// The next outcome that is there, with the key of its request.
+    pub fn take(&self) -> Option<(u16, RequestOutcome)> {
+        self.0.borrow_mut().outcomes.pop_front()
+    }
+
+    /// Has the task of `context` woken by the next outcome. Those that are there are to be taken first.
+    pub fn wake_by(&self, context: &Context<'_>) {
         let mut arrived = self.0.borrow_mut();
-        if let Some(next) = arrived.outcomes.pop_front() {
-            return Poll::Ready(next);
-        }
         if !arrived.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             arrived.waker = Some(context.waker().clone());
         }
-        Poll::Pending
     }
 
     pub(super) fn put(&self, key: u16, outcome: RequestOutcome) {
