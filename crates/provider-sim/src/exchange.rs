@@ -52,10 +52,10 @@ pub(crate) struct SimVerdict {
     pub(crate) authenticated: bool,
 }
 
-/// The reply on the wire.
+/// The reply on the wire. Small: it is moved from one queue to another while it waits for its record and its time.
 #[derive(Debug)]
 pub(crate) enum SimReply {
-    Answer(SimAnswer),
+    Answer(Box<SimAnswer>),
     /// Nothing: the request is dropped.
     Silence,
     /// Nothing, and the connection ends.

@@ -106,14 +106,14 @@ impl Provider {
     fn decide(&self, finding: &Finding<'_>, now_us: u64) -> SimReply {
         // Before the dice: they fall for good requests only, so bad ones do not change what those meet.
         if let Some(rejection) = &finding.rejection {
-            return SimReply::Answer(rejection.clone());
+            return SimReply::Answer(Box::new(rejection.clone()));
         }
         let dead_tokens = self.options.faults.dead_tokens;
         if dead_tokens > 0.0 && is_dead(finding.recipient, dead_tokens) {
             return self.trouble(Trouble::Gone, now_us);
         }
         match self.dice.borrow_mut().fault() {
-            None => SimReply::Answer(self.accepted(&finding.id)),
+            None => SimReply::Answer(Box::new(self.accepted(&finding.id))),
             Some(SimFault::Refuse) => SimReply::Refuse,
             Some(SimFault::Disconnect) => SimReply::Disconnect,
             Some(SimFault::Drop) => SimReply::Silence,
@@ -143,7 +143,7 @@ impl Provider {
         if matches!(trouble, Trouble::Throttled | Trouble::Unavailable) {
             answer.retry_after_seconds = Some(self.options.faults.retry_after);
         }
-        SimReply::Answer(answer)
+        SimReply::Answer(Box::new(answer))
     }
 
     /// Has an APNs answer carry the id of its request, or one made up for it, which is returned.

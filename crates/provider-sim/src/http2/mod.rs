@@ -10,8 +10,7 @@ mod session;
 mod streams;
 mod upload;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU64;
@@ -58,7 +57,7 @@ pub(crate) async fn serve(tls: TlsStream, provider: Rc<Provider>) -> io::Result<
         accepted: 0,
         last_stream: 0,
         recording: VecDeque::new(),
-        delayed: BinaryHeap::new(),
+        delayed: VecDeque::new(),
         timer: None,
         ending: SimEnding::Never,
     };
@@ -86,8 +85,8 @@ struct SimConnection {
     last_stream: u32,
     /// Replies that wait for their record to be written, in the order of the journal.
     recording: VecDeque<(u64, Outgoing)>,
-    /// Replies that wait for their time, the earliest on top.
-    delayed: BinaryHeap<Reverse<Outgoing>>,
+    /// Replies that wait for their time, the earliest first.
+    delayed: VecDeque<Outgoing>,
     timer: Option<(u64, Pin<Box<Sleep>>)>,
     ending: SimEnding,
 }
@@ -261,7 +260,7 @@ impl SimConnection {
                 }
                 // Its stream stays open until the client resets it.
                 NEVER_US => {}
-                _ => self.delayed.push(Reverse(outgoing)),
+                _ => self.delay(outgoing),
             }
         }
         sent
@@ -270,14 +269,13 @@ impl SimConnection {
     /// Replies to what has become due, and sets the timer for the next; returns how many.
     fn send_delayed(&mut self, context: &mut Context<'_>) -> usize {
         let mut sent = 0;
-        while let Some(Reverse(next)) = self.delayed.peek() {
+        while let Some(next) = self.delayed.front() {
             let (next_us, now_us) = (next.due_us, clock::unix_us());
             if next_us <= now_us {
-                let Some(Reverse(outgoing)) = self.delayed.pop() else {
-                    break;
-                };
-                self.send(outgoing);
-                sent += 1;
+                while let Some(due) = self.delayed.pop_front_if(|next| next.due_us <= now_us) {
+                    self.send(due);
+                    sent += 1;
+                }
                 continue;
             }
             if self.timer.as_ref().is_none_or(|(timer_us, _)| *timer_us != next_us) {
@@ -293,10 +291,20 @@ impl SimConnection {
         sent
     }
 
+    /// Has a reply wait for its time. Where all take as long it comes last, and costs no search.
+    fn delay(&mut self, reply: Outgoing) {
+        if self.delayed.back().is_none_or(|last| last.due_us <= reply.due_us) {
+            self.delayed.push_back(reply);
+        } else {
+            let place = self.delayed.partition_point(|other| other.due_us <= reply.due_us);
+            self.delayed.insert(place, reply);
+        }
+    }
+
     fn send(&mut self, outgoing: Outgoing) {
         let Outgoing { reply, stream, .. } = outgoing;
         match reply {
-            SimReply::Answer(answer) => self.session.answer(stream, answer),
+            SimReply::Answer(answer) => self.session.answer(stream, *answer),
             SimReply::Silence => self.session.reset(stream, Code::CANCEL),
             SimReply::Refuse => self.session.reset(stream, Code::REFUSED_STREAM),
             SimReply::Disconnect => self.ending = SimEnding::Disconnect,
@@ -341,27 +349,5 @@ impl SimConnection {
         self.tls.shutdown().await?;
         while self.tls.read(&mut self.input).await? > 0 {}
         Ok(())
-    }
-}
-
-// === impl Outgoing ===
-
-impl PartialEq for Outgoing {
-    fn eq(&self, other: &Self) -> bool {
-        self.due_us == other.due_us
-    }
-}
-
-impl Eq for Outgoing {}
-
-impl PartialOrd for Outgoing {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Outgoing {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.due_us.cmp(&other.due_us)
     }
 }
