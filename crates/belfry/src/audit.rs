@@ -61,6 +61,7 @@ impl<'a> AuditReport<'a> {
         for problem in self.problems {
             writeln!(text, "problem: {problem}")?;
         }
+        // The list of problems is bounded; their number is not.
         let not_shown = problem_count.saturating_sub(self.problems.len() as u64);
         if not_shown > 0 {
             writeln!(text, "and {not_shown} more problems")?;

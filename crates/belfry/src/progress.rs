@@ -49,6 +49,7 @@ impl Progress {
                 bar.set_position(bar.position().max(offset));
                 bar.set_message(format!("{rows} rows {}", self.done));
             }
+            // By hundred thousands passed, not by a remainder: a batch steps over the round number.
             None if rows / ROWS_PER_LINE > self.told / ROWS_PER_LINE => {
                 self.told = rows;
                 complain(&format!("{rows} rows {}", self.done));

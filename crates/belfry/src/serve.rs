@@ -88,6 +88,7 @@ async fn serve(
     config: &Config,
     read: impl Fn() -> Result<Config, CliError>,
 ) -> anyhow::Result<ExitCode> {
+    // Before the start, which may wait for a store or a broker: a signal ends it in order.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // From here on it ends nothing; what came during the start is looked at after it.

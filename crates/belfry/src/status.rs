@@ -276,6 +276,7 @@ fn cluster_text(cluster: &ClusterAnswer) -> Result<String, fmt::Error> {
 
 fn state(worker: &WorkerAnswer) -> &'static str {
     match worker {
+        // First: its own words date from the last time that it was heard of.
         _ if worker.alive_for_seconds <= 0.0 => "overdue",
         _ if worker.standing_by => "standing by",
         _ => "alive",

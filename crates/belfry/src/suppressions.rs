@@ -299,6 +299,7 @@ impl WhomArgs {
             }
             if recipients.len() == PAGE || read == 0 && !recipients.is_empty() {
                 let done = change(channel, &recipients, &lines);
+                // A page is one request: those before it stay changed.
                 done.with_context(|| format!("{count} were done before"))?;
                 count += recipients.len() as u64;
                 recipients.clear();
@@ -350,5 +351,6 @@ fn open(file: &Path) -> io::Result<Box<dyn io::Read>> {
 }
 
 fn size(file: &Path) -> Option<u64> {
+    // Of a pipe or a device the length says nothing.
     std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
 }

@@ -45,6 +45,7 @@ struct ProblemBody {
 
 impl EngineAnswer {
     pub(super) fn new(head: &Parts, body: Bytes) -> Self {
+        // Of the two forms (RFC 9110, section 10.2.3) the engine writes seconds, never a date.
         let seconds =
             head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         Self { status: head.status, retry_after: seconds.map(Duration::from_secs), body }
@@ -81,6 +82,7 @@ impl EngineAnswer {
         let problem = self.problem();
         let words = |error: FieldError| error.in_file(lines).to_string();
         let errors: Vec<String> = problem.errors.into_iter().map(words).collect();
+        // The most exact words first: the title is the same for every problem of a kind.
         let said = [errors.join("\n"), problem.detail, problem.title];
         let said = said.into_iter().find(|text| !text.is_empty());
         let message = said.unwrap_or_else(|| format!("the engine answered {}", self.status));
@@ -88,6 +90,7 @@ impl EngineAnswer {
     }
 
     fn problem(&self) -> ProblemBody {
+        // A server between here and the engine answers with a page of its own: then the status is all that can be told.
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
@@ -121,6 +124,7 @@ impl FieldError {
 
 impl std::fmt::Display for FieldError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The head is line 1 of the body and no recipient's: an error in it has no line to name.
         if let Some(recipients_line @ 1..) = self.line.map(|line| line - 1) {
             write!(formatter, "line {recipients_line}: ")?;
         }

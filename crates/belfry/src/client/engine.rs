@@ -144,6 +144,7 @@ impl EngineApi {
         let mut request = self.request(Method::POST, path, body);
         let lines = HeaderValue::from_static("application/x-ndjson");
         request.headers_mut().insert(CONTENT_TYPE, lines);
+        // Without a time limit: the engine answers after the last line, and the input may be a pipe that fills slowly.
         let sent = connection.sender.send_request(request).await;
         let response = sent.map_err(|error| CallError::Lost(error.to_string()))?;
         // Not kept: a command that uploads makes no other call.
@@ -239,6 +240,7 @@ async fn read(
     idle: &mut Option<EngineConnection>,
 ) -> Result<EngineAnswer, CallError> {
     let (head, body) = response.into_parts();
+    // A time of its own: the one that `send` waits ends with the head.
     let body = timeout(ANSWER_TIMEOUT, Limited::new(body, ANSWER_BYTES).collect()).await;
     let body = body.map_err(|_| CallError::Lost("the answer did not end".to_owned()))?;
     let body = body.map_err(|error| CallError::Lost(error.to_string()))?.to_bytes();

@@ -47,6 +47,7 @@ impl ChannelConfig {
 
     /// True if a channel that was built from this is the same as one built from `other`.
     pub(super) fn is_built_like(&self, other: &Self) -> bool {
+        // Without the retries: settle reads them for itself, so a change of them alone keeps the connections.
         self.kind == other.kind && self.files == other.files
     }
 

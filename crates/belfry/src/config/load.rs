@@ -98,6 +98,7 @@ impl ConfigSource {
             None => String::new(),
         };
         let variables = std::env::vars_os()
+            // A name that is no text cannot begin with the prefix and name a key.
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
             .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
             .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
@@ -144,6 +145,7 @@ impl ConfigSource {
     pub(super) fn describe(&self, problem: &Mistake) -> String {
         let flags = of_flags(&self.flags);
         let variables = self.of_variables();
+        // The flag first: where a variable sets the same key, the flag is what counts.
         let mut settings = flags.iter().chain(&variables);
         let setting = settings.find(|setting| setting.path.join(".") == problem.path);
         match (setting, &self.file) {
@@ -167,6 +169,7 @@ impl ConfigSource {
     fn malformed(&self, error: &toml::de::Error) -> Mistake {
         let before = error.span().and_then(|span| self.text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
+        // Each mistake is one line of what is printed.
         let message = error.message().replace('\n', ", ");
         Mistake::new("", format!("line {line} is not TOML: {message}"))
     }

@@ -196,6 +196,7 @@ impl Config {
 
     /// The settings that differ from `other` and are read at the start only.
     pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        // Of `[server]` the address alone: its keys follow a reload, as channels, templates and tenants do.
         let tables = [
             ("server.listen", self.server.listen != other.server.listen),
             ("store", self.store != other.store),

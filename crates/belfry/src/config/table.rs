@@ -15,6 +15,7 @@ pub(super) fn read_table<T: DeserializeOwned>(
 ) -> Option<T> {
     let mut removed = Vec::new();
     loop {
+        // Of a copy: reading consumes the table, and the next round needs what is left of it.
         let error = match serde_path_to_error::deserialize::<_, T>(table.clone()) {
             Ok(value) => return Some(value),
             Err(error) => error,

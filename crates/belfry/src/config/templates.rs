@@ -50,6 +50,7 @@ impl TemplateConfig {
                 let wrong = |message| Wrong { key: "file", message };
                 let bytes = std::fs::read(file)
                     .map_err(|error| wrong(format!("cannot read {}: {error}", file.display())))?;
+                // Only checked: what is sent are the bytes of the file, with its numbers and its order of fields.
                 serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)
                     .map_err(|error| wrong(format!("{} is not JSON: {error}", file.display())))?;
                 // A line end at the end of the file would be sent with every notification.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 /// Reads a span such as `250ms`, `30s`, `15m` or `1h 30m`.
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
+    // The parser takes negative spans as well, which no setting means.
     let span = text.parse::<jiff::SignedDuration>().ok();
     span.and_then(|span| Duration::try_from(span).ok()).ok_or_else(|| {
         de::Error::custom(format!(

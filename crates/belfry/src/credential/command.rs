@@ -147,6 +147,7 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
         Some(Err(error)) => {
             return Err(refuse(&format!("the text on standard input {error}")).into());
         }
+        // Sealed twice, it would open to a sealed text, and that would be taken for the secret.
         None if sealed::is_sealed(secret) => {
             return Err(refuse("the text on standard input is sealed already").into());
         }
@@ -199,6 +200,7 @@ fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, Stri
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(PREFIX) {
         resealed.text.push_str(before);
+        // All that a name, a setting and base64url are made of, and the colons between them.
         let is_part =
             |character: char| character.is_ascii_alphanumeric() || "-_:.".contains(character);
         let end = after.find(|character| !is_part(character)).unwrap_or(after.len());
@@ -226,6 +228,7 @@ fn reseal(text: &str, old: &MasterKey, new: &MasterKey) -> Result<Resealed, Stri
 
 /// Puts `text` in the place of what stands in `file`, whole or not at all; owner and mode stay.
 fn replace(file: &Path, text: &str) -> Result<(), CliError> {
+    // In the same directory: a rename does not cross file systems.
     let mut beside = file.to_path_buf().into_os_string();
     beside.push(".new");
     let fail = |message: String| {

@@ -126,6 +126,8 @@ impl Credentials {
                 for (name, channel) in channels.iter_mut() {
                     let path = format!("channels.{name}");
                     let Some(channel) = channel.as_table_mut() else { continue };
+                    // Before the kind's secrets are looked for: those of the credential are opened with the channel's own,
+                    // as of its kind.
                     self.add_credential(channel, &path, faults);
                     let kind = channel.get("kind").and_then(Value::as_str).map(str::to_owned);
                     let place = SettingPath::table(path, kind.as_deref());
@@ -296,6 +298,7 @@ impl<'a> SettingPath<'a> {
         if self.kind == Some("server") && self.setting == "keys.sha256" {
             return published::refusal_of_key(text);
         }
+        // Elsewhere a word that is published as a secret is an ordinary value.
         settings::at(self.kind, &self.setting).next().and_then(|_| published::refusal(text))
     }
 }

@@ -244,6 +244,7 @@ fn parts_v1(text: &str) -> Option<(Name, &str)> {
 }
 
 fn aad(Label { name, setting }: &Label) -> Aad<String> {
+    // The version is authenticated, too: data of one version do not open behind the prefix of another.
     Aad::from(format!("belfry sealed v2 {name} {setting}"))
 }
 

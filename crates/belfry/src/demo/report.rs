@@ -90,6 +90,7 @@ impl DemoReport {
 
     /// Recipients that the provider neither accepted nor refused, and that are not in doubt either.
     fn lost(&self) -> u64 {
+        // A delivery in doubt may have reached the provider: it is counted there and is not missing.
         self.tally.missing.saturating_sub(self.audit.in_doubt)
     }
 

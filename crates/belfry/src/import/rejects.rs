@@ -42,6 +42,7 @@ impl Rejects {
         reasons.push(".reasons");
         let mut rows = Output::create(path.to_owned())?;
         let reasons = Output::create(reasons.into())?;
+        // The header is no rejected row: files with nothing else are removed at the end.
         if let Some(header) = header {
             rows.line(header)?;
         }

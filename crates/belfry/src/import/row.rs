@@ -64,6 +64,7 @@ impl ImportRow {
     /// Gives the row a key, unless it has one.
     #[must_use]
     pub(super) fn key(mut self, key: &str) -> Self {
+        // Every row has been read as JSON once; one that cannot be read again is left for the engine to refuse.
         let Ok(fields) = serde_json::from_str::<RowFields>(&self.json) else { return self };
         let key = serde_json::Value::from(key);
         // Written into the text: read and written anew, numbers and the order of fields could change.
@@ -93,6 +94,7 @@ impl ImportRow {
     }
 
     fn check(self) -> Parsed {
+        // Looked at beforehand: serde reads a structure from an array as well, item by item.
         if !self.json.trim_start().starts_with('{') {
             return Err(self.into_bad("", "must be a JSON object: {\"channel\":...,\"to\":...}"));
         }

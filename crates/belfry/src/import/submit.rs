@@ -180,6 +180,7 @@ impl SubmitReply {
         for error in answer.field_errors() {
             // One that is no row's would take none out, and the same request would be sent for ever.
             if let Some((index, field)) = error.item().filter(|(index, _)| *index < rows) {
+                // The first mistake of a row: a reject has one reason.
                 errors.entry(index).or_insert((field, error.message));
             }
         }

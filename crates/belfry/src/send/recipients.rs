@@ -30,6 +30,7 @@ pub(super) fn body(
         Box::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?)
     };
     let (pieces, arrived) = mpsc::channel(PIECES);
+    // Not joined: when the engine refuses the broadcast, this thread may still wait for input.
     std::thread::spawn(move || {
         let input = BufReader::with_capacity(PIECE_BYTES, input);
         if let Err(error) = read(head, input, may_be_objects, &pieces) {
@@ -70,6 +71,7 @@ fn read(
 }
 
 fn send(piece: &mut Vec<u8>, pieces: &mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {
+    // A piece is sent once it has passed the size: the margin is for the line that passes it.
     let full = std::mem::replace(piece, Vec::with_capacity(PIECE_BYTES + 256));
     pieces.blocking_send(Ok(full.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
 }

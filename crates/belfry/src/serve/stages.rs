@@ -83,6 +83,7 @@ impl Stages {
             .enable_all()
             .build()?;
         let (ended, end) = oneshot::channel();
+        // A thread of its own drives this runtime and drops it: both panic within another runtime.
         std::thread::Builder::new().name("api-server".to_owned()).spawn(move || {
             let served = runtime.block_on(async {
                 api::serve(TcpListener::from_std(listener)?, sites, stopped).await
@@ -140,6 +141,7 @@ impl Stages {
         let (stopping, feeding) = (self.stopping(), Feeding(queue.clone()));
         self.start("dispatch", async move {
             let ended = dispatch.run(stopping).await;
+            // Named here, or the task would not hold it: an `async move` block captures only what it mentions.
             drop(feeding);
             ended
         });
@@ -148,6 +150,7 @@ impl Stages {
 
     /// Claims tickets for chunks, and publishes them to the consumers.
     pub(super) fn issue(&mut self, parts: &StageParts<'_>, link: &BrokerLink) {
+        // There are: the check of the configuration refuses a broker beside a store that is not shared.
         let Some(claims) = parts.backend.tickets() else { return };
         let (lease, clock) = (limits::TICKET_LEASE, parts.clock);
         let dispatch: Dispatch<Ticket, Ticket> =
