@@ -37,6 +37,7 @@ struct ServingPlaces {
 
 impl Capacity {
     pub(crate) fn new(mut steps: Vec<CapacityStep>) -> Self {
+        // The flags may name the steps in any order.
         steps.sort_by_key(|step| step.after);
         Self { steps, places: Mutex::default() }
     }
@@ -51,6 +52,7 @@ impl Capacity {
         let first_us = *places.first_us.get_or_insert(now_us);
         let since_first = Duration::from_micros(now_us.saturating_sub(first_us));
         places.resize(self.count(since_first));
+        // There always is a place: a step has at least one.
         let free_us = places.free_us.pop().map_or(0, |Reverse(free_us)| free_us);
         let answered_us = free_us.max(now_us).saturating_add(latency_us);
         places.free_us.push(Reverse(answered_us));

@@ -80,6 +80,7 @@ impl Dice {
     /// The fault of the next good request, if it meets one.
     pub(crate) fn fault(&mut self) -> Option<SimFault> {
         let [.., (most, _)] = self.bounds;
+        // Without a draw: where no faults are asked for, a request pays nothing for them.
         if most == 0.0 {
             return None;
         }
@@ -97,6 +98,7 @@ impl Dice {
 
     /// An identifier for a request that brought none: a random (version 4) UUID.
     pub(crate) fn uuid(&mut self) -> String {
+        // The version is 4, and the variant the two bits 10 (RFC 9562, sections 4.1 and 4.2).
         let high = self.generator.u64(..) & 0xffff_ffff_ffff_0fff | 0x4000;
         let low = self.generator.u64(..) >> 2 | 1 << 63;
         let (time, version) = (high >> 16, high & 0xffff);

@@ -201,6 +201,7 @@ impl Running {
     fn join(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         for thread in self.threads.drain(..) {
+            // The first failure is the cause: when one thread ends, the others are ended.
             result = result.and(thread.join().unwrap_or(Err(Error::Panicked)));
         }
         result
@@ -364,6 +365,7 @@ fn listen(address: SocketAddr, count: usize) -> Result<(SocketAddr, Vec<StdListe
 fn bind(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM, Some(SocketProtocol::TCP))?;
+    // A restart listens at once, although connections of the process before still wait for their end (TIME_WAIT).
     socket.set_reuse_address(true)?;
     // Only where threads share the address: another simulator could listen there as well, and
     // take a part of the connections.

@@ -87,6 +87,7 @@ impl Apns {
         };
         let rejection = check().err().map(|(status, reason)| answer(status, reason));
         Finding {
+            // What is no text is no UUID either, and is refused as `BadMessageId`; the books show it so.
             id: Cow::Borrowed(str::from_utf8(fields.id).unwrap_or("?")),
             recipient,
             authenticated,

@@ -214,6 +214,7 @@ fn read(body: &[u8]) -> Result<&str, FcmProblem> {
     let send: Send<'_> = serde_json::from_slice(body)
         .map_err(|_| invalid("Invalid JSON payload received.", "message"))?;
     let message = send.message;
+    // `data` maps texts to texts: FCM takes neither numbers nor objects in it.
     if let Some(data) = message.data
         && serde_json::from_str::<std::collections::BTreeMap<String, String>>(data.get()).is_err()
     {
@@ -269,6 +270,7 @@ impl From<FcmProblem> for SimAnswer {
     fn from(problem: FcmProblem) -> Self {
         let FcmProblem { status, name, message, details } = problem;
         let mut error = json!({ "code": status.as_u16(), "message": message, "status": name });
+        // An error about the access token comes without details.
         if let (Value::Array(_), Some(fields)) = (&details, error.as_object_mut()) {
             fields.insert("details".to_owned(), details);
         }

@@ -91,6 +91,7 @@ impl FcmTokens {
         if !is_signed {
             return Err("Invalid JWT Signature.");
         }
+        // A claim that is missing is 0, and then the times below do not fit.
         let number = |name: &str| claims.get(name).and_then(Value::as_u64).unwrap_or_default();
         let (issued, expires) = (number("iat"), number("exp"));
         let is_timely = issued <= now + SKEW_SECONDS

@@ -70,6 +70,7 @@ impl FrameHead {
             length: usize::try_from(length).ok()?,
             kind: *kind,
             flags: *flags,
+            // The first bit is reserved, and ignored when it is received (RFC 9113, section 4.1).
             stream: u32::from_be_bytes(*stream) & 0x7fff_ffff,
         })
     }
@@ -83,6 +84,7 @@ impl FrameHead {
     pub(super) fn content(self, mut payload: &[u8]) -> Option<&[u8]> {
         let padding = if self.has(PADDED) { usize::from(*payload.split_off_first()?) } else { 0 };
         if self.kind == HEADERS && self.has(WITH_PRIORITY) {
+            // Another stream's number and a weight (RFC 9113, section 6.2): priorities have no effect here.
             payload = payload.get(5..)?;
         }
         payload.get(..payload.len().checked_sub(padding)?)
@@ -160,6 +162,7 @@ fn put_field(out: &mut Vec<u8>, index: u8, name: &[u8], value: &[u8]) {
         }
         // Up to 14 it fits into the first byte (RFC 7541, section 6.2.2).
         1..15 => out.push(index),
+        // From 15 on the rest follows (section 5.1); it is one byte, as the static table ends at 61.
         _ => out.extend_from_slice(&[0x0f, index - 15]),
     }
     put_length(out, value.len());

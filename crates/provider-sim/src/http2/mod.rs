@@ -201,6 +201,7 @@ impl SimConnection {
         // Above the last stream: it is in the books as not processed, and the client hears of it by the GOAWAY alone.
         if matches!(self.ending, SimEnding::Abrupt | SimEnding::Draining) {
             if let Some(upload) = self.session.begun() {
+                // Its record is not waited for: there is no answer that could leave before it.
                 self.provider.refuse(&upload.request(SimContent::TooLong));
             }
             self.session.abandon();

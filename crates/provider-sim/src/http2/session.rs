@@ -128,6 +128,7 @@ impl ServerSession {
         let event = loop {
             let rest = input.get(self.read..).unwrap_or_default();
             if self.stage == Stage::Preface {
+                // As far as it has come: a client of another protocol may send less than a preface, and wait.
                 let known = PREFACE.len().min(rest.len());
                 if rest.get(..known) != PREFACE.get(..known) {
                     break Err(Breach(Code::PROTOCOL_ERROR, "no preface of HTTP/2"));
@@ -204,11 +205,13 @@ impl ServerSession {
         payload: &[u8],
     ) -> Result<Option<RequestEvent>, Breach> {
         if self.stage == Stage::FirstSettings {
+            // The client's own settings come first, and an acknowledgement is none (section 3.4).
             if head.kind != SETTINGS || head.has(ACK) {
                 return Err(Breach(Code::PROTOCOL_ERROR, "the first frame is not SETTINGS"));
             }
             self.stage = Stage::Open;
         }
+        // A block's frames come one behind the other, also without those of other streams between them (section 4.3).
         if self.block.is_some() && head.kind != CONTINUATION {
             return Err(Breach(Code::PROTOCOL_ERROR, "a header block is interrupted"));
         }
@@ -229,6 +232,7 @@ impl ServerSession {
             PRIORITY if head.stream == 0 || payload.len() != 5 => {
                 return Err(Breach(Code::PROTOCOL_ERROR, "a malformed PRIORITY"));
             }
+            // A well-formed GOAWAY or PRIORITY asks for nothing here, and frames of unknown kinds are ignored (section 5.5).
             _ => {}
         }
         Ok(None)
@@ -294,6 +298,7 @@ impl ServerSession {
         fault = fault.or_else(|| upload.check(HEADER_BYTES_MAX).err());
         if let Some(words) = fault {
             tracing::warn!(words, "a malformed request");
+            // An error of this stream alone (section 8.1.1).
             self.recycle(upload);
             self.reset(stream, Code::PROTOCOL_ERROR);
             return Ok(None);
@@ -410,6 +415,7 @@ impl ServerSession {
         if let Some(upload) = self.take_upload(head.stream) {
             self.recycle(upload);
         }
+        // Before the close, which remembers a stream that the client may still send on: this one it has reset.
         self.streams.sent(head.stream);
         self.streams.close(head.stream);
         self.bodies.forget(head.stream);
@@ -434,6 +440,7 @@ impl ServerSession {
                     let words = "an initial window is too large";
                     return Err(Breach(Code::FLOW_CONTROL_ERROR, words));
                 }
+                // Every stream's window is kept as its distance from this one, so all of them follow (section 6.9.2).
                 INITIAL_WINDOW_SIZE => self.bodies.initial_window = i64::from(value),
                 MAX_FRAME_SIZE if !(0x4000..=0xff_ffff).contains(&value) => {
                     let words = "a frame size that is none";
@@ -476,6 +483,7 @@ impl ServerSession {
         } else if !self.streams.was_opened(head.stream) {
             let words = "a window of a stream that was not opened";
             return Err(Breach(Code::PROTOCOL_ERROR, words));
+        // The body that waits has its stream's window with it; a stream that is not answered keeps its own.
         } else if !self.bodies.widen(head.stream, bytes) {
             self.streams.widen(head.stream, bytes);
         }

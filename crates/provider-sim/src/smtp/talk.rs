@@ -80,6 +80,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
             match verb.as_str() {
                 "EHLO" => self.hello(),
                 "HELO" => self.say("250 provider-sim"),
+                // Never a second time (RFC 3207, section 4.2).
                 "STARTTLS" if !self.is_encrypted => {
                     self.say("220 2.0.0 go ahead");
                     self.flush().await?;
@@ -202,6 +203,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
             self.say("503 5.5.1 no sender");
             return true;
         }
+        // As few as a server may hold it to (RFC 5321, section 4.5.3.1.8): clients have to get along with this.
         if self.recipients.len() >= RECIPIENTS_MAX {
             self.say("452 4.5.3 too many recipients");
             return true;
@@ -214,6 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
                 true
             }
             MailAdmission::Reply(code, words) => {
+                // Without an identifier, which comes with the mail.
                 self.server.record(now_us, JournalStatus::Answered(code), "", recipient).await;
                 let line = format!("{code} {words}");
                 self.say(&line);
