@@ -92,6 +92,7 @@ impl FromStr for Scope {
             "tenant" if rest.is_empty() => Ok(Self::Tenant),
             "channel" => Ok(Self::Channel(rest.parse()?)),
             "lane" => {
+                // In three parts: the destination is the last, and may have slashes of its own.
                 let mut parts = rest.splitn(3, '/');
                 let mut part = || parts.next().ok_or_else(wrong);
                 let (channel, priority) = (part()?.parse()?, part()?.parse()?);

@@ -49,6 +49,7 @@ impl Collect {
         // Of its own for each of the two: what one has seen the other has not.
         let mut capacity = self.queue.capacity();
         loop {
+            // Urgent is the least of the priorities: of room and of this loop's share, the narrower one counts.
             let lowest = capacity.borrow_and_update().map(|lowest| lowest.min(down_to));
             let receive = async {
                 match lowest {
@@ -67,9 +68,11 @@ impl Collect {
                 // made anew.
                 changed = capacity.changed() => if changed.is_err() { return Ok(()) },
                 messages = receive => {
+                    // The queue is closed: a wait for tickets ends with some, or not at all.
                     if messages.is_empty() {
                         return Ok(());
                     }
+                    // Here, where no other branch can cut it off: chunks that were leased meanwhile would be in nobody's hands.
                     self.take(messages).await?;
                 }
             }

@@ -51,6 +51,7 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
             changes.mark_unchanged();
             let next_at = self.claim_and_publish(lowest).await?;
             tokio::select! {
+                // Why it is gone the store tells by itself.
                 store_is_gone = changes.changed() => if store_is_gone.is_err() { return Ok(()) },
                 _queue_is_gone = capacity.changed() => {}
                 () = self.sleep_until(next_at) => {}

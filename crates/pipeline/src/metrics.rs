@@ -58,6 +58,7 @@ impl Metrics {
         for group in groups {
             let outcome = match group.disposition {
                 Disposition::Ended(state) => state.as_str(),
+                // The store writes it as an expiry, too.
                 Disposition::TooLate => State::Expired.as_str(),
                 Disposition::Retry { .. } => "deferred",
                 Disposition::HandedBack { .. } => "handed_back",

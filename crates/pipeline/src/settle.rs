@@ -54,6 +54,7 @@ impl Settle {
     /// When the store failed. Deliveries whose reports it did not take are still in flight at the restart.
     pub async fn run(mut self) -> Result<(), StoreError> {
         let mut arrived = Vec::new();
+        // All that the channel can hold: whatever waits is written together.
         while self.reports.recv_many(&mut arrived, notification::limits::REPORT_BATCHES).await > 0 {
             let mut batch = WriteBatch::default();
             for reported in arrived.drain(..) {

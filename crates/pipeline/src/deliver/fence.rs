@@ -175,6 +175,7 @@ impl Reports for FencedReports<'_> {
             let first = self.job.deliveries.first().map(|delivery| delivery.index);
             first.filter(|_| self.job.may_start() == MayStart::Yes)
         });
+        // If not, the run that has the mark reports them.
         if self.fence.is_owned(index).await {
             self.job.reports.report(reports).await;
         }

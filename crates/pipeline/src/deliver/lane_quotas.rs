@@ -143,6 +143,7 @@ impl QuotaBook {
             KnownQuota { quota, channels }
         };
         let known = quotas.entry(of.clone()).or_insert_with(new);
+        // A channel that joins may have the smallest number of all.
         if let Some(channel) = channel.filter(|name| !known.channels.contains(*name)) {
             known.channels.insert(channel.clone());
             known.quota.change(numbers.of(of, &known.channels), now);

@@ -100,6 +100,7 @@ impl OpenChannels {
                 continue;
             }
             match self.open_one(channel) {
+                // The one before it stays open for the chunks that hold it.
                 Ok(opened) => retired.extend(open.insert(name.clone(), opened)),
                 Err(error) => {
                     tracing::error!(channel = %name, %error, "a channel cannot be opened: its former settings stay");
@@ -111,6 +112,7 @@ impl OpenChannels {
     fn open_one(&self, channel: &Arc<dyn Channel>) -> Result<Rc<OpenChannel>, ChannelError> {
         // Each sender draws from a generator of its own, so that two of them do not wait the same jitter.
         let seed = self.next_seed.get();
+        // Any number is as good a seed as another, so the last is followed by 0.
         self.next_seed.set(seed.wrapping_add(1));
         let sender = channel.open(Tools { clock: self.clock, seed })?;
         Ok(Rc::new(OpenChannel { channel: Arc::clone(channel), sender }))

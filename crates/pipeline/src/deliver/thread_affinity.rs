@@ -89,6 +89,7 @@ impl ThreadAffinity {
     }
 
     fn inboxes(&self) -> MutexGuard<'_, Vec<Option<mpsc::Sender<ArrivedChunk>>>> {
+        // A panic leaves nothing half done here: each change is one assignment.
         self.inboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -137,6 +138,7 @@ impl ThreadInbox {
 
     /// Closes the inbox: the chunks handed over until now are returned to be sent, and no more arrive.
     pub(super) fn close(mut self) -> Vec<Message<Arc<Chunk>>> {
+        // Before the rest is taken out: a thread that hands over holds this lock, and finds the inbox gone afterwards.
         if let Some(inbox) = self.affinity.inboxes().get_mut(self.number) {
             *inbox = None;
         }

@@ -74,6 +74,7 @@ fn complete(
     check_content(&**checked.channel, &content)?;
     content.fallback = fallback(catalog, submission, &variables)?;
     let CheckedRecipient { recipient, destination } = check_recipient(&**checked.channel, to)?;
+    // With the recipient in its channel's spelling: another spelling of it is the same request.
     let idempotency = checked.idempotency(submission, &recipient)?;
     let (channel, tenant) = (checked.name.clone(), tenant.clone());
     let envelope = Envelope {

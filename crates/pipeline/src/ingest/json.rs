@@ -142,6 +142,7 @@ impl From<serde_json::Error> for ParseError {
         match error.classify() {
             Category::Data => {
                 let mut message = error.to_string();
+                // The library repeats the value that it met, of whatever length.
                 message.truncate(message.floor_char_boundary(DETAIL_BYTES));
                 Self::Invalid(InvalidField::new("", message))
             }

@@ -228,6 +228,7 @@ impl Intake {
         &self,
         drafts: Vec<Draft>,
     ) -> Result<Vec<Result<Admission, InvalidField>>, StoreError> {
+        // Only a key that was used before refuses a draft by itself.
         if drafts.iter().all(|draft| draft.idempotency.is_none()) {
             return Ok(self.accept_all(drafts).await?.into_iter().map(Ok).collect());
         }

@@ -64,6 +64,7 @@ impl OutboxRelay {
                 Ok(drained.more)
             }
             Err(error) if error.kind() == ErrorKind::Fatal => Err(error),
+            // Anything else may pass: the rows stay where they are until the next look.
             Err(error) => {
                 // The store says itself that it is away.
                 if error.kind() != ErrorKind::Unavailable {

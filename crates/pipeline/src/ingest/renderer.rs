@@ -57,6 +57,7 @@ impl Renderer {
         let owner = Arc::new(QueueOwner { shared: Arc::clone(&shared) });
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
+            // If one cannot be started, those before it end with `owner`.
             thread::Builder::new().name("render".to_owned()).spawn(move || shared.work())?;
         }
         Ok(Self { owner })

@@ -136,6 +136,7 @@ impl Upload {
         // Counted when they are handed over: what fails then fails the whole broadcast.
         self.accepted += std::mem::take(&mut self.collected_items) as u64;
         self.collected_bytes = 0;
+        // Its positions are those of the groups that go now.
         self.group_of.clear();
         let groups = std::mem::take(&mut self.groups);
         if groups.is_empty() {
@@ -191,6 +192,7 @@ impl Upload {
     /// The group of `destination`. Most channels have one only, so the last is tried first.
     #[expect(clippy::indexing_slicing, reason = "positions in `group_of` are those of `groups`")]
     fn group(&mut self, destination: Arc<str>) -> &mut RecipientGroup {
+        // Of no groups this wraps, and is not used as it is: one more than it is the next position, 0.
         let last = self.groups.len().wrapping_sub(1);
         if self.groups.last().is_some_and(|group| group.destination == destination) {
             return &mut self.groups[last];

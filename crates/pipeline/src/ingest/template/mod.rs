@@ -258,6 +258,7 @@ impl TemplatedString {
             template.render_captured_to(variables.clone(), target).map(drop).map_err(failed)
         };
         if self.kind == TemplateKind::Json {
+            // The engine writes its values as JSON already, by the formatter of its environment.
             return render(LimitedWriter { target: rendered, bytes_max });
         }
         let mut text = Vec::new();

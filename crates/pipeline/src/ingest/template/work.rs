@@ -138,6 +138,7 @@ fn add_weight(value: &Value, sum: &mut u64) {
         return;
     }
     for part in value.try_iter().into_iter().flatten() {
+        // A value that weighs more than there are units is refused, however much more it weighs.
         if *sum > TEMPLATE_UNITS * TEMPLATE_STEPS {
             return;
         }
@@ -174,6 +175,7 @@ fn join(values: &Value, separator: Option<&str>) -> Result<String, Error> {
             Some(text) => joined.push_str(text),
             None => joined.push_str(&value.to_string()),
         }
+        // Before the text is charged for: it must not grow without a bound meanwhile.
         if joined.len() > PAYLOAD_BYTES {
             let message = format!("joins to more than {PAYLOAD_BYTES} bytes");
             return Err(Error::new(ErrorKind::InvalidOperation, message));
