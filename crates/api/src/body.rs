@@ -102,6 +102,7 @@ impl Incoming {
     ) -> Result<(ByteString, Reservation), Problem> {
         // A body that says that it is too long is refused before a byte of it is read.
         let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        // `None`, of a body that announces no length, is less than any number.
         if announced.and_then(|text| text.parse().ok()) > Some(limits::REQUEST_BYTES) {
             return Err(Problem::too_large(limits::REQUEST_BYTES));
         }
@@ -118,6 +119,7 @@ impl Incoming {
         let mut reservation = Reservation::default();
         let mut whole = BytesMut::new();
         while let Some(piece) = self.piece().await? {
+            // A chunked body has announced nothing.
             if whole.len() + piece.len() > limits::REQUEST_BYTES {
                 return Err(Problem::too_large(limits::REQUEST_BYTES));
             }

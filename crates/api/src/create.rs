@@ -61,6 +61,7 @@ pub(crate) async fn create(
         return create_stream(&shared, &caller, request);
     }
     with_body(request, async |parts, incoming| {
+        // Lines do not come here: they are named for a caller whose type is neither.
         format(&parts.headers, &[BodyFormat::Json, BodyFormat::Lines])?;
         let key = header_key(&parts.headers)?;
         let (whole, mut reservation) =

@@ -83,6 +83,7 @@ impl EstimateAnswer {
 
     /// It ends within `interval`, counted from `from`.
     fn taking(self, interval: Interval, from: Timestamp) -> Self {
+        // Bounded by an expiry, the interval may lie before `from`.
         let seconds = |at: Duration| Some(at.saturating_sub(from.to_unix()).as_secs_f64());
         let (least_seconds, most_seconds) = (seconds(interval.earliest), seconds(interval.latest));
         Self { least_seconds, most_seconds, ..self }

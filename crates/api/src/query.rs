@@ -51,6 +51,7 @@ impl Query {
         let Some(position) = self.given.iter().position(|(given, _)| given == name) else {
             return Ok(None);
         };
+        // In whatever order the rest is left: no name is given twice.
         let (_, text) = self.given.swap_remove(position);
         text.parse()
             .map(Some)

@@ -135,6 +135,7 @@ pub(crate) async fn many(
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         for history in page.items.iter().filter(|history| narrow.matches(history)) {
             let expires_at = history.envelope.expires_at;
+            // It is not to be sent at that instant either.
             let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
             answer.add(if is_expired { Requeued::Expired } else { Requeued::Requeued });
             matched.push(history.id);

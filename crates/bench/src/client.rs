@@ -144,6 +144,7 @@ pub(crate) fn feed(mut command: Command, lines: impl Iterator<Item = String>) ->
 
 fn checked(output: Output) -> Result<Vec<u8>> {
     let said = String::from_utf8_lossy(&output.stderr);
+    // The last line is the reason: what comes before it tells of progress.
     anyhow::ensure!(
         output.status.success(),
         "{}",

@@ -310,9 +310,11 @@ fn start<Ready: for<'de> Deserialize<'de>>(
     command: &mut Command,
     log: &Path,
 ) -> Result<(RunningProcess, Ready)> {
+    // A process that is started again goes on in the log of the one before.
     let stderr = std::fs::File::options().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    // Guarded before its line is waited for: this process may be killed meanwhile.
     let mut running = RunningProcess { _watch: KillGuard::over(&child)?, child };
     let stdout = running.child.stdout.take().context("stdout is piped")?;
     let mut line = String::new();

@@ -149,6 +149,7 @@ impl RecipientTally {
             }
         }
         self.processed += u32::from(status.has_arrived());
+        // These say no for good; after any other answer the recipient may still be reached.
         self.refused |= matches!(status, JournalStatus::Answered(400 | 404 | 410 | 413));
     }
 }

@@ -296,6 +296,7 @@ impl Trial {
     /// # Errors
     /// When the engine does not end well, or something cannot be counted.
     pub fn finish(mut self, workload: &Workload) -> Result<Finished> {
+        // Before the stop: the kernel forgets it together with the process.
         let used = self.engine.usage()?;
         self.engine.stop()?;
         let audit = self.audit()?;

@@ -91,6 +91,7 @@ impl Times {
     fn parse(stat: &str) -> Option<Self> {
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
         let parent = fields.next()?.parse().ok()?;
+        // Fields 14 to 17 of proc_pid_stat(5): `utime`, `stime`, `cutime`, `cstime`.
         let ticks: Vec<u64> =
             fields.skip(9).take(4).filter_map(|field| field.parse().ok()).collect();
         let [user, kernel, ended_user, ended_kernel] = ticks.try_into().ok()?;

@@ -98,6 +98,7 @@ impl Plan {
 
     fn draw_one(&self, random: &mut fastrand::Rng) -> Planned {
         let mut millis = |range: std::ops::Range<u64>| Duration::from_millis(random.u64(range));
+        // At least 1: no moment can be drawn from an empty range.
         let within = u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX).max(1);
         let (at, down, cut) = (millis(0..within), millis(0..2_000), millis(1_000..6_000));
         let worker = random.usize(0..self.workers.max(1));

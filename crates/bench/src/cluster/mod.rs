@@ -242,6 +242,7 @@ impl Cluster {
         let started = clock.monotonic();
         loop {
             let audit = self.operator.audit()?;
+            // More than expected ends the wait as well: whether the account is right is judged afterwards.
             if audit.accepted >= expected && audit.pending == 0 {
                 return Ok(());
             }

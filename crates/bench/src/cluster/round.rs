@@ -166,6 +166,7 @@ impl Round {
         let roles = self.backing.roles(PRODUCERS, CONSUMERS);
         let engines = roles.iter().filter(|role| **role != EngineRole::Produce).count() as u64;
         let lasts = self.within + PAST_LEASE;
+        // What all engines together send in that time at this latency, half of it with each guarantee.
         let notifications = engines * concurrency * 1000 / latency_ms * lasts.as_secs() / 2;
         LoadPace { latency_ms, concurrency, notifications }
     }
@@ -265,6 +266,7 @@ fn happen(cluster: &Cluster, fault: ClusterFault, notes: &Mutex<Notes>) -> Resul
             worker(i)?.start()
         }
         ClusterFault::Pause { worker: i, lasts } => {
+            // A process that ended by itself takes signals until it is waited for: only this finds out.
             worker(i)?.check()?;
             worker(i)?.signal(Signal::STOP)?;
             note_claims(cluster, Some(worker(i)?), notes)?;
@@ -288,6 +290,7 @@ fn happen(cluster: &Cluster, fault: ClusterFault, notes: &Mutex<Notes>) -> Resul
             std::thread::sleep(down);
             store.start_again()?;
             drop(store);
+            // The start is part of it: nothing is delivered before its end.
             note_outage(clock.monotonic().duration_since(began), notes)?;
             note_claims(cluster, None, notes)
         }
