@@ -116,6 +116,7 @@ async fn serve(
     }
     tracing::info!("draining: what is under way is finished, the rest stays pending");
     let drained = tokio::select! {
+        // The drain waits for providers to answer; a second signal asks not to.
         drained = engine.drain() => drained,
         _ = terminate.recv() => Err("told twice"),
         _ = interrupt.recv() => Err("told twice"),

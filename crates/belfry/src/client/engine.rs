@@ -117,6 +117,7 @@ impl EngineApi {
     ) -> Result<EngineAnswer, CallError> {
         let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
         let mut request = self.request(method, path, body);
+        // Taken out: a call that fails leaves no connection behind.
         if let Some(mut connection) = idle.take() {
             match connection.send(request).await {
                 Ok(response) => return read(response, connection, idle).await,

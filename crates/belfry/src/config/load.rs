@@ -97,6 +97,7 @@ impl ConfigSource {
             })?,
             None => String::new(),
         };
+        // Not `vars`, which panics at any variable that is no text, whichever program it is for.
         let variables = std::env::vars_os()
             // A name that is no text cannot begin with the prefix and name a key.
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))

@@ -153,6 +153,7 @@ impl ServerAddress {
         if user.contains(':') {
             return Err("the URL has a password already: leave one of them out".to_owned());
         }
+        // One back from the host: in front of the `@`, which is there as a user is named.
         let (before, after) = self.text.split_at(self.host_start.saturating_sub(1));
         let mut text = format!("{before}:");
         for byte in password.bytes() {

@@ -71,6 +71,7 @@ impl ImportRow {
         let json = match fields.idempotency_key.map(RawValue::get) {
             // To the engine it is absent, and a second field of this name one too many.
             Some(null @ "null") => {
+                // It is borrowed from the text, so its address says where in the text it stands.
                 let start = null.as_ptr().addr() - self.json.as_ptr().addr();
                 let (before, after) = self.json.split_at(start);
                 format!("{before}{key}{}", after.strip_prefix(null).unwrap_or(after))

@@ -46,6 +46,7 @@ impl Backend {
         match config.store.place() {
             StorePlace::Directory(directory) => {
                 let options = config.store.options(seed);
+                // On this thread: callers are served on others meanwhile, and nothing else runs yet.
                 let (store, recovery) =
                     Sqlite::open(directory, options, pipeline::timestamp(clock))?;
                 let Recovery { returned, suspected, in_doubt, quarantined, abandoned_broadcasts } =

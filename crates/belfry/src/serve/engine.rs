@@ -222,6 +222,7 @@ fn sender_end(ended: Result<(), Failed>, stage_ended: &watch::Receiver<Option<En
 
 /// Different in every process; nothing secret is drawn from it.
 fn seed(clock: Clock) -> u64 {
+    // The number of the process tells apart those that start at the same time.
     let pid = u64::from(std::process::id());
     u64::try_from(clock.wall().as_nanos() & u128::from(u64::MAX)).unwrap_or(pid)
         ^ pid.rotate_left(32)
