@@ -192,6 +192,7 @@ impl<'a> Booking<'a> {
         wait_max: Duration,
     ) -> Result<Self, Duration> {
         if !self.is_complete && !self.is_early(clock) {
+            // Copied out: the place is borrowed from the lane, which outlives this booking.
             let of: &'a LaneQuota = self.of;
             self.destination = of.destination.book(clock, priority, wait_max)?;
             self.is_complete = true;

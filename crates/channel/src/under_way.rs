@@ -75,6 +75,7 @@ where
 {
     /// None yet; each may take `timeout`.
     pub(crate) fn new(job: &'a Job<'job>, all: &'a All, make: Make, timeout: Duration) -> Self {
+        // Nothing that begins from here on is over its time before.
         let expiry = Box::pin(tokio::time::sleep_until(job.clock.monotonic() + timeout));
         Self {
             job,
@@ -274,6 +275,7 @@ fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
 /// True if the provider answered an attempt, whatever it was; `None` when it was not made.
 fn is_answer(report: &Report) -> Option<bool> {
     let Report::Attempted(answer) = report else { return None };
+    // A deferral counts as none: a destination that defers everything is shut like one that does not answer.
     Some(matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. }))
 }
 

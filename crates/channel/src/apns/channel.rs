@@ -286,6 +286,7 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
             Ok(encoded) => encoded,
             Err(impossible) => return impossible,
         };
+        // Once for a delivery: a new token that is refused as well is no better.
         let mut may_renew = !again.is_refused;
         loop {
             let address = Rc::clone(&self.address.borrow());

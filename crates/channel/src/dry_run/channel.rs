@@ -91,6 +91,7 @@ impl DryRunSender {
         if job.chunk.content_of(delivery).is_none() {
             return Attempt::without_content();
         }
+        // A rehearsal asks for the mark of what is sent at most once as well.
         if let Err(report) = Start::of(&job, delivery).begin().await {
             return Attempt::not_started(report);
         }

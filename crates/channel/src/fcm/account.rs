@@ -83,6 +83,7 @@ impl ServiceAccount {
         let mut jwt = BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
         jwt.push('.');
         BASE64_URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut jwt);
+        // A signature has as many bytes as the key's modulus (RFC 8017, section 8.2.1).
         let mut signature = vec![0; self.key.public_modulus_len()];
         self.key
             .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), jwt.as_bytes(), &mut signature)

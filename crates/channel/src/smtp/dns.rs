@@ -46,6 +46,7 @@ impl Dns {
             TokioResolver::builder_tokio().map_err(|error| refuse(&error))?
         } else {
             let servers = name_servers.iter().map(|address| {
+                // TCP as well: an answer that is cut off over UDP is asked for over it (RFC 7766, section 5).
                 let mut server = NameServerConfig::udp_and_tcp(address.ip());
                 for connection in &mut server.connections {
                     connection.port = address.port();

@@ -50,6 +50,7 @@ pub(super) fn encode_body(form: &Form<'_>) -> Result<Vec<u8>, Invalid> {
     let mut texts: Vec<MimePart<'static>> = Vec::new();
     texts.extend(form.text.as_ref().map(|text| text_part("text/plain", text)));
     texts.extend(form.html.as_ref().map(|html| text_part("text/html", html)));
+    // One at least: a form with neither is refused when it is read.
     let mut body = match texts.len() {
         1 => texts.pop(),
         _ => Some(multipart("alternative", texts)),
@@ -143,6 +144,7 @@ fn in_lines(bytes: &[u8]) -> Vec<u8> {
 
 /// Every line break, however it is written, as CR and LF.
 fn with_crlf(text: &str) -> String {
+    // In this order, or CR and LF together would become two line breaks.
     text.replace("\r\n", "\n").replace('\r', "\n").replace('\n', "\r\n")
 }
 
@@ -152,6 +154,7 @@ pub(super) fn split_body(mut encoded: Vec<u8>, head: &mut Vec<u8>) -> Result<Vec
     let Some(end) = end else { return Err(Invalid::new("cannot be written as a mail")) };
     let mut body = encoded.split_off(end + 2);
     head.extend_from_slice(&encoded);
+    // The empty line alone ends the header, so a body without a line gets an end of its own.
     if !body.ends_with(b"\r\n") || body.len() == 2 {
         body.extend_from_slice(b"\r\n");
     }

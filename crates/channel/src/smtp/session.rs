@@ -142,6 +142,7 @@ impl SessionConfig {
     ) -> Result<SmtpSession, NoConnection> {
         let helo = match &self.helo {
             Some(name) => name.clone(),
+            // A client without a name says its address (RFC 5321, section 4.1.4).
             None => literal(tcp.local_addr().map_err(unreachable)?),
         };
         if server.is_implicit {

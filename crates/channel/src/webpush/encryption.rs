@@ -83,6 +83,7 @@ pub(super) fn encrypt(
     let mut body = Vec::with_capacity(HEADER_BYTES + padded_bytes + DELIMITER_BYTES + TAG_BYTES);
     body.extend_from_slice(&ephemeral.salt);
     body.extend_from_slice(&RECORD_BYTES.to_be_bytes());
+    // 65 bytes of an uncompressed point: their number fits into the one byte that it has.
     body.extend(u8::try_from(public.as_ref().len()));
     body.extend_from_slice(public.as_ref());
     body.extend_from_slice(plaintext);

@@ -66,6 +66,7 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (
     let deferred = |after| Answer::deferred(status, after, words(status, body));
     let attempt = match status {
         200..=299 => Attempt::answered(Answer::accepted(status)),
+        // As for webhooks: it could lead anywhere, and with our proof.
         300..=399 => {
             let detail = "a redirect, which is never followed";
             Attempt::answered(Answer::refused(status, false, detail))

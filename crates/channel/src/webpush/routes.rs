@@ -176,6 +176,7 @@ impl Routes {
 
     /// Closes all connections gracefully.
     pub(super) async fn close(&self) {
+        // Taken out, since a borrow must not last over the wait.
         let routes = self.by_origin.take();
         let closing = routes.values().map(|route| route.http2.close());
         futures_util::future::join_all(closing).await;
