@@ -72,7 +72,7 @@ impl Collect {
                     if messages.is_empty() {
                         return Ok(());
                     }
-                    // Here, where no other branch can cut it off: chunks that were leased meanwhile would be in nobody's hands.
+                    // Here, where no other branch can cut it off: chunks that were taken would wait out their leases.
                     self.take(messages).await?;
                 }
             }

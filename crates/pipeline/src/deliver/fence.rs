@@ -70,6 +70,7 @@ impl<'a> ChunkFence<'a> {
     /// Marks the requested deliveries. To be run beside the senders that request them.
     pub(super) async fn mark(&self) -> Infallible {
         loop {
+            // A run that was refused marks nothing more: its senders are told, and end by themselves.
             while self.is_refused.get() || self.asked.get() <= self.begun.get() {
                 self.work.notified().await;
             }

@@ -37,6 +37,7 @@ impl OpenChannels {
         mut channels: watch::Receiver<Channels>,
         tools: Tools,
     ) -> Result<Self, ChannelError> {
+        // Seen with this: only a later change is one to be followed.
         let current = channels.borrow_and_update().clone();
         let opened = Self {
             newest: RefCell::new(channels),

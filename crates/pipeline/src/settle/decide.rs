@@ -104,6 +104,7 @@ impl Decision {
         let refused = self.groups.iter().filter(is_refused).flat_map(|group| &group.indexes);
         let fallback = |&index: &u16| {
             let deliveries = &self.chunk.deliveries;
+            // They are in ascending order of their indexes, as the store made them.
             let place = deliveries.binary_search_by_key(&index, |delivery| delivery.index).ok()?;
             // The content that a chunk shares is a broadcast's without fallbacks: with them, each recipient has its own.
             let content = deliveries.get(place)?.content.as_ref()?;
@@ -208,6 +209,7 @@ impl Decision {
 
     /// True if the chunk's notifications have expired by `at`.
     fn has_expired(&self, at: Timestamp) -> bool {
+        // At that instant it is not to be sent any more.
         self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= at)
     }
 
