@@ -91,6 +91,7 @@ impl Incoming {
 
     /// The next piece, if it is here already.
     pub(crate) fn piece_at_hand(&mut self) -> Option<Result<Option<Bytes>, Problem>> {
+        // A look that finds nothing loses nothing: what comes later stays with the body.
         next_piece(&mut self.body).now_or_never()
     }
 

@@ -196,6 +196,7 @@ fn for_callers() -> Router<Arc<ApiState>> {
 }
 
 async fn unknown_path(uri: Uri) -> Problem {
+    // A path may be of any length, and is repeated in the answer.
     let path: String = uri.path().chars().take(200).collect();
     Problem::not_found(format!("there is nothing at {path}"))
 }

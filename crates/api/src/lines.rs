@@ -49,6 +49,7 @@ impl Lines {
             // Told now and not at the end of the line, which may never come.
             self.begun.clear();
             self.is_skipping = true;
+            // Its end, which counts it, is still to come.
             return Some(BodyLine { number: self.number + 1, text: None });
         }
         self.begun.extend_from_slice(&rest);

@@ -90,6 +90,7 @@ pub(crate) async fn list(
 /// All pauses, by tenant and scope.
 pub(crate) fn in_order(pauses: &Pauses) -> Vec<PauseAnswer> {
     let mut pauses: Vec<Pause> = pauses.iter().collect();
+    // The set has no order of its own, and a list that did not change should read the same again.
     pauses.sort_unstable_by(|one, other| {
         (&one.tenant, &one.scope).cmp(&(&other.tenant, &other.scope))
     });

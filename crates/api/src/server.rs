@@ -110,6 +110,7 @@ async fn connection(
     });
     let io = TokioIo::new(Patient { socket, stalled: None });
     let connection = http1::Builder::new()
+        // The time limit of heads needs it: hyper has no clock of its own.
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(CONNECTION_BYTES)

@@ -274,6 +274,7 @@ impl LineGroup {
     /// Stores the drafts, and writes a line for each line.
     async fn answer(self, intake: Arc<Intake>) -> Answered {
         let mut admissions = intake.accept_each(self.drafts).await?.into_iter();
+        // An answer with an identifier has about sixty bytes.
         let mut text = Vec::with_capacity(self.lines.len() * 64);
         let mut counts = LineCounts::default();
         for (line, error) in self.lines {

@@ -84,6 +84,7 @@ pub(crate) async fn read(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    // The field is a list (RFC 9110, section 12.5.1): this type may stand beside others.
     if accept.is_some_and(|accept| accept.contains(LINES)) {
         return export(&shared, &uri).await;
     }
@@ -111,6 +112,7 @@ pub(crate) async fn suppress(
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let object = Object::read(&whole, SUPPRESS)?;
         let mut reason = object.text("reason")?.unwrap_or("by an operator".into()).into_owned();
+        // The list keeps as much of it as of a provider's words.
         reason.truncate(reason.floor_char_boundary(limits::DETAIL_BYTES));
         let NamedRecipients { channel, recipients } =
             named(&shared, &whole, &object, Strictness::Valid)?;

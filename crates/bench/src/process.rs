@@ -318,6 +318,7 @@ fn start<Ready: for<'de> Deserialize<'de>>(
     let mut running = RunningProcess { _watch: KillGuard::over(&child)?, child };
     let stdout = running.child.stdout.take().context("stdout is piped")?;
     let mut line = String::new();
+    // That line is all that either command writes there, so the pipe may be closed behind it.
     BufReader::new(stdout).read_line(&mut line)?;
     if line.is_empty() {
         let status = running.child.wait()?;

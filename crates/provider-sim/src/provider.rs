@@ -90,6 +90,7 @@ impl Provider {
     /// Records a request that is left unprocessed, and returns the number of its record.
     pub(crate) fn refuse(&self, request: &Request<'_>) -> u64 {
         let now_us = clock::unix_us();
+        // For the identifier and the recipient in the record; what it finds wrong is not answered.
         let finding = self.examine(request, now_us);
         self.record(now_us, &finding.id, finding.recipient, &SimReply::Refuse)
     }

@@ -370,6 +370,7 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<StdListener> {
     // Only where threads share the address: another simulator could listen there as well, and
     // take a part of the connections.
     socket.set_reuse_port(is_shared)?;
+    // A runtime takes a socket over in this mode only.
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -279,6 +279,7 @@ impl Cluster {
     /// # Errors
     /// When the kernel does not say.
     pub fn cpu(&self) -> Result<Cpu> {
+        // A server that is down for a while has no process, and uses nothing.
         let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
         let mut engines = Duration::ZERO;
         for worker in &self.workers {

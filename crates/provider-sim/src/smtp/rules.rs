@@ -62,11 +62,13 @@ impl MailServer {
         }
         match self.dice.borrow_mut().fault() {
             None => MailAdmission::Good(MailTaken::Accepted),
+            // Both leave the request unprocessed, and 421 is how a mail server says that.
             Some(SimFault::Refuse | SimFault::Unavailable) => MailAdmission::Close,
             Some(SimFault::Throttle) => {
                 MailAdmission::Reply(451, "4.7.1 too many mails".to_owned())
             }
             Some(SimFault::InternalError) => MailAdmission::Good(MailTaken::Failed),
+            // Both process it and leave the client without a word.
             Some(SimFault::Drop | SimFault::Disconnect) => MailAdmission::Good(MailTaken::Silence),
         }
     }

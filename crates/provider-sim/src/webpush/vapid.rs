@@ -75,6 +75,7 @@ impl VapidTokens {
             return Err(OTHER_AUDIENCE);
         }
         let left_s = claims.expires_s.checked_sub(now_us / US_PER_SECOND).ok_or(WRONG_TIME)?;
+        // In the second that it names a token is over already (RFC 7519, section 4.1.4).
         if left_s == 0 || left_s > LIFETIME_SECONDS_MAX {
             return Err(WRONG_TIME);
         }
