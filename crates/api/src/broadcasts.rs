@@ -155,6 +155,7 @@ async fn create_whole(
             upload.flush().await?;
         }
         if invalid_fields.len() >= FAULTS {
+            // The last slice may have found more than are named.
             invalid_fields.truncate(FAULTS);
             break;
         }

@@ -86,6 +86,7 @@ impl Deliver {
         let mut inbox = thread.affinity.open_inbox();
         let mut chunks = JoinSet::new();
         loop {
+            // Not `biased`: a branch that is always ready, such as a full queue, would have those behind it wait for ever.
             let messages = tokio::select! {
                 arrived = inbox.receive() => {
                     thread.take(&inbox, arrived, &mut chunks);

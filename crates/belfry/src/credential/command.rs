@@ -169,6 +169,7 @@ fn rotate(args: &RotateArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> 
     let text = fs::read_to_string(&file).with_context(cannot_read)?;
     let Resealed { text, anew, before } = reseal(&text, &old, &new)
         .map_err(|message| config_failure(format!("{}: {message}", args.file.display())))?;
+    // Repeated after it was cut off, a rotation leaves alone what is done.
     if anew > 0 {
         replace(&file, &text)?;
     }

@@ -63,6 +63,7 @@ impl OpenStreams {
         if stream - behind > 2 * LEFT_OUT_MAX {
             return false;
         }
+        // Those that are left out are closed by it (RFC 9113, section 5.1.1).
         for _ in 0..(stream - behind) / 2 {
             self.ring.push_back(SimStream::default());
         }

@@ -234,6 +234,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
     async fn chunk(&mut self, command: &str) -> io::Result<bool> {
         let mut words = command.split(' ').skip(1);
         let bytes = words.next().and_then(|bytes| bytes.parse::<usize>().ok());
+        // Never below zero: what is kept is within the bound already.
         let Some(bytes) = bytes.filter(|bytes| *bytes <= MESSAGE_BYTES_MAX - self.chunks.len())
         else {
             // The connection ends with this: the bytes that follow would be read as commands.
