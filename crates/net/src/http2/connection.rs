@@ -173,6 +173,11 @@ impl Connection {
         usable.saturating_sub(self.link.in_flight.get())
     }
 
+    /// Streams that the peer grants in all.
+    pub(super) fn streams_granted(&self) -> usize {
+        self.link.session.borrow().streams_max()
+    }
+
     /// When bytes came in last: when an answer did that was just found.
     pub(super) fn read_at(&self) -> Instant {
         self.link.read_at.get()
@@ -183,8 +188,7 @@ impl Connection {
         self.link.session.borrow().takes_requests()
     }
 
-    /// True if its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then, and no other connection
-    /// is opened beside it until then. Not longer, since a request may hang for as long as an attempt may.
+    /// True if its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then. Not longer, since a request may hang for as long as an attempt may.
     pub(super) fn is_being_proven(&self) -> bool {
         // The clock is read last: a pool asks dozens of connections at a time.
         let tried_at = self.tried_at.get().filter(|_| !self.is_settled());
@@ -192,7 +196,7 @@ impl Connection {
     }
 
     /// True if it takes as much as it ever will: the peer has granted its streams before the first request.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.proven.get() || self.priming == Priming::Unprimed
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::Clock;
 use notification::Priority;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::connection::{Dial, PROOF_WAIT};
@@ -173,23 +174,17 @@ impl Http2Pool {
         Some(Http2Stream { connection, shared: Rc::clone(&self.shared) })
     }
 
-    /// Opens a connection if requests wait and the open ones have too few streams for them.
+    /// Opens a connection if requests wait and the open ones, with those that are being made, have too few streams for them.
     fn grow(&self) {
         let shared = &self.shared;
-        // One at a time: an origin that answers slowly would have `connections_max` of them for one burst.
-        let may_grow = shared.connecting.borrow().is_none() && shared.is_short() && {
-            let connections = shared.connections.borrow();
-            connections.len() < shared.connections_max
-                // One that will soon have more streams than its one is waited for.
-                && !connections.iter().any(|one| one.is_being_proven())
-        };
-        if !may_grow {
+        if !shared.may_grow() {
             return;
         }
         // What an earlier connect found out is not told to requests that wait for this one.
         shared.forbidden.set(None);
         shared.is_spoken.set(true);
-        shared.connecting.replace(Some(self.tasks.spawn(live(Rc::clone(shared)))));
+        let connecting = self.tasks.spawn(live(Rc::clone(shared)));
+        shared.connecting.borrow_mut().push(connecting);
     }
 
     /// Closes all connections gracefully.
@@ -197,9 +192,7 @@ impl Http2Pool {
         // A connection without its sending side says GOAWAY when the last request on it has ended.
         self.shared.connections.borrow_mut().clear();
         // Nothing would close what it makes.
-        if let Some(connecting) = self.shared.connecting.take() {
-            connecting.abort();
-        }
+        self.shared.connecting.take().iter().for_each(AbortHandle::abort);
         self.tasks.join().await;
     }
 }
@@ -207,7 +200,8 @@ impl Http2Pool {
 /// The life of a connection.
 async fn live(shared: Rc<PoolState>) {
     let connected = shared.connect().await;
-    shared.connecting.take();
+    let is_this = |connecting: &AbortHandle| connecting.id() == tokio::task::id();
+    shared.connecting.borrow_mut().retain(|connecting| !is_this(connecting));
     let Some((connection, wire)) = connected else { return };
     // Not held here: the connection closes gracefully when the pool and its last stream have dropped it.
     let connection = {
@@ -260,6 +254,10 @@ mod tests {
     use std::sync::Arc;
 
     fn pool(origin: &str, reach: Arc<dyn Reach>) -> Http2Pool {
+        pool_of(origin, reach, 1)
+    }
+
+    fn pool_of(origin: &str, reach: Arc<dyn Reach>, connections_max: usize) -> Http2Pool {
         let dial = Dial {
             provider: "test",
             origin: Endpoint::parse(origin).unwrap().origin,
@@ -269,7 +267,7 @@ mod tests {
             read_fields: &[],
         };
         let clock = Clock::starting_at(Duration::ZERO);
-        Http2Pool::new(dial, 1, clock, 1)
+        Http2Pool::new(dial, connections_max, clock, 1)
     }
 
     #[tokio::test]
@@ -305,6 +303,48 @@ mod tests {
         let normal = pool.take_in_turn(Priority::Normal).unwrap();
         assert!(pool.take_in_turn(Priority::Normal).is_none(), "the last is for the other");
         drop((urgent, normal));
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_opened_double_while_there_are_requests_for_them() {
+        let pool = pool_of("https://127.0.0.1:1", Arc::new(Anywhere), 8);
+        let state = &*pool.shared;
+        let local = tokio::task::LocalSet::new();
+        let opened = |settled: usize, requests: usize| {
+            let wires: Vec<_> = (0..settled)
+                .map(|_| Wire::new("test", &[], tokio::io::empty(), state.clock))
+                .collect();
+            let full = |wire| {
+                let connection = Rc::new(Connection::new(wire, Priming::Unprimed));
+                connection.take_stream();
+                connection
+            };
+            state.connections.replace(wires.iter().map(full).collect());
+            state.waiting.queue(Priority::Normal).length.set(requests);
+            while state.may_grow() {
+                let connecting = tokio::task::spawn_local(std::future::pending::<()>());
+                state.connecting.borrow_mut().push(connecting.abort_handle());
+            }
+            state.connecting.take().len()
+        };
+        let counted = async {
+            let check = |settled, requests, expect| {
+                assert_eq!(opened(settled, requests), expect, "{settled} and {requests}");
+            };
+            check(0, 0, 0);
+            // An origin that has not answered yet.
+            check(0, 100, 1);
+            check(1, 100, 1);
+            check(2, 100, 2);
+            check(3, 100, 3);
+            // As many as there are streams to be needed, of one a connection.
+            check(4, 2, 2);
+            // `connections_max`.
+            check(6, 100, 2);
+            check(8, 100, 0);
+        };
+        local.run_until(counted).await;
+        state.connections.take();
     }
 
     #[tokio::test(start_paused = true)]

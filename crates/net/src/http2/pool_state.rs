@@ -26,8 +26,8 @@ pub(super) struct PoolState {
     /// request would ask them all.
     pub(super) first_free: Cell<usize>,
     pub(super) waiting: StreamWaiters,
-    /// The task that connects, while it does.
-    pub(super) connecting: RefCell<Option<AbortHandle>>,
+    /// The tasks that connect, while they do.
+    pub(super) connecting: RefCell<Vec<AbortHandle>>,
     pub(super) failures: Cell<u16>,
     /// Not to be dialled before, after failures.
     pub(super) dial_at: Cell<Option<Instant>>,
@@ -144,10 +144,30 @@ impl PoolState {
         self.find_free_beyond(self.waiting.before(priority))
     }
 
-    /// Whether more requests wait than streams are free.
-    pub(super) fn is_short(&self) -> bool {
-        let waiting = self.waiting.before(Priority::Bulk);
-        waiting > 0 && self.find_free_beyond(waiting - 1).is_none()
+    /// True if a connection is to be opened: more requests wait than streams are free, and will be when the connections that are being
+    /// made and proven are there. Each of these is expected to have as many streams as the last one that is proven. They are at most
+    /// as many as are proven already, and one at least: a burst to an origin that answers slowly opens one, and the connections to
+    /// an origin that answers double.
+    pub(super) fn may_grow(&self) -> bool {
+        let connections = self.connections.borrow();
+        let is_full = connections.len() + self.connecting.borrow().len() >= self.connections_max;
+        let Some(beyond) = self.waiting.before(Priority::Bulk).checked_sub(1) else { return false };
+        // First, since every request that waits asks this, mostly of a pool that has all its connections or a stream for it.
+        if is_full || self.find_free_beyond(beyond).is_some() {
+            return false;
+        }
+        let unproven = self.unproven(&connections);
+        let settled = connections.iter().filter(|one| one.is_settled());
+        let each = settled.clone().next_back().map_or(1, |one| one.streams_granted().max(1));
+        let expected = unproven.saturating_mul(each);
+        let is_short = beyond >= expected && self.find_free_beyond(beyond - expected).is_none();
+        is_short && unproven < settled.count().max(1)
+    }
+
+    /// Connections that will soon have streams, or more than the one that they have.
+    fn unproven(&self, connections: &[Rc<Connection>]) -> usize {
+        let being_proven = connections.iter().filter(|one| one.is_being_proven()).count();
+        self.connecting.borrow().len() + being_proven
     }
 
     /// [`Self::find_free`], where more than `streams` are free.
