@@ -7,6 +7,7 @@
 //! - [`forecast`](mod@forecast): the end of work that is under way.
 //! - [`gate`]: the number of attempts under way, bounded by a [`limit`] that can learn.
 //! - [`quota`]: the number of attempts in a minute.
+//! - [`quota_share`]: the division of that number among processes.
 //! - [`merge`]: requests over one connection, performed together.
 //! - [`worker_deadline`]: the time until which a worker may start attempts.
 //! - [`throttle`]: a limit on log lines about the same trouble.
@@ -20,6 +21,7 @@ pub mod gate;
 pub mod limit;
 pub mod merge;
 pub mod quota;
+pub mod quota_share;
 pub mod reference;
 pub mod tasks;
 pub mod throttle;

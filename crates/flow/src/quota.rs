@@ -4,9 +4,10 @@
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Lets through a number of attempts in any minute, wherever that minute begins: a sixtieth of them at once, the rest evenly.
@@ -17,7 +18,33 @@ pub struct Quota {
     start: OnceLock<Instant>,
     /// True without a number and a pause. Read without the lock: most quotas have no number.
     is_open: AtomicBool,
+    /// True while this process has no part of the number. Read without the lock: most processes have all of it.
+    is_closed: AtomicBool,
     schedule: Mutex<Schedule>,
+}
+
+/// A part of a number that one of several processes goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuotaPart {
+    /// Thousandths of a message a minute, at most [`whole`] of the number.
+    pub amount: u64,
+    /// The number.
+    pub of: NonZeroU32,
+    /// Messages that may go at once, if the quota was closed before.
+    pub tokens: Tokens,
+    /// No place is reserved from then on, unless it is prolonged.
+    pub until: Instant,
+}
+
+/// Messages that may go at once when a part of a number begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    /// None.
+    None,
+    /// One.
+    One,
+    /// As many as after an hour of silence.
+    Full,
 }
 
 /// A group that takes turns with others before a quota, on all threads.
@@ -31,15 +58,54 @@ pub struct QuotaGroup {
     appointed_nanos: AtomicU64,
 }
 
+/// The demand before a quota since it was last read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Places that were reserved.
+    pub reserved: u64,
+    /// True if a place was looked for.
+    pub is_asked: bool,
+    /// True if a place was further away than [`SHORT_WAIT`].
+    pub is_short: bool,
+}
+
+/// Times of reserved places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bookings {
+    /// Time until the last of them; zero if it has passed.
+    pub last_in: Duration,
+    /// Time since the last of them; zero if it is still to come.
+    pub last_ago: Duration,
+    /// Time until as much may go at once as after an hour of silence.
+    pub full_in: Duration,
+}
+
 #[derive(Debug)]
 struct Schedule {
     pace: QuotaRate,
+    /// `Some` while there is no pace to go by: this process has no part of the number yet.
+    closed: Option<Closed>,
+    /// End of the part of a number that is gone by.
+    part_until_nanos: u64,
+    /// Longest time from one appointed return to the next: a small part is often raised before long.
+    turn_nanos_max: u64,
+    demand: Demand,
     /// Time at which all reserved places have gone through, if they go evenly.
     booked_until_nanos: u64,
     /// The end of the last pause; 0 when there was none.
     paused_until_nanos: u64,
     /// Last appointed time of return of all groups without a place.
     appointed_until_nanos: u64,
+}
+
+/// A quota that this process has no part of.
+#[derive(Debug, Default)]
+struct Closed {
+    /// Notified when a place is looked for.
+    wake: Arc<Notify>,
+    asked_at_nanos: Option<u64>,
+    /// True when it was asked for, and the answer was that there is none for now.
+    is_answered: bool,
 }
 
 /// Rate and burst of a quota. Both are zero where there is no limit.
@@ -52,6 +118,16 @@ struct QuotaRate {
 
 /// Longest wait of a chunk for its quota before it makes room for others.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
+/// A wait for a place from which on a part of a number is too small for the demand.
+pub const SHORT_WAIT: Duration = Duration::from_secs(1);
+/// How long a part of the number is waited for before deliveries go back: an answer of the database, usually.
+const SHARE_PATIENCE: Duration = Duration::from_millis(500);
+/// How soon it is looked again whether there is a part.
+const SHARE_LOOK: Duration = Duration::from_millis(20);
+/// Time until there may be a place where this process has no part of the number: longer than anything waits.
+const CLOSED_WAIT: Duration = WAIT_MAX.saturating_add(Duration::from_secs(1));
+/// Longest time from one appointed return to the next where the number is divided, in intervals of the whole number.
+const TURN_INTERVALS: u64 = 4;
 /// Longest time between the first and the last appointed return: numbers change.
 const APPOINTMENT_MAX: Duration = Duration::from_mins(1);
 const MINUTE_NANOS: u64 = 60_000_000_000;
@@ -67,8 +143,13 @@ impl Quota {
         Self {
             start: OnceLock::new(),
             is_open: AtomicBool::new(pace == QuotaRate::UNLIMITED),
+            is_closed: AtomicBool::new(false),
             schedule: Mutex::new(Schedule {
                 pace,
+                closed: None,
+                part_until_nanos: u64::MAX,
+                turn_nanos_max: u64::MAX,
+                demand: Demand::default(),
                 booked_until_nanos: 0,
                 paused_until_nanos: 0,
                 appointed_until_nanos: 0,
@@ -81,8 +162,87 @@ impl Quota {
     pub fn change(&self, count: Option<NonZeroU32>, now: Instant) {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
+        schedule.closed = None;
+        (schedule.part_until_nanos, schedule.turn_nanos_max) = (u64::MAX, u64::MAX);
+        self.is_closed.store(false, Ordering::Relaxed);
         schedule.change(QuotaRate::of(count), now);
         self.is_open.store(schedule.is_open(now), Ordering::Relaxed);
+    }
+
+    /// Lets nothing through from `now` on but reserved places, until it [goes by a part](Self::go_by) of its number; `wake` is
+    /// notified when a place is looked for.
+    pub fn close(&self, wake: &Arc<Notify>) {
+        let mut schedule = self.schedule();
+        schedule.closed = Some(Closed { wake: Arc::clone(wake), ..Closed::default() });
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that a part was asked for, and that there is none for now: deliveries need not wait for the answer.
+    pub fn stay_closed(&self) {
+        if let Some(closed) = &mut self.schedule().closed {
+            closed.is_answered = true;
+        }
+    }
+
+    /// Goes by a part of a number from `now` on. A closed quota has its tokens at once, as far as it has not used them itself.
+    /// Reserved places stay reserved.
+    pub fn go_by(&self, part: QuotaPart, now: Instant) {
+        let (now, until_nanos) = (self.nanos(now), self.nanos(part.until));
+        let mut schedule = self.schedule();
+        let pace = QuotaRate::of_part(part.amount, part.of);
+        let was_closed = schedule.closed.take().is_some();
+        self.is_closed.store(false, Ordering::Relaxed);
+        if was_closed && schedule.pace == QuotaRate::UNLIMITED {
+            schedule.pace = pace;
+        }
+        schedule.change(pace, now);
+        schedule.part_until_nanos = until_nanos;
+        schedule.turn_nanos_max = TURN_INTERVALS * QuotaRate::of(Some(part.of)).interval_nanos;
+        if was_closed {
+            let used = match part.tokens {
+                Tokens::None => pace.burst_nanos,
+                Tokens::One => pace.burst_nanos - pace.interval_nanos,
+                Tokens::Full => 0,
+            };
+            schedule.booked_until_nanos = schedule.booked_until_nanos.max(now + used);
+        }
+        self.is_open.store(false, Ordering::Relaxed);
+    }
+
+    /// When it is to be looked again whether this process has a part of the number; `None` if it has, or if it is not worth waiting
+    /// for.
+    pub fn awaits_part(&self, now: Instant) -> Option<Instant> {
+        if !self.is_closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let nanos = self.nanos(now);
+        let mut schedule = self.schedule();
+        schedule.note_asked();
+        let closed = schedule.closed.as_mut().filter(|closed| !closed.is_answered)?;
+        let asked_at = *closed.asked_at_nanos.get_or_insert_with(|| {
+            closed.wake.notify_one();
+            nanos
+        });
+        (nanos < asked_at + nanos_of(SHARE_PATIENCE)).then(|| now + SHARE_LOOK)
+    }
+
+    /// The demand since this was last called.
+    pub fn take_demand(&self) -> Demand {
+        std::mem::take(&mut self.schedule().demand)
+    }
+
+    /// Times of the places that were reserved, as seen from `now`.
+    pub fn bookings(&self, now: Instant) -> Bookings {
+        let now = self.nanos(now);
+        let schedule = self.schedule();
+        let last = schedule.booked_until_nanos.saturating_sub(schedule.pace.burst_nanos);
+        let span = |until: u64, from: u64| Duration::from_nanos(until.saturating_sub(from));
+        Bookings {
+            last_in: span(last, now),
+            last_ago: span(now, last),
+            full_in: span(schedule.booked_until_nanos, now),
+        }
     }
 
     /// True if everything may go at once: there is no number, and no pause.
@@ -98,10 +258,13 @@ impl Quota {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
         let (booked, wait) = schedule.next(now);
+        schedule.note_asked();
+        schedule.demand.is_short |= wait >= SHORT_WAIT;
         if wait > wait_max {
             return Err(wait);
         }
         schedule.booked_until_nanos = booked;
+        schedule.demand.reserved += 1;
         // Still under the lock: later, this could undo what a pause has said meanwhile.
         if schedule.is_open(now) {
             self.is_open.store(true, Ordering::Relaxed);
@@ -112,7 +275,11 @@ impl Quota {
     /// Time until the next place.
     pub fn wait(&self, now: Instant) -> Duration {
         let now = self.nanos(now);
-        self.schedule().next(now).1
+        let mut schedule = self.schedule();
+        let (_, wait) = schedule.next(now);
+        schedule.note_asked();
+        schedule.demand.is_short |= wait >= SHORT_WAIT;
+        wait
     }
 
     /// Appoints a time of return for `group`, for which there was no place: after `least`, and later by one interval for each
@@ -126,7 +293,10 @@ impl Quota {
             return Duration::from_nanos(appointed - now);
         }
         let latest = now + least + nanos_of(APPOINTMENT_MAX);
-        let next = schedule.appointed_until_nanos + schedule.pace.interval_nanos;
+        // When there is a part again, it may be a large one.
+        let interval = if schedule.closed.is_some() { 0 } else { schedule.pace.interval_nanos };
+        let interval = interval.min(schedule.turn_nanos_max);
+        let next = schedule.appointed_until_nanos + interval;
         let appointed = next.clamp(now + least, latest);
         schedule.appointed_until_nanos = appointed;
         group.appointed_nanos.store(appointed, Ordering::Relaxed);
@@ -205,12 +375,19 @@ impl Schedule {
 
     /// Time until which everything is booked with one more place, and the time until that place.
     fn next(&self, now: u64) -> (u64, Duration) {
+        if self.closed.is_some() || now >= self.part_until_nanos {
+            return (self.booked(now), CLOSED_WAIT);
+        }
         let booked = self.booked(now) + self.pace.interval_nanos;
         (booked, Duration::from_nanos(booked.saturating_sub(now + self.pace.burst_nanos)))
     }
 
+    fn note_asked(&mut self) {
+        self.demand.is_asked = true;
+    }
+
     fn is_open(&self, now: u64) -> bool {
-        self.pace == QuotaRate::UNLIMITED && self.booked(now) == now
+        self.closed.is_none() && self.pace == QuotaRate::UNLIMITED && self.booked(now) == now
     }
 
     fn change(&mut self, pace: QuotaRate, now: u64) {
@@ -240,14 +417,28 @@ impl QuotaRate {
     const UNLIMITED: Self = Self { interval_nanos: 0, burst_nanos: 0 };
 
     fn of(count: Option<NonZeroU32>) -> Self {
-        let Some(count) = count else { return Self::UNLIMITED };
-        let count = u64::from(count.get());
-        // One minute can hold a burst and a whole minute of evenly spaced ones, so those are fewer by the burst.
-        let burst = (count / 60).max(1);
-        // Rounded up, so that no minute gets one too many. A quota of one is all burst: nothing is left to divide by.
-        let interval_nanos = MINUTE_NANOS.div_ceil((count - burst).max(1));
+        count.map_or(Self::UNLIMITED, |count| Self::of_part(whole(count), count))
+    }
+
+    /// The pace of a `part` of [`whole`], with as much of the burst, and at least one.
+    fn of_part(part: u64, count: NonZeroU32) -> Self {
+        let part = part.clamp(1, whole(count));
+        let burst = (burst(count) * part / whole(count)).max(1);
+        // Rounded up, so that no minute gets one too many.
+        let interval_nanos = (MINUTE_NANOS * 1_000).div_ceil(part);
         Self { interval_nanos, burst_nanos: burst * interval_nanos }
     }
+}
+
+/// All that may go evenly under a number, in thousandths of a message a minute. One minute can hold a burst and a whole minute of
+/// evenly spaced ones, so those are fewer by the burst. A quota of one is all burst: it has one all the same.
+pub fn whole(count: NonZeroU32) -> u64 {
+    (u64::from(count.get()) - burst(count)).max(1) * 1_000
+}
+
+/// Messages that may go at once.
+fn burst(count: NonZeroU32) -> u64 {
+    (u64::from(count.get()) / 60).max(1)
 }
 
 fn nanos_of(span: Duration) -> u64 {
