@@ -16,6 +16,7 @@ mod cluster;
 mod error;
 mod ingest;
 mod operations;
+mod quota;
 mod read;
 mod recovery;
 mod rows;
@@ -45,6 +46,7 @@ pub use memory::Memory;
 pub use operations::{Operations, Paused, Requeued};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresReader};
+pub use quota::{Peers, QuotaLedger};
 pub use read::{
     Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, HasReader, History, LaneEvidence,
     LanePace, LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::conformance::{SharedSubject, Subject, at, exercise, exercise_tickets};
+use store::conformance::{SharedSubject, Subject, at, exercise, exercise_quotas, exercise_tickets};
 use store::sqlite::Options;
 use store::{Memory, Sqlite};
 
@@ -14,6 +14,15 @@ async fn the_double_is_a_store() {
 #[tokio::test]
 async fn the_double_issues_tickets() {
     exercise_tickets(async || {
+        let store = Arc::new(Memory::new());
+        SharedSubject { one: Arc::clone(&store), other: store, keep: Box::new(()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_double_divides_quotas() {
+    exercise_quotas(async || {
         let store = Arc::new(Memory::new());
         SharedSubject { one: Arc::clone(&store), other: store, keep: Box::new(()) }
     })

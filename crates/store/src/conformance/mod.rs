@@ -19,6 +19,7 @@ mod leases;
 mod ledger;
 mod pausing;
 mod probing;
+mod quotas;
 mod requeueing;
 mod settling;
 mod slices;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 use notification::Ticket;
 
-use crate::{Claims, Store, TakeTickets};
+use crate::{Claims, QuotaLedger, Store, TakeTickets};
 pub use support::{
     BroadcastShape, Shape, at, claim_all, claim_by_tenant, claim_request, groups, groups_in_turn,
     name, settle_all, the_books_balance,
@@ -77,6 +78,24 @@ pub async fn exercise_tickets<S: Store + Claims<Ticket> + TakeTickets>(
         a_ticket_is_void_when_its_lease_ends_and_another_is_issued
         what_must_not_be_sent_ends_when_its_ticket_is_taken
         what_one_process_holds_the_other_cannot_touch
+    }
+}
+
+/// Runs every case of quotas that processes share, each on a fresh store.
+pub async fn exercise_quotas<S: QuotaLedger>(make: impl AsyncFn() -> SharedSubject<S>) {
+    macro_rules! cases {
+        ($($case:ident)+) => {
+            $({
+                let subject = make().await;
+                quotas::$case(&*subject.one, &*subject.other).await;
+            })+
+        };
+    }
+    cases! {
+        a_part_is_raised_by_what_no_other_holds
+        each_quota_has_its_own_number
+        what_is_given_back_is_free
+        those_who_ask_at_once_are_given_no_more_than_there_is
     }
 }
 

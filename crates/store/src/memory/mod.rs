@@ -9,6 +9,7 @@ mod books;
 mod claim;
 mod ingest;
 mod pause;
+mod quota;
 mod read;
 mod settle;
 mod suppress;
@@ -28,8 +29,8 @@ use crate::{
     Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
-    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, ReadStore,
-    RecipientGroup, Recovery, Requeued, Settled, Settlements, StoreError, Suppression,
+    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers,
+    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, StoreError, Suppression,
     SuppressionPage, TakeTickets,
 };
 use books::Books;
@@ -41,6 +42,8 @@ pub struct Memory {
     cluster: Mutex<Option<ClusterStatus>>,
     changes: watch::Sender<u64>,
     pauses: watch::Sender<Arc<Pauses>>,
+    ledger: Mutex<quota::Ledger>,
+    peers: watch::Sender<Peers>,
 }
 
 // === impl Memory ===
@@ -50,12 +53,18 @@ impl Memory {
     pub fn new() -> Self {
         let (books, cluster) = (Mutex::default(), Mutex::default());
         let (changes, pauses) = (watch::Sender::new(0), watch::Sender::default());
-        Self { books, cluster, changes, pauses }
+        let (ledger, peers) = (Mutex::default(), watch::Sender::default());
+        Self { books, cluster, changes, pauses, ledger, peers }
     }
 
     /// Has [`ReadStore::cluster`] answer `status` from now on.
     pub fn show_cluster(&self, status: ClusterStatus) {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
+    }
+
+    /// Has [`QuotaLedger::peers`](crate::QuotaLedger::peers) answer `peers` from now on.
+    pub fn show_peers(&self, peers: Peers) {
+        self.peers.send_replace(peers);
     }
 
     /// Recovers as a process does that starts at `now`, after the last one ended so.

@@ -24,7 +24,7 @@ use super::settle_rate::SettleRate;
 use super::time::{DatabaseTime, now_micros};
 use super::transaction::NOTIFY_CLUSTER;
 use super::writer_state::Membership;
-use crate::{Ending, Recovery, StoreError};
+use crate::{Ending, Peers, Recovery, StoreError};
 
 /// This process as a worker of the cluster.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ pub(super) struct Worker {
     stats: Option<WorkerParts>,
     pace: SettleRate,
     pauses: KnownPauses,
+    peers: watch::Sender<Peers>,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
     linked_since: Option<Duration>,
     /// Time since boot at which the last answered beat was sent.
@@ -94,7 +95,8 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      count(*) FILTER (WHERE alive_until >= clock_timestamp() AND produces AND NOT is_standing_by AND id < $1), \
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1), \
-     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) OR EXISTS (SELECT FROM resuming), (SELECT value FROM meta WHERE key = 'pauses') FROM worker";
+     EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) OR EXISTS (SELECT FROM resuming), (SELECT value FROM meta WHERE key = 'pauses'), \
+     count(*) FILTER (WHERE id <> $1 AND consumes) FROM worker";
 /// A partition is free when it has no owner, or one that is not among the workers any more: a statement of a reaped worker
 /// may have been under way for long. Only a process that is a worker now takes one.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
@@ -146,6 +148,7 @@ impl Worker {
             stats: None,
             pace: SettleRate::new(clock.monotonic()),
             pauses: KnownPauses::new(),
+            peers: watch::Sender::default(),
             linked_since: None,
             beaten_at: clock.boot(),
             is_apart: false,
@@ -177,6 +180,10 @@ impl Worker {
 
     pub(super) fn pauses(&self) -> watch::Receiver<Arc<Pauses>> {
         self.pauses.view()
+    }
+
+    pub(super) fn peers(&self) -> watch::Receiver<Peers> {
+        self.peers.subscribe()
     }
 
     pub(super) fn count(&mut self, stats: WorkerParts) {
@@ -323,6 +330,9 @@ impl Worker {
         (self.membership.producers, self.membership.consumers) = (count(1)?, count(2)?);
         // Before any partition is given back to them. Overdue workers count: one that was only slow goes on listening.
         self.notify.set_has_listeners(count(5)? > 0);
+        // Before this beat moves the deadline: another process trusts that each of the others knows of it, or starts no attempt.
+        let peers = Peers { worker: self.membership.worker, are_there: count(8)? > 0 };
+        self.peers.send_if_modified(|told| std::mem::replace(told, peers) != peers);
         // Before there is anything to claim: the pauses are read by then, if this beat gets no further.
         let claims = self.stats.as_ref().map(|stats| &stats.work);
         let position = (self.membership.worker, row.try_get(7)?);

@@ -43,6 +43,7 @@ mod pause_view;
 mod placement;
 #[cfg(test)]
 mod plans_tests;
+mod quota_ledger;
 #[cfg(test)]
 mod races;
 mod read;
@@ -87,6 +88,7 @@ use connection::Connector;
 use listener::Listener;
 use membership::{Intent, Worker, WorkerParts};
 use notify::NotifyPolicy;
+use quota_ledger::LedgerLink;
 use release::Releaser;
 use request::WriterHandle;
 use time::DatabaseTime;
@@ -126,6 +128,7 @@ pub struct Postgres {
     membership: watch::Receiver<Membership>,
     outbox: watch::Receiver<u64>,
     pauses: watch::Receiver<Arc<Pauses>>,
+    ledger: LedgerLink,
     intent: watch::Sender<Intent>,
     worker_deadline: WorkerDeadline,
     time: DatabaseTime,
@@ -191,14 +194,14 @@ impl Postgres {
         clock: Clock,
         slicing: Slicing,
     ) -> Result<Self, StoreError> {
-        let ca_file = options.ca_file.as_deref();
-        let connector = Connector::new(&options.url, &options.name, ca_file)?;
+        let connector = Connector::new(&options.url, &options.name, options.ca_file.as_deref())?;
         connector.prepare().await?;
         let mut random = fastrand::Rng::with_seed(options.seed);
         let time = DatabaseTime::new(clock);
         // Before the writers: a claim needs the worker's number, its partitions and the pauses.
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
         let worker_deadline = worker.worker_deadline();
+        let ledger = LedgerLink::new(connector.clone(), worker.peers());
         let (membership_sender, membership) = watch::channel(worker.membership());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
@@ -219,8 +222,7 @@ impl Postgres {
             evidence: EvidenceBook::default(),
             pauses: worker.pauses(),
         };
-        let (sender, receiver) = notices::channel(NOTICES);
-        let mut tasks = Tasks::default();
+        let ((sender, receiver), mut tasks) = (notices::channel(NOTICES), Tasks::default());
         let intake = parts.start(
             &mut tasks,
             "store-intake",
@@ -254,6 +256,7 @@ impl Postgres {
             membership,
             outbox: outbox_changed,
             pauses: parts.pauses,
+            ledger,
             intent,
             worker_deadline,
             time,

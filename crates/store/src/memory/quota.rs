@@ -1,0 +1,50 @@
+//! The ledger of shared quotas: rows of all who ask, as long as they count.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use async_trait::async_trait;
+use flow::quota_share::{HELD_FOR, Share, ShareAsk, Stake, divide};
+use notification::Timestamp;
+use tokio::sync::watch;
+
+use super::Memory;
+use crate::{Peers, QuotaLedger, StoreError};
+
+/// Stakes by quota and process, and until when each counts.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(BTreeMap<(Arc<str>, i64), (Stake, Timestamp)>);
+
+// === impl Ledger ===
+
+impl Ledger {
+    fn give(&mut self, holder: i64, (key, ask): &(Arc<str>, ShareAsk), now: Timestamp) -> Share {
+        self.0.retain(|_, (_, until)| *until > now);
+        let is_other = |other: &(Arc<str>, i64)| other.0 == *key && other.1 != holder;
+        let others = self.0.iter().filter(|(place, _)| is_other(place));
+        let others: Vec<Stake> = others.map(|(_, (stake, _))| *stake).collect();
+        let share = divide(ask, &others);
+        let is_over = share.held == 0 && ask.stake.wants == 0;
+        let until = now.plus(if is_over { ask.full_in } else { HELD_FOR });
+        let stake = Stake { held: share.held, ..ask.stake };
+        self.0.insert((Arc::clone(key), holder), (stake, until));
+        share
+    }
+}
+
+#[async_trait]
+impl QuotaLedger for Memory {
+    async fn exchange(
+        &self,
+        holder: i64,
+        asks: Vec<(Arc<str>, ShareAsk)>,
+        now: Timestamp,
+    ) -> Result<Vec<Share>, StoreError> {
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(asks.iter().map(|ask| ledger.give(holder, ask, now)).collect())
+    }
+
+    fn peers(&self) -> watch::Receiver<Peers> {
+        self.peers.subscribe()
+    }
+}

@@ -1,0 +1,38 @@
+//! The ledger of quotas that several processes share.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flow::quota_share::{Share, ShareAsk};
+use notification::Timestamp;
+use tokio::sync::watch;
+
+use crate::StoreError;
+
+/// This process among those that share the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Peers {
+    /// The number of this process: another one after it was taken for gone.
+    pub worker: i64,
+    /// True if another process that delivers shares the store, or did a moment ago.
+    pub are_there: bool,
+}
+
+/// Divides the numbers of quotas among the processes that share the store ([`flow::quota_share`]). For the task that keeps the
+/// quotas of a process.
+#[async_trait]
+pub trait QuotaLedger: Send + Sync + std::fmt::Debug {
+    /// Gives the process `holder` its share of each of the quotas, and answers in order. No two exchanges overlap: what is given
+    /// here is held when the next one looks. Of an exchange that fails it is unknown whether it took place. What is held counts for
+    /// [`HELD_FOR`](flow::quota_share::HELD_FOR) from `now` on, which a database reads from its own clock.
+    async fn exchange(
+        &self,
+        holder: i64,
+        asks: Vec<(Arc<str>, ShareAsk)>,
+        now: Timestamp,
+    ) -> Result<Vec<Share>, StoreError>;
+
+    /// Whether there are other processes. One that has just joined is seen by every other one within the time for which a worker
+    /// may start attempts after its last heartbeat.
+    fn peers(&self) -> watch::Receiver<Peers>;
+}
