@@ -58,6 +58,8 @@ enum MayWait<'job> {
     Free,
     /// It may at the time of its places in the quotas, when all are booked.
     Booked(Booking<'job>),
+    /// It may not before this process has its part of a number that it shares with others, which is looked at again then.
+    Shared(Instant),
     /// Not now: to be reported instead.
     No(Report),
 }
@@ -105,7 +107,7 @@ async fn drive_with<'job, All: Attempts<'job>>(
                     held = held.filter(|_| next.is_some());
                     continue;
                 }
-                admitted @ (MayWait::Free | MayWait::Booked(_)) => {
+                admitted @ (MayWait::Free | MayWait::Booked(_) | MayWait::Shared(_)) => {
                     if admitted.not_before(&job).is_some() {
                         // The place is free meanwhile for other jobs of the lane.
                         held = None;
@@ -176,7 +178,10 @@ fn admit<'job>(
         Some(MayWait::Booked(booking)) => {
             booking.complete(job.clock, job.priority(), wait_max).map(Some)
         }
-        _ => quota.book(job.clock, job.priority(), wait_max),
+        _ => match quota.awaits_part(now) {
+            Some(at) => return MayWait::Shared(at),
+            None => quota.book(job.clock, job.priority(), wait_max),
+        },
     };
     match booked {
         Ok(None) => MayWait::Free,
@@ -232,8 +237,11 @@ async fn wait_to_start(job: Job<'_>, admission: Option<&MayWait<'_>>) -> Option<
 
 impl MayWait<'_> {
     fn not_before(&self, job: &Job<'_>) -> Option<Instant> {
-        let Self::Booked(booking) = self else { return None };
-        booking.not_before(job.clock)
+        match self {
+            Self::Booked(booking) => booking.not_before(job.clock),
+            Self::Shared(at) => Some(*at),
+            Self::Free | Self::No(_) => None,
+        }
     }
 
     fn is_stale(&self, job: &Job<'_>) -> bool {

@@ -84,6 +84,12 @@ impl LaneQuota {
         self.tenant.quota.is_open() && self.destination.quota.is_open()
     }
 
+    /// When to look again whether this process has its part of the numbers; `None` if there is nothing to wait for.
+    pub(crate) fn awaits_part(&self, now: Instant) -> Option<Instant> {
+        let quotas = [&self.tenant.quota, &self.destination.quota];
+        quotas.map(|quota| quota.awaits_part(now)).into_iter().flatten().min()
+    }
+
     /// How many of the lane may be sent within `span`, with a burst and at least one.
     pub fn within(&self, span: Duration) -> usize {
         self.tenant.quota.within(span).min(self.destination.quota.within(span))

@@ -84,7 +84,7 @@ pub struct Bookings {
 struct Schedule {
     pace: QuotaRate,
     /// `Some` while there is no pace to go by: this process has no part of the number yet.
-    closed: Option<Closed>,
+    closed: Option<ClosedQuota>,
     /// End of the part of a number that is gone by.
     part_until_nanos: u64,
     /// Longest time from one appointed return to the next: a small part is often raised before long.
@@ -100,7 +100,7 @@ struct Schedule {
 
 /// A quota that this process has no part of.
 #[derive(Debug, Default)]
-struct Closed {
+struct ClosedQuota {
     /// Notified when a place is looked for.
     wake: Arc<Notify>,
     asked_at_nanos: Option<u64>,
@@ -173,7 +173,7 @@ impl Quota {
     /// notified when a place is looked for.
     pub fn close(&self, wake: &Arc<Notify>) {
         let mut schedule = self.schedule();
-        schedule.closed = Some(Closed { wake: Arc::clone(wake), ..Closed::default() });
+        schedule.closed = Some(ClosedQuota { wake: Arc::clone(wake), ..ClosedQuota::default() });
         self.is_closed.store(true, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Relaxed);
     }

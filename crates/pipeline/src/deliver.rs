@@ -7,6 +7,7 @@ mod fence;
 mod lane_gates;
 mod lane_quotas;
 mod open_channels;
+mod quota_shares;
 mod thread_affinity;
 
 use std::rc::Rc;
@@ -26,6 +27,7 @@ use chunk::Route;
 use lane_gates::LaneGates;
 pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
+pub use quota_shares::QuotaShares;
 pub use thread_affinity::ThreadAffinity;
 use thread_affinity::{ArrivedChunk, ChunkOrigin, ThreadInbox};
 

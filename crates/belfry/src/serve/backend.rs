@@ -9,7 +9,7 @@ use flow::{Clock, WorkerDeadline};
 use notification::Ticket;
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Claims, Ending, Outbox, Recovery, Store, StoreError, TakeTickets};
+use store::{Claims, Ending, Outbox, QuotaLedger, Recovery, Store, StoreError, TakeTickets};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -95,6 +95,11 @@ impl Backend {
 
     /// Where chunks are taken for tickets, if several processes share the store.
     pub(super) fn take(&self) -> Option<Arc<dyn TakeTickets>> {
+        self.shared().map(|store| Arc::clone(store) as _)
+    }
+
+    /// Where quotas are divided among processes, if several share the store.
+    pub(super) fn quota_ledger(&self) -> Option<Arc<dyn QuotaLedger>> {
         self.shared().map(|store| Arc::clone(store) as _)
     }
 

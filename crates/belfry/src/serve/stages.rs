@@ -8,7 +8,7 @@ use feed::Feed;
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Collect, Deliver, Dispatch, Metrics, Settle, ThreadAffinity, report};
+use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadAffinity, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, StoreError};
 use tokio::net::TcpListener;
@@ -206,6 +206,12 @@ impl Stages {
         parts: &mut StageParts<'_>,
         queue: queue::MemoryQueue<Arc<Chunk>>,
     ) -> anyhow::Result<()> {
+        if let Some(ledger) = parts.backend.quota_ledger() {
+            let (quotas, holder) = (parts.live.quotas(), parts.random.i64(..));
+            let shares = QuotaShares { quotas, ledger, holder, clock: parts.clock };
+            shares.begin();
+            self.start("quotas", shares.run(self.stopping()));
+        }
         let (reports, reported) = report::channel();
         let metrics = Metrics::default();
         metrics.register(&mut parts.registry);

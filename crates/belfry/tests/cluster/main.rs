@@ -6,6 +6,7 @@ mod delivery;
 mod feed;
 mod operations;
 mod pausing;
+mod quotas;
 mod receiver;
 mod registration;
 mod support;

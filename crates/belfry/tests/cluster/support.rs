@@ -171,6 +171,18 @@ impl Cluster {
         JournalTail::open(&self.simulator.ready.journal).unwrap().lines().unwrap()
     }
 
+    /// When the provider had each request, in microseconds since the Unix epoch, in order.
+    pub(crate) fn received(&self) -> Vec<u64> {
+        let mut journal =
+            provider_sim::journal::Reader::open(&self.simulator.ready.journal).unwrap();
+        let mut received = Vec::new();
+        while let Some(record) = journal.next_record().unwrap() {
+            received.push(record.received_us);
+        }
+        received.sort_unstable();
+        received
+    }
+
     /// Waits until the provider has had so many requests, and no more.
     pub(crate) fn requested(&self, requests: u64) {
         let mut journal = JournalTail::open(&self.simulator.ready.journal).unwrap();

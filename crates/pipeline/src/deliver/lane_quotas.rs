@@ -5,8 +5,10 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use channel::LaneQuota;
+use flow::quota_share::{Share, ShareAsk, Shareholder};
 use flow::{Clock, Quota};
 use notification::{Lane, Name};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::Channels;
@@ -15,6 +17,8 @@ use crate::Channels;
 #[derive(Debug)]
 pub struct LaneQuotas {
     book: Mutex<QuotaBook>,
+    /// Notified when a part of a number is wanted that this process has none of.
+    wanted: Arc<Notify>,
     clock: Clock,
 }
 
@@ -36,6 +40,8 @@ struct QuotaBook {
     lanes: HashMap<(Lane, Arc<str>), Arc<LaneQuota>>,
     /// Number of lanes at which those without a gate on any thread are dropped.
     lanes_max: usize,
+    /// Notified when a part is wanted; `None` while this process has all of every number.
+    shared: Option<Arc<Notify>>,
 }
 
 /// Key of a quota.
@@ -51,10 +57,15 @@ struct KnownQuota {
     quota: Arc<Quota>,
     /// The channels that send under it; of a tenant's, none.
     channels: BTreeSet<Name>,
+    /// This process's share; `None` without a number, and while it has all of it.
+    share: Option<Shareholder>,
 }
 
 /// Quotas that are kept, at least: webhooks may go to very many hosts.
 const QUOTAS_KEPT: usize = 4_096;
+/// Quotas that are divided among processes at a time, of those in use. A further one lets nothing through until one of them has not
+/// been used for some seconds.
+const QUOTAS_SHARED: usize = 4_096;
 /// Lanes that are kept, at least.
 const LANES_KEPT: usize = 16_384;
 
@@ -63,17 +74,97 @@ const LANES_KEPT: usize = 16_384;
 impl LaneQuotas {
     /// Quotas without any number, until they are [given](Self::follow).
     pub fn new(clock: Clock) -> Self {
-        Self { book: Mutex::default(), clock }
+        Self { book: Mutex::default(), wanted: Arc::default(), clock }
     }
 
     /// Goes by `numbers` from now on, also where something waits.
     pub fn follow(&self, numbers: QuotaNumbers) {
         let (mut book, now) = (self.book(), self.clock.monotonic());
         book.numbers = numbers;
-        let QuotaBook { numbers, quotas, .. } = &*book;
+        let QuotaBook { numbers, quotas, shared, .. } = &mut *book;
         for (of, known) in quotas {
-            known.quota.change(numbers.of(of, &known.channels), now);
+            known.follow(numbers.of(of, &known.channels), shared.as_ref(), now);
         }
+    }
+
+    /// Divides every number with other processes from now on. What this process goes by is its own until it has heard of them.
+    pub(super) fn share(&self) {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        book.shared = Some(Arc::clone(&self.wanted));
+        let QuotaBook { numbers, quotas, .. } = &mut *book;
+        for (of, known) in quotas {
+            let number = numbers.of(of, &known.channels);
+            known.share = number.map(|number| Shareholder::of_all(&known.quota, number, now));
+        }
+    }
+
+    /// Goes by no number until it has a share: what it had is another process's by now.
+    pub(super) fn share_anew(&self) {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        book.shared = Some(Arc::clone(&self.wanted));
+        let QuotaBook { numbers, quotas, .. } = &mut *book;
+        for (of, known) in quotas {
+            known.share = None;
+            known.follow(numbers.of(of, &known.channels), Some(&self.wanted), now);
+        }
+    }
+
+    /// Has all of every number from now on: there is no other process.
+    pub(super) fn keep_all(&self) {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        book.shared = None;
+        let QuotaBook { numbers, quotas, .. } = &mut *book;
+        for (of, known) in quotas {
+            known.share = None;
+            known.follow(numbers.of(of, &known.channels), None, now);
+        }
+    }
+
+    /// The questions about the quotas in use, by their keys in the ledger. First come those of which something is held.
+    pub(super) fn asks(&self) -> Vec<(Arc<str>, ShareAsk)> {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        let ask = |(of, known): (&QuotaKey, &mut KnownQuota)| {
+            let ask = known.share.as_mut()?.ask(&known.quota, &self.wanted, now)?;
+            Some((of.ledger_key(), ask))
+        };
+        let mut asks: Vec<_> = book.quotas.iter_mut().filter_map(ask).collect();
+        if asks.len() > QUOTAS_SHARED {
+            asks.sort_by_key(|(_, ask)| ask.stake.held == 0);
+            asks.truncate(QUOTAS_SHARED);
+        }
+        asks
+    }
+
+    /// Goes by no number any more; what to tell the ledger of that.
+    pub(super) fn give_back(&self) -> Vec<(Arc<str>, ShareAsk)> {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        let ask = |(of, known): (&QuotaKey, &mut KnownQuota)| {
+            let ask = known.share.as_mut()?.give_back(&known.quota, &self.wanted, now)?;
+            Some((of.ledger_key(), ask))
+        };
+        book.quotas.iter_mut().filter_map(ask).collect()
+    }
+
+    /// Goes by the answers to what was asked at `asked_at`; says when the next one is to be asked, if before long.
+    pub(super) fn hear(
+        &self,
+        shares: &HashMap<Arc<str>, Share>,
+        asked_at: Instant,
+    ) -> Option<Instant> {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        let mut next: Option<Instant> = None;
+        for (of, known) in &mut book.quotas {
+            let KnownQuota { quota, share: Some(holder), .. } = known else { continue };
+            let Some(share) = shares.get(&of.ledger_key()) else { continue };
+            holder.hear(quota, *share, &self.wanted, (asked_at, now));
+            next = next.into_iter().chain(holder.gives_back_at()).min();
+        }
+        next
+    }
+
+    /// Waits until a part of a number is wanted.
+    pub(super) async fn is_wanted(&self) {
+        self.wanted.notified().await;
     }
 
     /// The quota of `lane`, whose channel is counted by `key`.
@@ -128,7 +219,7 @@ impl QuotaNumbers {
 impl QuotaBook {
     /// The quota `of` something, to which `channel` sends.
     fn quota(&mut self, of: &QuotaKey, channel: Option<&Name>, now: Instant) -> Arc<Quota> {
-        let Self { numbers, quotas, quotas_max, .. } = self;
+        let Self { numbers, quotas, quotas_max, shared, .. } = self;
         if quotas.len() >= QUOTAS_KEPT.max(*quotas_max) && !quotas.contains_key(of) {
             // A quota with reserved places must be kept: a new one would let as much through again.
             quotas.retain(|_, KnownQuota { quota, .. }| {
@@ -139,16 +230,50 @@ impl QuotaBook {
         }
         let new = || {
             let channels = channel.into_iter().cloned().collect();
-            let quota = Arc::new(Quota::new(numbers.of(of, &channels)));
-            KnownQuota { quota, channels }
+            let number = numbers.of(of, &channels);
+            let quota = Arc::new(Quota::new(number));
+            let mut known = KnownQuota { quota, channels, share: None };
+            if shared.is_some() {
+                known.follow(number, shared.as_ref(), now);
+            }
+            known
         };
         let known = quotas.entry(of.clone()).or_insert_with(new);
         // A channel that joins may have the smallest number of all.
         if let Some(channel) = channel.filter(|name| !known.channels.contains(*name)) {
             known.channels.insert(channel.clone());
-            known.quota.change(numbers.of(of, &known.channels), now);
+            known.follow(numbers.of(of, &known.channels), shared.as_ref(), now);
         }
         Arc::clone(&known.quota)
+    }
+}
+
+// === impl KnownQuota ===
+
+impl KnownQuota {
+    /// Goes by another number, or by this process's share of it.
+    fn follow(&mut self, number: Option<NonZeroU32>, shared: Option<&Arc<Notify>>, now: Instant) {
+        let (Some(number), Some(wanted)) = (number, shared) else {
+            self.share = None;
+            self.quota.change(number, now);
+            return;
+        };
+        match &mut self.share {
+            Some(share) => share.change(&self.quota, number, now),
+            None => self.share = Some(Shareholder::of_none(&self.quota, number, wanted, now)),
+        }
+    }
+}
+
+// === impl QuotaKey ===
+
+impl QuotaKey {
+    /// Its key in the ledger that processes share.
+    fn ledger_key(&self) -> Arc<str> {
+        match self {
+            Self::Tenant(name) => format!("tenant {name}").into(),
+            Self::Provider(key) => format!("provider {key}").into(),
+        }
     }
 }
 

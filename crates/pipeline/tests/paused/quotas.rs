@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use notification::{Draft, Guarantee, Lane, Priority};
 use pipeline::QuotaNumbers;
-use store::ReadStore as _;
+use store::{Peers, ReadStore as _};
 use tokio::time::Instant;
 
 use crate::MS;
@@ -114,5 +114,70 @@ fn a_number_that_changes_holds_at_once_and_makes_no_burst() {
         rig.drained().await;
         assert!(rig.now().since(before) < Duration::from_secs(15), "without a number all may go");
         running.stop().await;
+    });
+}
+
+/// Attempts of a minute from `from` on.
+fn minute_from(attempts: &[Instant], from: Instant) -> usize {
+    let end = from + Duration::from_mins(1);
+    attempts.iter().filter(|at| **at >= from && **at < end).count()
+}
+
+#[test]
+fn two_processes_share_a_number_and_use_nearly_all_of_it() {
+    on_one_thread(async || {
+        let number = 120;
+        let mut one = Rig::new(Script::new(10 * MS, 16));
+        one.tenants = BTreeMap::from([(name("limited"), NonZeroU32::new(number).unwrap())]);
+        let other = one.with_other();
+        one.store.show_peers(Peers { worker: 1, are_there: true });
+        let running = [one.start(), other.start()];
+        for process in [&one, &other] {
+            process.accept_drafts(drafts_to(process, "limited", 4, 500)).await;
+        }
+        tokio::time::sleep(Duration::from_mins(3)).await;
+        let attempts = attempts_of(&one, "limited");
+        for more_than_a_minute in attempts.windows(122) {
+            let took = more_than_a_minute[121] - more_than_a_minute[0];
+            assert!(took >= Duration::from_secs(59), "{took:?}");
+        }
+        // One that is left alone has all of it.
+        let [first, second] = running;
+        let before = attempts.last().copied().unwrap();
+        let steady = minute_from(&attempts, before - Duration::from_mins(2));
+        assert!((108..=120).contains(&steady), "{steady}");
+        first.stop().await;
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        let alone = minute_from(&attempts_of(&one, "limited"), before + Duration::from_secs(20));
+        assert!((108..=120).contains(&alone), "{alone}");
+        second.stop().await;
+    });
+}
+
+#[test]
+fn a_process_asks_for_no_share_while_it_is_alone_and_divides_with_one_that_comes() {
+    on_one_thread(async || {
+        let mut one = Rig::new(Script::new(10 * MS, 16));
+        one.tenants = BTreeMap::from([(name("limited"), NonZeroU32::new(120).unwrap())]);
+        let other = one.with_other();
+        let running = one.start();
+        for process in [&one, &other] {
+            process.accept_drafts(drafts_to(process, "limited", 4, 400)).await;
+        }
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let alone = attempts_of(&one, "limited");
+        assert!((117..=120).contains(&alone.len()), "all of the number: {}", alone.len());
+        one.store.show_peers(Peers { worker: 1, are_there: true });
+        let second = other.start();
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let attempts = attempts_of(&one, "limited");
+        for more_than_a_minute in attempts.windows(122) {
+            let took = more_than_a_minute[121] - more_than_a_minute[0];
+            assert!(took >= Duration::from_secs(59), "{took:?}");
+        }
+        let together = minute_from(&attempts, alone[0] + Duration::from_secs(100));
+        assert!((108..=120).contains(&together), "{together}");
+        running.stop().await;
+        second.stop().await;
     });
 }

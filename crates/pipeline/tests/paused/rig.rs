@@ -11,8 +11,8 @@ use notification::{
     NotificationId, Priority, State, Ticket, Timestamp, limits,
 };
 use pipeline::{
-    Channels, Collect, Deliver, Dispatch, LaneQuotas, Metrics, QuotaNumbers, RetryPolicy, Settle,
-    ThreadAffinity, report,
+    Channels, Collect, Deliver, Dispatch, LaneQuotas, Metrics, QuotaNumbers, QuotaShares,
+    RetryPolicy, Settle, ThreadAffinity, report,
 };
 use queue::Publish;
 use store::{Admission, ClaimRequest, Claims, Ingest as _, Memory, ReadStore as _};
@@ -30,6 +30,8 @@ pub(crate) struct Rig {
     /// Attempts that each tenant may make in a minute.
     pub(crate) tenants: BTreeMap<Name, NonZeroU32>,
     pub(crate) quotas: Arc<LaneQuotas>,
+    /// The ledger of processes that divide their quotas, and its number among them, if there are others.
+    pub(crate) ledger: Option<(Arc<Memory>, i64)>,
 }
 
 /// A pipeline that runs.
@@ -60,7 +62,20 @@ impl Rig {
             policy: RetryPolicy { attempts: 4, backoff: Backoff::DEFAULT },
             tenants: BTreeMap::new(),
             quotas: Arc::new(LaneQuotas::new(clock)),
+            ledger: None,
         }
+    }
+
+    /// Another process over the same channel, which divides its quotas with this one. Each has notifications of its own, as if each
+    /// had partitions of one store.
+    pub(crate) fn with_other(&mut self) -> Self {
+        let ledger = Arc::clone(&self.store);
+        self.ledger = Some((Arc::clone(&ledger), 1));
+        let mut other = Self::new(self.script.clone());
+        (other.clock, other.tenants) = (self.clock, self.tenants.clone());
+        other.quotas = Arc::new(LaneQuotas::new(self.clock));
+        other.ledger = Some((ledger, 2));
+        other
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -188,10 +203,18 @@ impl Rig {
             clock: self.clock,
             salt: 1,
         };
-        vec![
+        let mut tasks = vec![
             spawn(async move { deliver.run().await.unwrap() }),
             spawn(async move { settle.run().await.unwrap() }),
-        ]
+        ];
+        if let Some((ledger, holder)) = self.ledger.clone() {
+            let quotas = Arc::clone(&self.quotas);
+            let shares = QuotaShares { quotas, ledger, holder, clock: self.clock };
+            shares.begin();
+            let stopping = stopping.clone();
+            tasks.push(spawn(async move { shares.run(stopping).await.unwrap() }));
+        }
+        tasks
     }
 
     /// Has tickets issued for everything that is due.

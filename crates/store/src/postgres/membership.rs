@@ -21,6 +21,7 @@ use super::pause_view::KnownPauses;
 use super::reap::{BY_A_FAULT, IN_ORDER, ReapWorker};
 use super::request::WriterHandle;
 use super::settle_rate::SettleRate;
+use super::store_id;
 use super::time::{DatabaseTime, now_micros};
 use super::transaction::NOTIFY_CLUSTER;
 use super::writer_state::Membership;
@@ -128,7 +129,7 @@ impl Worker {
         mut random: fastrand::Rng,
     ) -> Result<Self, StoreError> {
         let session = connector.connect(None).await?;
-        let store_id = read_store_id(&session, random.i64(1..1 << 12)).await?;
+        let store_id = store_id::draw(&session, random.i64(1..1 << 12)).await?;
         let asked = time.boot();
         let row = session.client.query_one(concat!("SELECT ", now_micros!()), &[]).await?;
         time.learn(asked, row.try_get(0)?);
@@ -472,16 +473,6 @@ pub(super) async fn depart(
         transaction.execute("DELETE FROM worker WHERE id = $1", &[&worker]).await?;
     }
     transaction.commit().await
-}
-
-/// The store's id: `drawn`, if it has none yet.
-async fn read_store_id(session: &PostgresSession, drawn: i64) -> Result<u16, StoreError> {
-    // Read after the insert, since several processes may start at once: the number of the first one is that of the store.
-    let insert = "INSERT INTO meta (key, value) VALUES ('realm', $1) ON CONFLICT DO NOTHING";
-    session.client.execute(insert, &[&drawn]).await?;
-    let row = session.client.query_one("SELECT value FROM meta WHERE key = 'realm'", &[]).await?;
-    let damaged = |_| StoreError::Damaged("the store's id".to_owned());
-    u16::try_from(row.try_get::<_, i64>(0)?).map_err(damaged)
 }
 
 fn is_apart(millis: i64) -> bool {

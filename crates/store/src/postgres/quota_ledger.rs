@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_postgres::Error;
 
 use super::Postgres;
-use super::connection::{Connector, Session};
+use super::connection::{Connector, PostgresSession};
 use crate::{Peers, QuotaLedger, StoreError};
 
 /// The way to the ledger.
@@ -27,7 +27,7 @@ pub(super) struct LedgerLink {
 
 #[derive(Debug)]
 struct LedgerSession {
-    session: Session,
+    session: PostgresSession,
     exchanges: u64,
 }
 

@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 
 use super::connection::{Connector, PostgresSession};
 use super::read::Snapshot;
-use super::{errors, schema};
+use super::{errors, schema, store_id};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LanePace,
@@ -74,10 +74,7 @@ impl PostgresReader {
         evidence: EvidenceBook,
     ) -> Result<Self, StoreError> {
         let session = connect(&connector).await?;
-        let select = "SELECT value FROM meta WHERE key = 'realm'";
-        let store_id: i64 = session.client.query_one(select, &[]).await?.try_get(0)?;
-        let store_id = u16::try_from(store_id)
-            .map_err(|_| StoreError::Damaged("the id of the store".to_owned()))?;
+        let store_id = store_id::read(&session).await?;
         let pool = ReadSessionPool {
             connector,
             store_id,
