@@ -351,6 +351,10 @@ fn open(file: &Path) -> io::Result<Box<dyn io::Read>> {
 }
 
 fn size(file: &Path) -> Option<u64> {
+    // Standard input is no file of that name.
+    if file == Path::new("-") {
+        return None;
+    }
     // Of a pipe or a device the length says nothing.
     std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
 }

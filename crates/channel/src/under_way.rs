@@ -272,7 +272,7 @@ fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
     attempt.report
 }
 
-/// True if the provider answered an attempt, whatever it was; `None` when it was not made.
+/// True if the provider accepted or refused an attempt; `None` when it was not made.
 fn is_answer(report: &Report) -> Option<bool> {
     let Report::Attempted(answer) = report else { return None };
     // A deferral counts as none: a destination that defers everything is shut like one that does not answer.

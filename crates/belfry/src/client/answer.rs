@@ -125,7 +125,7 @@ impl FieldError {
 impl std::fmt::Display for FieldError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The head is line 1 of the body and no recipient's: an error in it has no line to name.
-        if let Some(recipients_line @ 1..) = self.line.map(|line| line - 1) {
+        if let Some(recipients_line @ 1..) = self.line.and_then(|line| line.checked_sub(1)) {
             write!(formatter, "line {recipients_line}: ")?;
         }
         match self.field().as_str() {
@@ -157,6 +157,18 @@ mod tests {
         check("/to/0", &[], "field `to`: is no token");
         check("/to", &[3], "field `to`: is no token");
         check("/channel", &[3], "field `channel`: is no token");
+    }
+
+    #[test]
+    fn a_line_of_a_body_is_told_as_that_of_its_recipients() {
+        let check = |line: u64, expect: &str| {
+            let message = "is no token".to_owned();
+            let error = FieldError { pointer: String::new(), line: Some(line), message };
+            assert_eq!(error.to_string(), expect, "{line}");
+        };
+        check(3, "line 2: is no token");
+        check(1, "is no token");
+        check(0, "is no token");
     }
 
     #[test]

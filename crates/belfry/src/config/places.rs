@@ -91,12 +91,9 @@ impl StoreConfig {
     }
 
     pub(super) fn check(&self) -> Vec<Mistake> {
-        let mut problems = check_files(
-            "store",
-            self.url.as_ref(),
-            self.ca_file.as_deref(),
-            self.password_file.as_deref(),
-        );
+        let password = self.password.is_some();
+        let files = (self.ca_file.as_deref(), self.password_file.as_deref());
+        let mut problems = check_of_url("store", self.url.as_ref(), password, files);
         if self.url.is_some() && self.directory.is_some() {
             let message = "is not used when `url` is set: leave one of them out";
             problems.push(Mistake::new("store.directory", message));
@@ -122,12 +119,9 @@ impl Default for QueueConfig {
 
 impl QueueConfig {
     pub(super) fn check(&self, store: &StoreConfig) -> Vec<Mistake> {
-        let mut problems = check_files(
-            "queue",
-            self.url.as_ref(),
-            self.ca_file.as_deref(),
-            self.password_file.as_deref(),
-        );
+        let password = self.password.is_some();
+        let files = (self.ca_file.as_deref(), self.password_file.as_deref());
+        let mut problems = check_of_url("queue", self.url.as_ref(), password, files);
         if let Err(error) = self.prefix.parse::<Name>() {
             problems.push(Mistake::new("queue.prefix", error.to_string()));
         }
@@ -148,18 +142,22 @@ impl QueueConfig {
 
 // === helpers ===
 
-/// Files that belong to a URL that is not there, or that cannot be read.
-fn check_files(
+/// Settings that belong to a URL that is not there, and a file of certificates that cannot be read.
+fn check_of_url(
     table: &str,
     url: Option<&ServerUrl>,
-    ca_file: Option<&Path>,
-    password_file: Option<&Path>,
+    has_password: bool,
+    (ca_file, password_file): (Option<&Path>, Option<&Path>),
 ) -> Vec<Mistake> {
     let mut problems = Vec::new();
-    for (key, file) in [("ca_file", ca_file), ("password_file", password_file)] {
-        let path = format!("{table}.{key}");
-        if file.is_some() && url.is_none() {
-            problems.push(Mistake::new(path, "is not used without `url`"));
+    let given = [
+        ("ca_file", ca_file.is_some()),
+        ("password", has_password),
+        ("password_file", password_file.is_some()),
+    ];
+    for (key, is_given) in given {
+        if is_given && url.is_none() {
+            problems.push(Mistake::new(format!("{table}.{key}"), "is not used without `url`"));
         }
     }
     if let Some(file) = ca_file

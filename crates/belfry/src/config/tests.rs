@@ -333,6 +333,8 @@ fn a_store_is_a_directory_or_a_url() {
         "f.toml: store.directory: is not used when `url` is set: leave one of them out",
     );
     check("store.password_file = '/f'", "f.toml: store.password_file: is not used without `url`");
+    check("store.password = 'p'", "f.toml: store.password: is not used without `url`");
+    check("queue.password = 'p'", "f.toml: queue.password: is not used without `url`");
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, "can ary\n").unwrap();
     let path = file.path().display();

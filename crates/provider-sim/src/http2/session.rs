@@ -226,12 +226,8 @@ impl ServerSession {
             PUSH_PROMISE => {
                 return Err(Breach(Code::PROTOCOL_ERROR, "a client promises no push"));
             }
-            GOAWAY if head.stream != 0 || payload.len() < 8 => {
-                return Err(Breach(Code::PROTOCOL_ERROR, "a malformed GOAWAY"));
-            }
-            PRIORITY if head.stream == 0 || payload.len() != 5 => {
-                return Err(Breach(Code::PROTOCOL_ERROR, "a malformed PRIORITY"));
-            }
+            GOAWAY => check(head.stream == 0, payload.len() >= 8, "a malformed GOAWAY")?,
+            PRIORITY => check(head.stream != 0, payload.len() == 5, "a malformed PRIORITY")?,
             // A well-formed GOAWAY or PRIORITY asks for nothing here, and frames of unknown kinds are ignored (section 5.5).
             _ => {}
         }
@@ -460,9 +456,7 @@ impl ServerSession {
     }
 
     fn on_ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<(), Breach> {
-        if head.stream != 0 || payload.len() != 8 {
-            return Err(Breach(Code::FRAME_SIZE_ERROR, "a malformed PING"));
-        }
+        check(head.stream == 0, payload.len() == 8, "a malformed PING")?;
         if head.has(ACK) {
             self.pongs += 1;
         } else {
@@ -493,6 +487,12 @@ impl ServerSession {
         self.bodies.put_more(&mut self.out);
         Ok(())
     }
+}
+
+/// Refuses a frame of a wrong stream, or of a wrong length (sections 6.3, 6.7 and 6.8).
+fn check(is_of_stream: bool, is_of_length: bool, words: &'static str) -> Result<(), Breach> {
+    let code = if is_of_stream { Code::FRAME_SIZE_ERROR } else { Code::PROTOCOL_ERROR };
+    if is_of_stream && is_of_length { Ok(()) } else { Err(Breach(code, words)) }
 }
 
 #[cfg(test)]

@@ -297,7 +297,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
         let mut message = Vec::new();
         loop {
             let start = message.len();
-            self.stream.read_until(b'\n', &mut message).await?;
+            // A line without an end is longer than any message, too.
+            let most = u64::try_from(MESSAGE_BYTES_MAX + 1 - start).unwrap_or(u64::MAX);
+            (&mut self.stream).take(most).read_until(b'\n', &mut message).await?;
             let line = message.get(start..).unwrap_or_default();
             if !line.ends_with(b"\n") || message.len() > MESSAGE_BYTES_MAX {
                 return Ok(None);
