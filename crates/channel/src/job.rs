@@ -166,11 +166,6 @@ impl<'a> Start<'a> {
     pub(crate) fn may_send(self) -> Result<(), Report> {
         self.job.may_start().report_otherwise().map_or(Ok(()), Err)
     }
-
-    /// The number of the attempt.
-    pub const fn attempt_number(self) -> u16 {
-        self.job.chunk.attempt
-    }
 }
 
 impl Permit for Start<'_> {

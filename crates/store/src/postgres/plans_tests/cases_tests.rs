@@ -142,7 +142,6 @@ pub(super) const CASES: &[Case] = &[
     Case::new("read.rs", "FROM totals_delta", ""),
     Case::new("read.rs", "SELECT tenant, channel, sealed_at", "40000"),
     Case::new("read.rs", "SELECT txid, batch", "40000, 40010"),
-    Case::new("reader.rs", "SELECT value", ""),
     Case::new("read.rs", "SELECT waiting", "40000"),
     Case::new("read.rs", "SELECT withdrawn_at", "40000"),
     Case::new("release.rs", "DELETE FROM unreleased", "7"),
