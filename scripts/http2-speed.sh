@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # What a delivery over HTTP/2 costs the sender, and how many a second there are: the channels of FCM, APNs and Web Push, each in turn with
-# h2load as its floor, over one thread and over one per core, against one nghttpd that answers at once. Prints a row of a table for
-# each pair, and for Web Push what the standard's key pair and key agreement cost by themselves in the same run.
-#   scripts/http2-speed.sh [ROUNDS] [REQUESTS]
+# h2load as its floor, over one thread and over one per core, against one nghttpd that answers at once; with `nginx` APNs alone against
+# nginx, which writes each answer by itself. Prints a row of a table for each pair, and for Web Push what the standard's key pair and
+# key agreement cost by themselves in the same run.
+#   scripts/http2-speed.sh [ROUNDS] [REQUESTS] [nghttpd|nginx]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds=${1:-3} requests=${2:-500000} cores=$(nproc)
-for program in nghttpd h2load; do
-    command -v "$program" >/dev/null || { echo "$program is missing: install nghttp2-server and nghttp2-client" >&2; exit 1; }
+rounds=${1:-3} requests=${2:-500000} server=${3:-nghttpd} cores=$(nproc)
+for program in "$server" h2load; do
+    command -v "$program" >/dev/null || { echo "$program is missing: install nghttp2-server, nghttp2-client, nginx-light" >&2; exit 1; }
 done
 cargo build -q --release --locked -p channel --example apns_speed --example fcm_speed --example webpush_speed
 cargo build -q --locked -p provider-sim --example provider-sim
@@ -33,7 +34,24 @@ for number in $(seq 0 999); do
     : >"$work/www/push/$number"
 done
 port=$((20000 + RANDOM % 10000))
-nghttpd -a 127.0.0.1 -n"$cores" -m1000 -d "$work/www" "$port" "$work/tls/leaf-key.pem" "$work/tls/leaf.pem" &
+case $server in
+nghttpd) nghttpd -a 127.0.0.1 -n"$cores" -m1000 -d "$work/www" "$port" "$work/tls/leaf-key.pem" "$work/tls/leaf.pem" & ;;
+nginx)
+    cat >"$work/nginx.conf" <<CONF
+daemon off; user root; worker_processes 1; pid $work/nginx.pid; error_log stderr warn;
+events { worker_connections 4096; }
+http {
+    access_log off; keepalive_requests 100000000; http2_max_concurrent_streams 1000;
+    client_body_temp_path $work/body; proxy_temp_path $work/proxy; fastcgi_temp_path $work/fastcgi; uwsgi_temp_path $work/uwsgi;
+    scgi_temp_path $work/scgi;
+    server {
+        listen 127.0.0.1:$port ssl http2; ssl_certificate $work/tls/leaf.pem; ssl_certificate_key $work/tls/leaf-key.pem;
+        location / { return 200; }
+    }
+}
+CONF
+    nginx -c "$work/nginx.conf" -p "$work" & ;;
+esac
 pids+=($!)
 until (: </dev/tcp/127.0.0.1/"$port") 2>/dev/null; do kill -0 "${pids[1]}"; done
 openssl ecparam -name prime256v1 -genkey -noout 2>/dev/null | openssl pkcs8 -topk8 -nocrypt -out "$work/key.p8"
@@ -78,10 +96,10 @@ pair() { # NAME PATH BODY FLAGS...
 echo "| round | channel | threads | h2load, CPU | channel, CPU | ratio | h2load, per second | channel, per second | ratio |"
 echo "|---|---|---|---|---|---|---|---|---|"
 for round in $(seq "$rounds"); do
-    pair fcm "$path" "$work/fcm.json" --token-uri "https://$tokens/token" --service-account-file "$work/tls/fcm-service-account.json" --body-bytes 320
+    [ "$server" = nginx ] || pair fcm "$path" "$work/fcm.json" --token-uri "https://$tokens/token" --service-account-file "$work/tls/fcm-service-account.json" --body-bytes 320
     pair apns "3/device/$(printf '%064d' 0)" "$work/apns.json" --key-file "$work/key.p8" --body-bytes 130
     # Ten times the work each: a tenth of the requests.
-    requests=$((requests / 10 / 1000 * 1000)) pair webpush push/0 "$work/webpush.bin" --body-bytes 100
+    [ "$server" = nginx ] || requests=$((requests / 10 / 1000 * 1000)) pair webpush push/0 "$work/webpush.bin" --body-bytes 100
     echo "round $round ended at load $(cut -d' ' -f1 /proc/loadavg)" >>"$work/notes"
 done
 echo

@@ -4,6 +4,7 @@
 //! ```text
 //! endpoint  which URLs are accepted         guard     which addresses may be connected to
 //! tcp       the only maker of connections   tls       trusted roots, client certificates, handshakes
+//! ticking   sockets read by readiness or by ticks
 //! idle      connections kept after use      tasks     tasks that end with their owner
 //! redact    secrets stay out of logs        words     errors as the log keeps them
 //! http1, http2  pools of connections        exchange  their reply, their failure, what they ask before they send
@@ -25,6 +26,8 @@ pub mod idle;
 pub mod redact;
 pub mod tasks;
 pub mod tcp;
+#[cfg(feature = "http")]
+mod ticking;
 pub mod tls;
 pub mod words;
 

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use flow::Clock;
 use http::{HeaderName, StatusCode};
 use tokio::io::BufReader;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
@@ -23,6 +22,7 @@ use crate::endpoint::Origin;
 use crate::exchange::Reply;
 use crate::guard::Forbidden;
 use crate::tcp::{self, Reach};
+use crate::ticking::TickingSocket;
 use crate::tls;
 
 /// How long TCP, TLS and the first answer of HTTP/2 may take together.
@@ -62,7 +62,7 @@ pub enum Priming {
 }
 
 /// The receiving side, to be run as a task; it ends when the sending side is dropped or the peer ends it.
-pub(super) type TlsWire = Wire<TlsStream<BufReader<TcpStream>>>;
+pub(super) type TlsWire = Wire<TlsStream<BufReader<TickingSocket>>>;
 
 /// The sending side of a connection.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Dial {
             }
             Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(message)),
         };
-        let stream = BufReader::with_capacity(SOCKET_BYTES, stream);
+        let stream = BufReader::with_capacity(SOCKET_BYTES, TickingSocket::new(stream, clock));
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
         let stream = shaken.map_err(|error| self.failed(tls::explain(&error)))?;
         // Without the peer's word by ALPN HTTP/2 must not be spoken (RFC 9113, section 3.2).
