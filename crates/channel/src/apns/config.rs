@@ -18,28 +18,20 @@ use crate::{ChannelError, Concurrency, Invalid};
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The signing key (`.p8`, as Apple hands it out). Either this, `key` or `certificate_file`.
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// The signing key itself, PEM.
-    #[serde(default)]
     pub key: Option<Secret>,
     /// The key's identifier, 10 characters. Required with a key.
-    #[serde(default)]
     pub key_id: Option<String>,
     /// The developer team's identifier, 10 characters. Required with a key.
-    #[serde(default)]
     pub team_id: Option<String>,
     /// The client certificate with its chain, PEM, instead of a key. Either this or `certificate`.
-    #[serde(default)]
     pub certificate_file: Option<PathBuf>,
     /// The client certificate itself. Either this or `certificate_file`.
-    #[serde(default)]
     pub certificate: Option<Secret>,
     /// The certificate's private key, PEM. Default: beside the certificate. Either this or `certificate_key`.
-    #[serde(default)]
     pub certificate_key_file: Option<PathBuf>,
     /// The certificate's private key itself. Either this or `certificate_key_file`.
-    #[serde(default)]
     pub certificate_key: Option<Secret>,
     /// The topic of notifications whose options name none: usually the app's bundle identifier.
     pub topic: String,
@@ -48,11 +40,9 @@ pub struct Settings {
     #[serde(default = "endpoint_default")]
     pub endpoint: String,
     /// More root certificates to trust, PEM, for this channel only.
-    #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// Directory where the provider token is kept over restarts, made when it is needed. Apple wants few tokens, and a
     /// process that cannot stay up would ask for many. Default: the token is kept in memory only.
-    #[serde(default)]
     pub state_directory: Option<PathBuf>,
     /// True if a notification that has no `collapse_id` gets its own identifier as one, so that a device which gets it twice,
     /// because an answer was lost, shows it once. Default `false`.

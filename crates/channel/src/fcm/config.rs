@@ -17,23 +17,18 @@ use crate::{ChannelError, Concurrency};
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The service account's key, the JSON file that Google hands out. Either this or `service_account`.
-    #[serde(default)]
     pub service_account_file: Option<PathBuf>,
     /// The content of that file. Either this or `service_account_file`.
-    #[serde(default)]
     pub service_account: Option<Secret>,
     /// The Firebase project. Default: the service account's own.
-    #[serde(default)]
     pub project_id: Option<String>,
     /// Where FCM listens. Default `https://fcm.googleapis.com`.
     #[serde(default = "endpoint_default")]
     pub endpoint: String,
     /// Where access tokens are got. Default `https://oauth2.googleapis.com/token`. What the service account's JSON says is
     /// never followed: a file that was tampered with would have assertions sent elsewhere.
-    #[serde(default)]
     pub token_uri: Option<String>,
     /// More root certificates to trust, PEM, for this channel only.
-    #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// Messages in any minute, over all threads of this process, all tenants and all its channels of the project; 0 is no
     /// limit. Default 600000, which is what Google grants a project. In a cluster give each process its share.

@@ -18,42 +18,30 @@ use crate::{ChannelError, Concurrency};
 pub struct Settings {
     /// The server that takes all mail: `smtp://host:587`, or `smtps://host:465` with TLS from the first byte. The usual
     /// ports are 587 and 465. Either this or `route`.
-    #[serde(default)]
     pub relay: Option<String>,
     /// `mx`: straight to the mail servers of each recipient's domain. Either this or `relay`.
-    #[serde(default)]
     pub route: Option<MailRoute>,
     /// Whether connections are encrypted. Default `require`, for a relay on this machine `off`, for the route `mx`
     /// `opportunistic`.
-    #[serde(default)]
     pub tls: Option<TlsMode>,
     /// More root certificates to trust, PEM, for this channel only.
-    #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// The login at the relay. Default none.
-    #[serde(default)]
     pub username: Option<String>,
     /// The password, or with `auth = "xoauth2"` the access token. Either this or `password_file`.
-    #[serde(default)]
     pub password: Option<Secret>,
     /// The file that holds it. Either this or `password`.
-    #[serde(default)]
     pub password_file: Option<PathBuf>,
     /// How to log in. Default whichever of `plain` and `login` the relay offers, in this order.
-    #[serde(default)]
     pub auth: Option<Mechanism>,
     /// The name this machine introduces itself by. Required for the route `mx`, where it should be what its address
     /// resolves to; default the address of the connection.
-    #[serde(default)]
     pub helo: Option<String>,
     /// The sender of mail whose content names none: `news@example.com`, or `Example <news@example.com>`. Default none.
-    #[serde(default)]
     pub from: Option<String>,
     /// Where other servers report what they could not deliver (the envelope's sender). Default the sender.
-    #[serde(default)]
     pub return_path: Option<String>,
     /// Signs all mail. Default unsigned.
-    #[serde(default)]
     pub dkim: Option<Dkim>,
     /// Mails under way at a time, per destination, priority and sender thread. Default learned, up to `connections_max`.
     #[serde(default)]
@@ -126,10 +114,8 @@ pub struct Dkim {
     /// Names the key in the domain: its public half is at `SELECTOR._domainkey.DOMAIN`. Required.
     pub selector: String,
     /// File with the private key, PEM: Ed25519 (PKCS#8) or RSA (PKCS#8 or PKCS#1) of at least 2048 bits. Either this or `key`.
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// The private key itself. Either this or `key_file`.
-    #[serde(default)]
     pub key: Option<Secret>,
 }
 

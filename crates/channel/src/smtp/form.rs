@@ -12,21 +12,21 @@ use crate::object::ByName;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Form<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) from: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) reply_to: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) subject: Cow<'a, str>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) text: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) html: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub(super) attachments: Vec<ByName<AttachmentForm<'a>>>,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) unsubscribe: Option<ByName<UnsubscribeForm<'a>>>,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct AttachmentForm<'a> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UnsubscribeForm<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) url: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub(super) mailto: Option<Cow<'a, str>>,
     #[serde(default)]
     pub(super) one_click: bool,

@@ -20,7 +20,6 @@ pub struct Settings {
     /// from one to the next.
     pub secrets: Vec<Secret>,
     /// More root certificates to trust, PEM, for this channel only.
-    #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// True if endpoints may be `http:`. Default `false`.
     #[serde(default)]
@@ -58,16 +57,12 @@ pub struct EndpointSettings {
     pub headers: BTreeMap<String, Secret>,
     /// The certificate with which to show ourselves to them, PEM, with its chain. With a key only. Either this or
     /// `certificate`.
-    #[serde(default)]
     pub certificate_file: Option<PathBuf>,
     /// The certificate itself. Either this or `certificate_file`.
-    #[serde(default)]
     pub certificate: Option<Secret>,
     /// The key of the certificate, PEM. With a certificate only. Either this or `key`.
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// The key itself. Either this or `key_file`.
-    #[serde(default)]
     pub key: Option<Secret>,
 }
 

@@ -18,10 +18,8 @@ use crate::{ChannelError, Concurrency};
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// The file of the key pair that proves who sends (VAPID): PEM, a P-256 key. Either this or `key`.
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// The private key itself: base64url as `belfry vapid-key` prints it, or PEM. Either this or `key_file`.
-    #[serde(default)]
     pub key: Option<Secret>,
     /// Whom push services write to when something is wrong: `mailto:` or `https:`.
     pub subject: String,
@@ -34,7 +32,6 @@ pub struct Settings {
     #[serde(default = "pad_to_default")]
     pub pad_to: usize,
     /// More root certificates to trust, PEM, for this channel only.
-    #[serde(default)]
     pub ca_file: Option<PathBuf>,
     /// Networks that may be reached although they are not public, such as `10.1.0.0/16`, or addresses. Default none.
     #[serde(default, deserialize_with = "networks")]
