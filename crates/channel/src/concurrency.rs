@@ -1,6 +1,7 @@
-//! How many attempts may be under way, as an operator sets it.
+//! How much may be sent, as an operator sets it.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use flow::limit::{Fixed, Learned, Limit};
 use notification::limits;
@@ -23,6 +24,17 @@ pub struct LearnedBounds {
     pub min: usize,
     /// The last one.
     pub max: usize,
+}
+
+/// How much a channel may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendBounds {
+    /// How many attempts may be under way at a time.
+    pub concurrency: Concurrency,
+    /// The numbers between which that stays if it is learned.
+    pub learned: LearnedBounds,
+    /// How many attempts may be made in any minute for each [quota](crate::Channel::quota_key); `None` when there is no bound.
+    pub messages_per_minute: Option<NonZeroU32>,
 }
 
 struct ConcurrencyVisitor;
@@ -53,6 +65,19 @@ impl LearnedBounds {
     /// on a connection (RFC 9113, section 6.5.2), so fewer are no relief for it: latency below that is the network's, or that of a busy
     /// machine. More of one lane than the last is never claimed.
     pub const PUSH_SERVICE: Self = Self { min: 100, max: limits::LANE_WINDOW };
+}
+
+// === impl SendBounds ===
+
+impl SendBounds {
+    /// The bounds that settings of these names have: 0 messages per minute are no bound.
+    pub const fn new(
+        concurrency: Concurrency,
+        learned: LearnedBounds,
+        messages_per_minute: u32,
+    ) -> Self {
+        Self { concurrency, learned, messages_per_minute: NonZeroU32::new(messages_per_minute) }
+    }
 }
 
 impl<'de> Deserialize<'de> for Concurrency {

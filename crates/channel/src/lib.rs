@@ -32,7 +32,6 @@ pub mod webhook;
 pub mod webpush;
 
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -40,7 +39,7 @@ use flow::Clock;
 
 pub use attempt::Attempt;
 pub(crate) use attempt::own_or_shared;
-pub use concurrency::{Concurrency, LearnedBounds};
+pub use concurrency::{Concurrency, LearnedBounds, SendBounds};
 pub(crate) use drive::drive_all;
 pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
@@ -54,9 +53,6 @@ pub use time::timestamp;
 
 /// One configured way out. Shared by all threads.
 pub trait Channel: Send + Sync + std::fmt::Debug {
-    /// The kind, as the configuration spells it.
-    fn kind(&self) -> &'static str;
-
     /// The one spelling of `recipient` that is stored, so that the suppression list knows it again; borrowed when
     /// it is as given. Default: any is.
     fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
@@ -75,16 +71,8 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         &[]
     }
 
-    /// How many attempts may be under way at a time per destination, priority and sender thread.
-    fn concurrency(&self) -> Concurrency;
-
-    /// The numbers between which that stays if it is learned. Default: those of a destination that may be small.
-    fn learned_bounds(&self) -> LearnedBounds {
-        LearnedBounds::SMALL
-    }
-
-    /// How many attempts may be made in any minute for each [quota](Self::quota_key); `None` when there is no bound.
-    fn messages_per_minute(&self) -> Option<NonZeroU32>;
+    /// How much may be sent.
+    fn bounds(&self) -> SendBounds;
 
     /// Key of the quota that deliveries to `destination` count against, as its provider counts. Default: the destination. A channel that logs in
     /// there adds its credential.

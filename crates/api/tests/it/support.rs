@@ -8,7 +8,9 @@ use std::time::Duration;
 use api::{ApiKey, Keys, Readiness, Site};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use channel::{Channel, ChannelError, Concurrency, Invalid, Sender, Tools};
+use channel::{
+    Channel, ChannelError, Concurrency, Invalid, LearnedBounds, SendBounds, Sender, Tools,
+};
 use flow::{Clock, Tasks};
 use http_body_util::BodyExt;
 use notification::{Account, Chunk, Content, Timestamp};
@@ -245,10 +247,6 @@ impl Listening {
 // === impl TestChannel ===
 
 impl Channel for TestChannel {
-    fn kind(&self) -> &'static str {
-        "test"
-    }
-
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
         let (token, host) = recipient.split_once('@').unwrap_or((recipient, "h"));
         if token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -276,12 +274,8 @@ impl Channel for TestChannel {
         Ok(())
     }
 
-    fn concurrency(&self) -> Concurrency {
-        Concurrency::Fixed(1)
-    }
-
-    fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
-        None
+    fn bounds(&self) -> SendBounds {
+        SendBounds::new(Concurrency::Fixed(1), LearnedBounds::SMALL, 0)
     }
 
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {

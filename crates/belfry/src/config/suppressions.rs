@@ -47,9 +47,9 @@ impl SuppressionsConfig {
         let Ok(built) = config.kind.settings().build(&ChannelResources::default()) else {
             return Vec::new();
         };
-        if built.kind() != "webhook" {
-            let message =
-                format!("is of the kind `{}`: name one of the kind `webhook`", built.kind());
+        let kind = config.kind.name();
+        if kind != "webhook" {
+            let message = format!("is of the kind `{kind}`: name one of the kind `webhook`");
             return vec![Mistake::new("suppressions.feed.channel", message)];
         }
         let refused = built.destination(to).err();

@@ -92,7 +92,8 @@ fn run(
 ) -> Result<Share, Box<dyn Error>> {
     let clock = Clock::system();
     let sender = channel.open(Tools { clock, seed: 1 })?;
-    let gate = Gate::new(channel.concurrency().limit(channel.learned_bounds()));
+    let bounds = channel.bounds();
+    let gate = Gate::new(bounds.concurrency.limit(bounds.learned));
     let send_all = async |requests: usize| {
         let accepted = Accepted::default();
         let jobs = futures_util::stream::iter(0..requests / chunk.deliveries.len());

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +30,7 @@ use super::token::{ProviderToken, ProviderTokens, TokenSigner};
 use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive, drive_all, own_or_shared, timestamp,
 };
 
@@ -47,8 +46,7 @@ pub struct ApnsChannel {
     confirmations: Arc<Confirmations>,
     topic: String,
     collapses_on_retry: bool,
-    concurrency: Concurrency,
-    messages_per_minute: Option<NonZeroU32>,
+    bounds: SendBounds,
     connections_max: usize,
     delays: ApnsDelays,
 }
@@ -122,8 +120,11 @@ impl ApnsChannel {
             confirmations: Arc::default(),
             topic: settings.topic.clone(),
             collapses_on_retry: settings.collapse_on_retry,
-            concurrency: settings.concurrency,
-            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
+            bounds: SendBounds::new(
+                settings.concurrency,
+                LearnedBounds::PUSH_SERVICE,
+                settings.messages_per_minute,
+            ),
             connections_max: settings.connections_max,
             delays: ApnsDelays {
                 server_error: settings.server_error_delay,
@@ -160,10 +161,6 @@ fn bad_key(settings: &Settings, message: &str) -> ChannelError {
 }
 
 impl Channel for ApnsChannel {
-    fn kind(&self) -> &'static str {
-        "apns"
-    }
-
     fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
         Ok(canonical_token(recipient))
     }
@@ -177,16 +174,8 @@ impl Channel for ApnsChannel {
         check_payload(payload, options)
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.concurrency
-    }
-
-    fn learned_bounds(&self) -> LearnedBounds {
-        LearnedBounds::PUSH_SERVICE
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        self.messages_per_minute
+    fn bounds(&self) -> SendBounds {
+        self.bounds
     }
 
     /// The topic: it is of one team, and tells its apps apart.

@@ -9,8 +9,8 @@ use flow::Timing;
 use notification::{Answer, ByteString, Bytes, Delivery, NotificationId, Timestamp};
 
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
-    timestamp,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, SendBounds, Sender,
+    Start, Tools, drive, timestamp,
 };
 
 /// The answer of the scripted provider to one attempt, once [`Double::set_latency`] has passed.
@@ -128,10 +128,6 @@ impl Double {
 }
 
 impl Channel for Double {
-    fn kind(&self) -> &'static str {
-        "double"
-    }
-
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
         if recipient.starts_with('!') {
             return Err(Invalid::new("must not start with an exclamation mark"));
@@ -146,12 +142,8 @@ impl Channel for Double {
         Ok(())
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.script().concurrency
-    }
-
-    fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
-        None
+    fn bounds(&self) -> SendBounds {
+        SendBounds::new(self.script().concurrency, LearnedBounds::SMALL, 0)
     }
 
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -1,7 +1,6 @@
 //! The dry run as a channel: draws a latency and a verdict per attempt, and waits.
 
 use std::cell::RefCell;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use notification::{Answer, Delivery, limits};
 
 use super::Settings;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive,
 };
 
@@ -39,10 +38,6 @@ impl DryRunChannel {
 }
 
 impl Channel for DryRunChannel {
-    fn kind(&self) -> &'static str {
-        "dry-run"
-    }
-
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
         if recipient.is_empty() || recipient.len() > limits::RECIPIENT_BYTES {
             let limit = limits::RECIPIENT_BYTES;
@@ -58,16 +53,9 @@ impl Channel for DryRunChannel {
         Err(Invalid::new("a dry run takes no options: leave them out"))
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.settings.concurrency
-    }
-
-    fn learned_bounds(&self) -> LearnedBounds {
-        LearnedBounds::PUSH_SERVICE
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.settings.messages_per_minute)
+    fn bounds(&self) -> SendBounds {
+        let Settings { concurrency, messages_per_minute, .. } = self.settings;
+        SendBounds::new(concurrency, LearnedBounds::PUSH_SERVICE, messages_per_minute)
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -1,7 +1,6 @@
 //! FCM as a channel.
 
 use std::cell::{Cell, RefCell};
-use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use super::token::TokenSource;
 use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive, drive_all, own_or_shared, timestamp,
 };
 
@@ -41,8 +40,7 @@ pub struct FcmChannel {
     project_id: String,
     destination: Arc<str>,
     tokens: Arc<TokenSource>,
-    messages_per_minute: Option<NonZeroU32>,
-    concurrency: Concurrency,
+    bounds: SendBounds,
     connections_max: usize,
 }
 
@@ -103,19 +101,18 @@ impl FcmChannel {
             authority,
             project_id,
             tokens: Arc::new(tokens),
-            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             destination,
-            concurrency: settings.concurrency,
+            bounds: SendBounds::new(
+                settings.concurrency,
+                LearnedBounds::PUSH_SERVICE,
+                settings.messages_per_minute,
+            ),
             connections_max: settings.connections_max,
         })
     }
 }
 
 impl Channel for FcmChannel {
-    fn kind(&self) -> &'static str {
-        "fcm"
-    }
-
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
         FcmTarget::parse(recipient)?;
         Ok(Arc::clone(&self.destination))
@@ -125,16 +122,8 @@ impl Channel for FcmChannel {
         check_content(payload, options)
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.concurrency
-    }
-
-    fn learned_bounds(&self) -> LearnedBounds {
-        LearnedBounds::PUSH_SERVICE
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        self.messages_per_minute
+    fn bounds(&self) -> SendBounds {
+        self.bounds
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

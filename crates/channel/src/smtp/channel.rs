@@ -1,7 +1,6 @@
 //! SMTP as a channel.
 
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use super::transaction::{MailEnd, SmtpStage, transact};
 use super::wire::SmtpReply;
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive_patiently, own_or_shared, timestamp,
 };
 
@@ -50,9 +49,8 @@ pub struct SmtpChannel {
     /// `None`: the name servers.
     resolver: Option<Arc<dyn ResolveMail>>,
     composer: Composer,
-    concurrency: Concurrency,
+    bounds: SendBounds,
     limits: SessionPoolBounds,
-    messages_per_minute: Option<NonZeroU32>,
     backoff: Backoff,
     delays: SmtpDelays,
 }
@@ -94,6 +92,8 @@ impl SmtpChannel {
             setting: "relay",
             message: error.to_string(),
         })?;
+        // More mails than connections would only wait for them.
+        let learned = LearnedBounds { max: settings.connections_max, ..LearnedBounds::SMALL };
         Ok(Self {
             target: checked.target,
             destination,
@@ -103,12 +103,11 @@ impl SmtpChannel {
             name_servers: settings.name_servers.clone(),
             resolver: None,
             composer,
-            concurrency: settings.concurrency,
+            bounds: SendBounds::new(settings.concurrency, learned, settings.messages_per_minute),
             limits: SessionPoolBounds {
                 connections_max: settings.connections_max,
                 deliveries_per_connection: settings.deliveries_per_connection,
             },
-            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
             backoff,
             delays: SmtpDelays {
                 deferred: settings.deferred_delay,
@@ -145,10 +144,6 @@ impl SmtpChannel {
 }
 
 impl Channel for SmtpChannel {
-    fn kind(&self) -> &'static str {
-        "smtp"
-    }
-
     fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
         address::canonical(recipient)
     }
@@ -169,17 +164,8 @@ impl Channel for SmtpChannel {
         &["html"]
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.concurrency
-    }
-
-    /// More mails than connections would only wait for them.
-    fn learned_bounds(&self) -> LearnedBounds {
-        LearnedBounds { max: self.limits.connections_max, ..LearnedBounds::SMALL }
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        self.messages_per_minute
+    fn bounds(&self) -> SendBounds {
+        self.bounds
     }
 
     fn quota_key(&self, destination: &Arc<str>) -> Arc<str> {

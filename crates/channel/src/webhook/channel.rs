@@ -1,6 +1,5 @@
 //! Webhooks as a channel.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,8 +15,8 @@ use super::request::{WebhookContent, check_content};
 use super::response::interpret;
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
-    own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
+    drive, own_or_shared, timestamp,
 };
 
 /// A channel to endpoints.
@@ -26,8 +25,7 @@ pub struct WebhookChannel {
     guard: Guard,
     endpoints: Endpoints,
     rules: Rules,
-    concurrency: Concurrency,
-    messages_per_minute: Option<NonZeroU32>,
+    bounds: SendBounds,
 }
 
 /// Which endpoints are acceptable, as far as that can be said without resolving their names.
@@ -58,8 +56,11 @@ impl WebhookChannel {
                 allow_http: settings.allow_http,
                 allow_ports: settings.allow_ports.clone(),
             },
-            concurrency: settings.concurrency,
-            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
+            bounds: SendBounds::new(
+                settings.concurrency,
+                LearnedBounds::SMALL,
+                settings.messages_per_minute,
+            ),
         })
     }
 
@@ -89,10 +90,6 @@ impl WebhookChannel {
 }
 
 impl Channel for WebhookChannel {
-    fn kind(&self) -> &'static str {
-        "webhook"
-    }
-
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
         Ok(self.endpoint(recipient)?.origin.to_string().into())
     }
@@ -101,12 +98,8 @@ impl Channel for WebhookChannel {
         check_content(payload, options)
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.concurrency
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        self.messages_per_minute
+    fn bounds(&self) -> SendBounds {
+        self.bounds
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -1,7 +1,6 @@
 //! Web Push as a channel.
 
 use std::borrow::Cow;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ use super::subscription::Subscription;
 use super::vapid::{Proof, Vapid};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, Sender, Start, Tools,
+    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive, own_or_shared, timestamp,
 };
 
@@ -39,8 +38,7 @@ pub struct WebPushChannel {
     allow_ports: Vec<u16>,
     ttl: Duration,
     pad_to: usize,
-    concurrency: Concurrency,
-    messages_per_minute: Option<NonZeroU32>,
+    bounds: SendBounds,
 }
 
 #[derive(Debug)]
@@ -78,8 +76,11 @@ impl WebPushChannel {
             allow_ports: settings.allow_ports.clone(),
             ttl: settings.ttl,
             pad_to: settings.pad_to,
-            concurrency: settings.concurrency,
-            messages_per_minute: NonZeroU32::new(settings.messages_per_minute),
+            bounds: SendBounds::new(
+                settings.concurrency,
+                LearnedBounds::PUSH_SERVICE,
+                settings.messages_per_minute,
+            ),
         })
     }
 
@@ -107,10 +108,6 @@ impl WebPushChannel {
 }
 
 impl Channel for WebPushChannel {
-    fn kind(&self) -> &'static str {
-        "webpush"
-    }
-
     fn canonical<'a>(&self, recipient: &'a str) -> Result<Cow<'a, str>, Invalid> {
         let canonical = self.subscription(recipient)?.to_string();
         Ok(if canonical == recipient { Cow::Borrowed(recipient) } else { Cow::Owned(canonical) })
@@ -126,16 +123,8 @@ impl Channel for WebPushChannel {
         check_content(payload, options)
     }
 
-    fn concurrency(&self) -> Concurrency {
-        self.concurrency
-    }
-
-    fn learned_bounds(&self) -> LearnedBounds {
-        LearnedBounds::PUSH_SERVICE
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        self.messages_per_minute
+    fn bounds(&self) -> SendBounds {
+        self.bounds
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -40,7 +40,7 @@ impl Rig {
         let clock = Clock::starting_at(NOW);
         let channel = FcmChannel::new(&settings).unwrap();
         let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
-        let quota = Quota::new(channel.messages_per_minute());
+        let quota = Quota::new(channel.bounds().messages_per_minute);
         Self { sender, quota: Arc::new(quota), clock, listener, tokens }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use channel::{Channel, Concurrency, LaneQuota, LearnedBounds};
+use channel::{Channel, Concurrency, LaneQuota, LearnedBounds, SendBounds};
 use flow::Gate;
 use notification::{Lane, Name, Priority};
 use tokio::sync::Mutex;
@@ -118,11 +118,8 @@ impl LaneGate {
 impl LaneBounds {
     /// The bounds of a channel's destination.
     pub(super) fn of(channel: &dyn Channel, destination: &Arc<str>) -> Self {
-        Self {
-            concurrency: channel.concurrency(),
-            learned: channel.learned_bounds(),
-            quota_key: channel.quota_key(destination),
-        }
+        let SendBounds { concurrency, learned, .. } = channel.bounds();
+        Self { concurrency, learned, quota_key: channel.quota_key(destination) }
     }
 
     fn limits(&self) -> GateLimits {

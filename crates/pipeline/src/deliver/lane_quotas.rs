@@ -198,7 +198,7 @@ impl QuotaNumbers {
     /// The numbers of `channels` and of `tenants`.
     pub fn new(channels: &Channels, tenants: BTreeMap<Name, NonZeroU32>) -> Self {
         let number = |(name, channel): (&Name, &Arc<dyn channel::Channel>)| {
-            Some((name.clone(), channel.messages_per_minute()?))
+            Some((name.clone(), channel.bounds().messages_per_minute?))
         };
         Self { channels: channels.iter().filter_map(number).collect(), tenants }
     }

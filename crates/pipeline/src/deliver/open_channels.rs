@@ -126,7 +126,7 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
-    use channel::{Concurrency, Invalid, Job};
+    use channel::{Concurrency, Invalid, Job, LearnedBounds, SendBounds};
 
     use super::*;
 
@@ -139,10 +139,6 @@ mod tests {
     }
 
     impl Channel for Counted {
-        fn kind(&self) -> &'static str {
-            "counted"
-        }
-
         fn destination(&self, _recipient: &str) -> Result<Arc<str>, Invalid> {
             Ok("".into())
         }
@@ -151,12 +147,8 @@ mod tests {
             Ok(())
         }
 
-        fn concurrency(&self) -> Concurrency {
-            Concurrency::Fixed(1)
-        }
-
-        fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
-            None
+        fn bounds(&self) -> SendBounds {
+            SendBounds::new(Concurrency::Fixed(1), LearnedBounds::SMALL, 0)
         }
 
         fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use channel::{Channel, ChannelError, Concurrency, Invalid, Sender, Tools};
+use channel::{
+    Channel, ChannelError, Concurrency, Invalid, LearnedBounds, SendBounds, Sender, Tools,
+};
 use flow::Clock;
 use notification::{
     Account, Bytes, Draft, Guarantee, LatePolicy, Name, Priority, Timestamp, limits,
@@ -24,10 +26,6 @@ pub(super) struct Anything;
 pub(super) const NOW: Duration = Duration::from_millis(1_000_700);
 
 impl Channel for Anything {
-    fn kind(&self) -> &'static str {
-        "anything"
-    }
-
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
         match recipient.split_once('@') {
             Some((_, host)) => Ok(host.into()),
@@ -39,12 +37,8 @@ impl Channel for Anything {
         Ok(())
     }
 
-    fn concurrency(&self) -> Concurrency {
-        Concurrency::Fixed(1)
-    }
-
-    fn messages_per_minute(&self) -> Option<std::num::NonZeroU32> {
-        None
+    fn bounds(&self) -> SendBounds {
+        SendBounds::new(Concurrency::Fixed(1), LearnedBounds::SMALL, 0)
     }
 
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{
-    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, Sender, Start, Tools, drive,
+    Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, SendBounds, Sender,
+    Start, Tools, drive,
 };
 use notification::{Answer, ChunkId};
 use tokio::time::Instant;
@@ -149,10 +149,6 @@ impl Script {
 }
 
 impl Channel for Script {
-    fn kind(&self) -> &'static str {
-        "script"
-    }
-
     fn destination(&self, _recipient: &str) -> Result<Arc<str>, Invalid> {
         Ok("here".into())
     }
@@ -161,12 +157,9 @@ impl Channel for Script {
         Ok(())
     }
 
-    fn concurrency(&self) -> Concurrency {
-        Concurrency::Fixed(self.concurrency)
-    }
-
-    fn messages_per_minute(&self) -> Option<NonZeroU32> {
-        NonZeroU32::new(self.per_minute)
+    fn bounds(&self) -> SendBounds {
+        let concurrency = Concurrency::Fixed(self.concurrency);
+        SendBounds::new(concurrency, LearnedBounds::SMALL, self.per_minute)
     }
 
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
