@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flow::{Backoff, Clock, LogThrottle, Signal, Timing};
+use flow::{Clock, LogThrottle, Signal, Timing};
 use net::guard::Guard;
 use net::{tls, words};
 use notification::{Answer, Delivery, Report, Timestamp};
@@ -51,7 +51,6 @@ pub struct SmtpChannel {
     composer: Composer,
     bounds: SendBounds,
     limits: SessionPoolBounds,
-    backoff: Backoff,
     delays: SmtpDelays,
 }
 
@@ -88,10 +87,6 @@ impl SmtpChannel {
         };
         let quota_key = destination.as_ref().zip(settings.username.as_ref());
         let quota_key = quota_key.map(|(relay, username)| format!("{relay}/{username}").into());
-        let backoff = SessionPool::backoff().map_err(|error| ChannelError::Setting {
-            setting: "relay",
-            message: error.to_string(),
-        })?;
         // More mails than connections would only wait for them.
         let learned = LearnedBounds { max: settings.connections_max, ..LearnedBounds::SMALL };
         Ok(Self {
@@ -108,7 +103,6 @@ impl SmtpChannel {
                 connections_max: settings.connections_max,
                 deliveries_per_connection: settings.deliveries_per_connection,
             },
-            backoff,
             delays: SmtpDelays {
                 deferred: settings.deferred_delay,
                 greylisted: settings.greylisted_delay,
@@ -174,7 +168,7 @@ impl Channel for SmtpChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         Ok(Box::new(SmtpSender {
-            pool: SessionPool::new(self.router()?, self.limits, self.backoff, tools),
+            pool: SessionPool::new(self.router()?, self.limits, tools),
             channel: self.clone(),
             clock: tools.clock,
             log_throttle: LogThrottle::default(),

@@ -28,9 +28,6 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const SESSION_WAIT: Duration = Duration::from_secs(30);
 /// Destinations remembered without a connection or a failure to speak of; beyond it they are forgotten.
 const DESTINATIONS_KEPT: usize = 1_024;
-/// Between connects that fail: at first and at last.
-const RECONNECT_BASE: Duration = Duration::from_millis(500);
-const RECONNECT_CAP: Duration = Duration::from_secs(30);
 
 /// Connections to servers.
 #[derive(Debug)]
@@ -38,7 +35,6 @@ pub(super) struct SessionPool {
     router: Router,
     limits: SessionPoolBounds,
     clock: Clock,
-    backoff: Backoff,
     random: RefCell<fastrand::Rng>,
     destinations: RefCell<HashMap<Arc<str>, Rc<Destination>>>,
     idle: Idle<Rc<Destination>, SmtpSession>,
@@ -87,28 +83,17 @@ struct Destination {
 
 impl SessionPool {
     /// A pool without connections.
-    pub(super) fn new(
-        router: Router,
-        limits: SessionPoolBounds,
-        backoff: Backoff,
-        tools: Tools,
-    ) -> Self {
+    pub(super) fn new(router: Router, limits: SessionPoolBounds, tools: Tools) -> Self {
         Self {
             router,
             limits,
             clock: tools.clock,
-            backoff,
             random: RefCell::new(fastrand::Rng::with_seed(tools.seed)),
             destinations: RefCell::default(),
             // The sessions of each destination bound them.
             idle: Idle::new(tools.clock, IDLE_MAX, usize::MAX),
             session_limits: SessionLimits::new(tools.clock),
         }
-    }
-
-    /// The backoff between connects.
-    pub(super) fn backoff() -> Result<Backoff, flow::backoff::BackoffError> {
-        Backoff::new(RECONNECT_BASE, RECONNECT_CAP)
     }
 
     /// A session with `destination`, over an idle connection or a new one, when it may have another.
@@ -224,7 +209,7 @@ impl SessionPool {
             Err(why) => {
                 let failures = failures_before.saturating_add(1);
                 destination.failures.set(failures);
-                let wait = self.backoff.delay(failures, None, &mut self.random.borrow_mut());
+                let wait = Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
                 destination.closed.replace(Some((why.clone(), self.clock.monotonic() + wait)));
                 Err(NoSession::Failed { why, is_new: true })
             }
