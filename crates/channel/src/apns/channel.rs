@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::config::{Credential, Settings};
 use super::request::{
-    ApnsContent, ApnsEncoder, ApnsHead, JobTerms, canonical_token, check_payload, check_token,
+    ApnsContent, ApnsEncoder, ApnsHead, canonical_token, check_payload, check_token,
 };
 use super::response::{Advice, ApnsDelays, Confirmed, READ_FIELDS, interpret};
 use super::state::StateFile;
@@ -74,7 +74,6 @@ struct ApnsSender {
 struct ApnsJob<'a> {
     sender: &'a ApnsSender,
     job: Job<'a>,
-    common: JobTerms,
     /// With the current token: all deliveries that come after one that had to have it renewed use the new one. Without any where
     /// connections have a certificate.
     address: RefCell<Rc<SharedHead>>,
@@ -210,11 +209,10 @@ impl Sender for ApnsSender {
             return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
                 .await;
         };
-        let common = JobTerms::new(job.chunk);
         let shared = job.chunk.content.as_ref();
-        let shared = shared.map(|content| self.encoder.encode(content, &common));
+        let shared = shared.map(|content| self.encoder.encode(content, &job.chunk.envelope));
         let address = RefCell::new(address);
-        drive_all(job, &ApnsJob { sender: self, job, common, address, shared }).await;
+        drive_all(job, &ApnsJob { sender: self, job, address, shared }).await;
     }
 
     async fn close(&self) {
@@ -298,7 +296,7 @@ impl ApnsJob<'_> {
     /// The content of a delivery, if it has one. Boxed: every attempt would carry the room for it.
     fn own(&self, delivery: &Delivery) -> Option<Box<Result<ApnsContent, Invalid>>> {
         let own = delivery.content.as_deref()?;
-        Some(Box::new(self.sender.encoder.encode(own, &self.common)))
+        Some(Box::new(self.sender.encoder.encode(own, &self.job.chunk.envelope)))
     }
 
     fn encoded<'a>(

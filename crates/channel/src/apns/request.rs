@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue};
 use net::http2::{OwnField, RequestHead, SharedHead, SharedHeads};
-use notification::{Chunk, Content, Delivery, Envelope, Guarantee, Priority, Timestamp};
+use notification::{Chunk, Content, Delivery, Envelope, Guarantee, Priority};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -71,15 +71,6 @@ pub(super) struct ApnsHead<'a> {
     pub(super) chunk: &'a Chunk,
     /// To the device with its recipient as token.
     pub(super) delivery: &'a Delivery,
-}
-
-/// The parts that a job's deliveries share, whatever their content.
-#[derive(Debug)]
-pub(super) struct JobTerms {
-    expires_at: Option<Timestamp>,
-    priority: Priority,
-    /// True if it may be sent again when an answer is lost.
-    is_repeatable: bool,
 }
 
 /// The options of a notification.
@@ -157,7 +148,7 @@ impl ApnsEncoder {
     pub(super) fn encode(
         &self,
         content: &Content,
-        common: &JobTerms,
+        envelope: &Envelope,
     ) -> Result<ApnsContent, Invalid> {
         let CheckedOptions { options, push_type, suffix } =
             check_content(&content.payload, &content.options)?;
@@ -167,7 +158,7 @@ impl ApnsEncoder {
             None if self.topic.ends_with(suffix) => Cow::Borrowed(self.topic.as_str()),
             None => Cow::Owned(format!("{}{suffix}", self.topic)),
         };
-        let priority = options.priority.unwrap_or_else(|| common.priority(push_type));
+        let priority = options.priority.unwrap_or_else(|| priority(envelope, push_type));
         let value = |text: &str| {
             HeaderValue::from_str(text).map_err(|_| Invalid::new("cannot be sent as a header"))
         };
@@ -175,14 +166,14 @@ impl ApnsEncoder {
             .with(APNS_TOPIC.clone(), value(&topic)?)
             .with(APNS_PUSH_TYPE.clone(), HeaderValue::from_static(push_type))
             .with(APNS_PRIORITY.clone(), HeaderValue::from_static(priority));
-        if let Some(expiration) = common.expiration(options.expiration) {
+        if let Some(expiration) = expiration(envelope, options.expiration) {
             shared.push(APNS_EXPIRATION.clone(), HeaderValue::from(expiration));
         }
         let shows = matches!(push_type, "alert" | "background");
         // What is sent at most once has no repetition to collapse with.
         let collapses_with_itself = options.collapse_id.is_none()
             && self.collapses_on_retry
-            && common.is_repeatable
+            && envelope.guarantee == Guarantee::AtLeastOnce
             && shows;
         if let Some(collapse_id) = &options.collapse_id {
             shared.push(APNS_COLLAPSE_ID.clone(), value(collapse_id)?);
@@ -221,35 +212,24 @@ impl RequestHead for ApnsHead<'_> {
     }
 }
 
-// === impl JobTerms ===
-
-impl JobTerms {
-    /// The parts that the deliveries of `chunk` share.
-    pub(super) fn new(chunk: &Chunk) -> Self {
-        let Envelope { expires_at, ref lane, guarantee, .. } = chunk.envelope;
-        let is_repeatable = guarantee == Guarantee::AtLeastOnce;
-        Self { expires_at, priority: lane.priority, is_repeatable }
+/// Until when APNs keeps what it cannot deliver at once, in seconds since the Unix epoch; 0 is not at all. Without it
+/// APNs keeps it for its own longest time. Never longer than the notification is of use.
+fn expiration(envelope: &Envelope, asked: Option<i64>) -> Option<i64> {
+    // 0 would have APNs keep nothing at all, which is another meaning.
+    let expires_at = envelope.expires_at.map(|at| at.seconds().max(1));
+    match (asked, expires_at) {
+        (Some(asked), Some(expires_at)) => Some(asked.min(expires_at)),
+        (asked, expires_at) => asked.or(expires_at),
     }
+}
 
-    /// Until when APNs keeps what it cannot deliver at once, in seconds since the Unix epoch; 0 is not at all. Without it
-    /// APNs keeps it for its own longest time. Never longer than the notification is of use.
-    fn expiration(&self, asked: Option<i64>) -> Option<i64> {
-        // 0 would have APNs keep nothing at all, which is another meaning.
-        let expires_at = self.expires_at.map(|at| at.seconds().max(1));
-        match (asked, expires_at) {
-            (Some(asked), Some(expires_at)) => Some(asked.min(expires_at)),
-            (asked, expires_at) => asked.or(expires_at),
-        }
-    }
-
-    /// APNs refuses to treat background notifications as urgent, and wants nothing else of those of a conversation.
-    fn priority(&self, push_type: &str) -> &'static str {
-        match self.priority {
-            _ if push_type == "background" => "5",
-            _ if push_type == "pushtotalk" => "10",
-            Priority::Urgent | Priority::Normal => "10",
-            Priority::Bulk => "5",
-        }
+/// APNs refuses to treat background notifications as urgent, and wants nothing else of those of a conversation.
+fn priority(envelope: &Envelope, push_type: &str) -> &'static str {
+    match envelope.lane.priority {
+        _ if push_type == "background" => "5",
+        _ if push_type == "pushtotalk" => "10",
+        Priority::Urgent | Priority::Normal => "10",
+        Priority::Bulk => "5",
     }
 }
 

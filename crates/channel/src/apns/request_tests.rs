@@ -20,7 +20,6 @@ fn headers(priority: Priority, payload: &str, options: &str) -> HeaderMap {
 }
 
 fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &str) -> HeaderMap {
-    let common = JobTerms::new(chunk);
     let authority = Authority::from_static("localhost:8443");
     let encoder = ApnsEncoder::new(authority, "com.example".to_owned(), collapses_on_retry);
     let content = Content {
@@ -28,7 +27,7 @@ fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &
         options: Bytes::copy_from_slice(options.as_bytes()),
         fallback: None,
     };
-    let shared = encoder.encode(&content, &common).unwrap();
+    let shared = encoder.encode(&content, &chunk.envelope).unwrap();
     let address = encoder.address(Some(HeaderValue::from_static("bearer x")));
     let delivery = Delivery { index: 3, recipient: TOKEN.into(), content: None };
     let head = ApnsHead { address: &address, encoded: &shared, chunk, delivery: &delivery };
@@ -216,11 +215,11 @@ fn a_content_that_apns_would_refuse_is_refused_with_its_place() {
 #[test]
 fn what_requests_share_is_one() {
     let encoder = ApnsEncoder::new(Authority::from_static("localhost"), "t".to_owned(), false);
-    let common = JobTerms::new(&chunk(Priority::Bulk, None));
+    let envelope = chunk(Priority::Bulk, None).envelope;
     let shared = |payload: &'static str, options: &'static str| {
         let (payload, options) = (Bytes::from_static(payload.as_bytes()), options.into());
         let content = Content { payload, options, fallback: None };
-        encoder.encode(&content, &common).unwrap().shared
+        encoder.encode(&content, &envelope).unwrap().shared
     };
     let (first, second) = (shared(ALERT, ""), shared("{}", ""));
     assert!(Rc::ptr_eq(&first, &second), "its payload is not in the head");
@@ -236,7 +235,7 @@ fn a_recipient_that_makes_no_path_is_not_sent() {
     let chunk = chunk(Priority::Bulk, None);
     let content =
         Content { payload: Bytes::from_static(b"{}"), options: Bytes::new(), fallback: None };
-    let shared = encoder.encode(&content, &JobTerms::new(&chunk)).unwrap();
+    let shared = encoder.encode(&content, &chunk.envelope).unwrap();
     for (token, is_writable) in [(TOKEN, true), ("a b", false), ("a#b", false), ("a\u{e9}", false)]
     {
         let address = encoder.address(None);
