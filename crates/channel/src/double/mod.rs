@@ -65,11 +65,6 @@ struct Script {
     sent: Vec<Sent>,
 }
 
-#[derive(Debug)]
-struct DoubleSender {
-    double: Double,
-}
-
 // === impl Double ===
 
 impl Double {
@@ -125,6 +120,33 @@ impl Double {
         }
         (step, script.latency)
     }
+
+    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
+        let Some(content) = job.chunk.content_of(delivery) else {
+            return Attempt::without_content();
+        };
+        // Asked before the step is taken: what never reaches the provider must not be marked as begun.
+        if self.reaches_provider(delivery)
+            && let Err(report) = Start::of(&job, delivery).begin().await
+        {
+            return Attempt::not_started(report);
+        }
+        let (step, latency) = self.step(job, delivery, &content.payload);
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
+        }
+        let timing = Timing { on_wire: latency, ..Timing::default() };
+        match step {
+            Step::Answer(answer) => Attempt::answered(answer).timed(timing),
+            Step::PushBack(answer) => Attempt::pushed_back(answer).timed(timing),
+            Step::CutOff => Attempt::lost("cut off, as scripted"),
+            Step::Silence => std::future::pending().await,
+            Step::Unreachable => Attempt::unsent("unreachable, as scripted", None),
+            Step::Full => Attempt::handed_back(Duration::from_secs(1)),
+            #[expect(clippy::panic, reason = "what the test asked for")]
+            Step::Panic => panic!("as scripted"),
+        }
+    }
 }
 
 impl Channel for Double {
@@ -147,8 +169,17 @@ impl Channel for Double {
     }
 
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        Ok(Box::new(DoubleSender { double: self.clone() }))
+        Ok(Box::new(self.clone()))
     }
+}
+
+#[async_trait(?Send)]
+impl Sender for Double {
+    async fn send(&self, job: Job<'_>) {
+        drive(job, |delivery| self.attempt(job, delivery)).await;
+    }
+
+    async fn close(&self) {}
 }
 
 // === impl Script ===
@@ -163,44 +194,4 @@ impl Default for Script {
             sent: Vec::new(),
         }
     }
-}
-
-// === impl DoubleSender ===
-
-impl DoubleSender {
-    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
-        let Some(content) = job.chunk.content_of(delivery) else {
-            return Attempt::without_content();
-        };
-        // Asked before the step is taken: what never reaches the provider must not be marked as begun.
-        if self.double.reaches_provider(delivery)
-            && let Err(report) = Start::of(&job, delivery).begin().await
-        {
-            return Attempt::not_started(report);
-        }
-        let (step, latency) = self.double.step(job, delivery, &content.payload);
-        if !latency.is_zero() {
-            tokio::time::sleep(latency).await;
-        }
-        let timing = Timing { on_wire: latency, ..Timing::default() };
-        match step {
-            Step::Answer(answer) => Attempt::answered(answer).timed(timing),
-            Step::PushBack(answer) => Attempt::pushed_back(answer).timed(timing),
-            Step::CutOff => Attempt::lost("cut off, as scripted"),
-            Step::Silence => std::future::pending().await,
-            Step::Unreachable => Attempt::unsent("unreachable, as scripted", None),
-            Step::Full => Attempt::handed_back(Duration::from_secs(1)),
-            #[expect(clippy::panic, reason = "what the test asked for")]
-            Step::Panic => panic!("as scripted"),
-        }
-    }
-}
-
-#[async_trait(?Send)]
-impl Sender for DoubleSender {
-    async fn send(&self, job: Job<'_>) {
-        drive(job, |delivery| self.attempt(job, delivery)).await;
-    }
-
-    async fn close(&self) {}
 }
