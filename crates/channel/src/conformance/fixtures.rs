@@ -18,12 +18,14 @@ use crate::{Channel, Fence, Job, Reports, Sender, Tools, timestamp};
 
 /// A sender to one kind of provider, and what belongs to it.
 pub(super) struct ChannelRig<'a> {
-    subject: &'a dyn TestedChannel,
+    pub(super) subject: &'a dyn TestedChannel,
     provider: Behaviour,
     channel: Box<dyn Channel>,
     pub(super) sender: Box<dyn Sender>,
     pub(super) clock: Clock,
-    pauses: watch::Receiver<Arc<Pauses>>,
+    /// That nothing is paused, and the process is not being stopped.
+    pub(super) pauses: watch::Receiver<Arc<Pauses>>,
+    pub(super) stopping: watch::Receiver<bool>,
 }
 
 /// Keeps reports, and fails when one comes twice or a batch is empty.
@@ -57,8 +59,8 @@ impl<'a> ChannelRig<'a> {
         let channel = subject.channel(provider)?;
         #[expect(clippy::expect_used, reason = "a check fails by panicking")]
         let sender = channel.open(Tools { clock, seed: 7 }).expect("a sender opens");
-        let pauses = watch::channel(Arc::default()).1;
-        Some(Self { subject, provider, channel, sender, clock, pauses })
+        let (pauses, stopping) = (watch::channel(Arc::default()).1, watch::channel(false).1);
+        Some(Self { subject, provider, channel, sender, clock, pauses, stopping })
     }
 
     /// A chunk with `count` deliveries, due now.
@@ -78,7 +80,6 @@ impl<'a> ChannelRig<'a> {
         chunk: &'job Chunk,
         gate: &'job Gate,
         reports: &'job CollectedReports,
-        stopping: &'job watch::Receiver<bool>,
     ) -> Job<'job> {
         let (deliveries, worker_deadline) = (&chunk.deliveries, &flow::worker_deadline::UNLIMITED);
         Job {
@@ -89,7 +90,7 @@ impl<'a> ChannelRig<'a> {
             fence: None,
             reports,
             clock: self.clock,
-            stopping,
+            stopping: &self.stopping,
             pauses: &self.pauses,
             worker_deadline,
         }
@@ -98,8 +99,7 @@ impl<'a> ChannelRig<'a> {
     /// Sends all of `chunk` through `gate`.
     pub(super) async fn send(&self, chunk: &Chunk, gate: &Gate) -> BTreeMap<u16, Report> {
         let reports = CollectedReports::default();
-        let (_running, stopping) = watch::channel(false);
-        self.sender.send(self.job(chunk, gate, &reports, &stopping)).await;
+        self.sender.send(self.job(chunk, gate, &reports)).await;
         reports.0.into_inner()
     }
 }

@@ -9,6 +9,7 @@ mod fixtures;
 use flow::Clock;
 use notification::Content;
 
+use self::fixtures::ChannelRig;
 use crate::Channel;
 
 /// How the provider behaves that a check needs.
@@ -35,13 +36,25 @@ pub trait TestedChannel {
 /// Exercises the channel of `subject`. `clock` is what its senders are given.
 pub async fn exercise(subject: &dyn TestedChannel, clock: Clock) {
     checks::recipients_and_contents(subject);
-    checks::each_delivery_is_reported_once(subject, clock).await;
-    checks::the_gate_is_kept(subject, clock).await;
-    checks::several_jobs_share_a_sender(subject, clock).await;
-    checks::what_must_not_start_is_reported_without_an_attempt(subject, clock).await;
-    checks::what_cannot_be_begun_is_not_sent(subject, clock).await;
-    checks::a_delivery_without_a_content_is_refused(subject, clock).await;
-    checks::own_contents_come_first(subject, clock).await;
-    checks::a_job_that_is_given_up_frees_its_places(subject, clock).await;
-    checks::a_provider_that_cuts_off_leaves_it_unknown(subject, clock).await;
+    let accepts = (subject, Behaviour::Accepts, clock);
+    check(accepts, checks::each_delivery_is_reported_once).await;
+    check(accepts, checks::the_gate_is_kept).await;
+    check(accepts, checks::several_jobs_share_a_sender).await;
+    check(accepts, checks::what_must_not_start_is_reported_without_an_attempt).await;
+    check(accepts, checks::what_cannot_be_begun_is_not_sent).await;
+    check(accepts, checks::a_delivery_without_a_content_is_refused).await;
+    check(accepts, checks::own_contents_come_first).await;
+    check(accepts, checks::a_job_that_is_given_up_frees_its_places).await;
+    let cuts_off = (subject, Behaviour::CutsOff, clock);
+    check(cuts_off, checks::a_provider_that_cuts_off_leaves_it_unknown).await;
+}
+
+/// Makes one check with a sender of its own, if there is such a provider.
+async fn check(
+    (subject, provider, clock): (&dyn TestedChannel, Behaviour, Clock),
+    check: impl AsyncFnOnce(&ChannelRig<'_>),
+) {
+    let Some(rig) = ChannelRig::new(subject, provider, clock) else { return };
+    check(&rig).await;
+    rig.sender.close().await;
 }
