@@ -90,6 +90,12 @@ impl Attempt {
     }
 }
 
+impl From<Invalid> for Attempt {
+    fn from(invalid: Invalid) -> Self {
+        Self::impossible(invalid.message)
+    }
+}
+
 impl From<Failure<Report>> for Attempt {
     fn from(failure: Failure<Report>) -> Self {
         match failure {
@@ -123,7 +129,7 @@ pub(crate) fn own_or_shared<'a, Encoded>(
 ) -> Result<&'a Encoded, Attempt> {
     match own.or(shared) {
         Some(Ok(encoded)) => Ok(encoded),
-        Some(Err(invalid)) => Err(Attempt::impossible(invalid.message.clone())),
+        Some(Err(invalid)) => Err(invalid.clone().into()),
         None => Err(Attempt::without_content()),
     }
 }

@@ -36,7 +36,14 @@ pub(crate) trait Attempts<'job> {
     ) -> Result<Attempt, Again>;
 
     /// Makes an attempt, and waits for what it needs.
-    fn attempt(&self, delivery: &'job Delivery, again: Again) -> impl Future<Output = Attempt>;
+    ///
+    /// # Errors
+    /// The result of an attempt that ended early.
+    fn attempt(
+        &self,
+        delivery: &'job Delivery,
+        again: Again,
+    ) -> impl Future<Output = Result<Attempt, Attempt>>;
 }
 
 /// How an attempt goes on that was begun and is made again; the default is one that was not.
@@ -74,7 +81,7 @@ impl Again {
 impl<'job, Make, Attempting> Attempts<'job> for Futures<Make>
 where
     Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
+    Attempting: Future<Output = Result<Attempt, Attempt>>,
 {
     type Begun = Infallible;
 
@@ -96,7 +103,11 @@ where
         match begun {}
     }
 
-    fn attempt(&self, delivery: &'job Delivery, _again: Again) -> impl Future<Output = Attempt> {
+    fn attempt(
+        &self,
+        delivery: &'job Delivery,
+        _again: Again,
+    ) -> impl Future<Output = Result<Attempt, Attempt>> {
         (self.0)(delivery)
     }
 }

@@ -21,7 +21,8 @@ const STARTS_PER_TURN: usize = 64;
 /// How soon a delivery is due again whose destination does not answer.
 const SHUT_WAIT: Duration = Duration::from_secs(1);
 
-/// Runs `attempt` for every delivery of `job`, as many at a time as the gate admits, and reports each.
+/// Runs `attempt` for every delivery of `job`, as many at a time as the gate admits, and reports each. Its error is the result of an
+/// attempt that ended early, so that `?` ends one.
 ///
 /// Finished attempts are reported in the batches in which they became ready, so a busy lane pays for few
 /// messages and a quiet one waits for no other. An attempt that panics costs its own delivery an unknown
@@ -32,7 +33,7 @@ const SHUT_WAIT: Duration = Duration::from_secs(1);
 pub async fn drive<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
+    Attempting: Future<Output = Result<Attempt, Attempt>>,
 {
     drive_all(job, &Futures(attempt)).await;
 }
@@ -46,7 +47,7 @@ pub(crate) async fn drive_all<'job, All: Attempts<'job>>(job: Job<'job>, all: &A
 pub async fn drive_patiently<'job, Make, Attempting>(job: Job<'job>, attempt: Make)
 where
     Make: Fn(&'job Delivery) -> Attempting,
-    Attempting: Future<Output = Attempt>,
+    Attempting: Future<Output = Result<Attempt, Attempt>>,
 {
     drive_with(AttemptTimes::PATIENT, job, &Futures(attempt)).await;
 }
@@ -214,7 +215,7 @@ async fn attempt_if_still<'job, All: Attempts<'job>>(
     if let Some(report) = pace.may_start(job).report_otherwise() {
         return Attempt::not_started(report);
     }
-    all.attempt(delivery, again).await
+    all.attempt(delivery, again).await.unwrap_or_else(|ended| ended)
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.

@@ -42,9 +42,9 @@ impl<'job> Attempts<'job> for Silent {
         unreachable!("there are no outcomes");
     }
 
-    async fn attempt(&self, _delivery: &'job Delivery, _again: Again) -> Attempt {
+    async fn attempt(&self, _delivery: &'job Delivery, _again: Again) -> Result<Attempt, Attempt> {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        accepted()
+        Ok(accepted())
     }
 }
 

@@ -80,7 +80,7 @@ async fn what_finishes_together_is_reported_together_in_bounded_batches() {
     let settle = SettleDouble::new(100);
     drive(job(&chunk, &gate, &settle, clock), async |_| {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        accepted()
+        Ok(accepted())
     })
     .await;
     assert_eq!(settle.verdicts(), vec![Verdict::Accepted; 600]);
@@ -98,7 +98,7 @@ async fn a_settle_that_does_not_keep_up_stops_the_starts() {
     let driving = drive(job(&chunk, &gate, &settle, clock), async |_| {
         started.set(started.get() + 1);
         tokio::time::sleep(Duration::from_millis(1)).await;
-        accepted()
+        Ok(accepted())
     });
     let stuck = tokio::time::timeout(Duration::from_hours(1), driving).await;
     assert!(stuck.is_err(), "nobody took the reports");
@@ -113,7 +113,7 @@ async fn attempts_end_while_settle_takes_the_reports_of_others() {
     let settle = SettleDouble::new(0);
     let driving = drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
         tokio::time::sleep(Duration::from_millis(u64::from(delivery.index))).await;
-        accepted()
+        Ok(accepted())
     });
     let mut driving = std::pin::pin!(driving);
     assert!(tokio::time::timeout(Duration::from_secs(1), &mut driving).await.is_err());
@@ -130,7 +130,7 @@ async fn an_attempt_that_panics_costs_its_own_delivery() {
     let settle = SettleDouble::new(100);
     drive(job(&chunk, &gate, &settle, clock), async |delivery: &Delivery| {
         assert_ne!(delivery.index, 1, "as planned");
-        accepted()
+        Ok(accepted())
     })
     .await;
     assert_eq!(settle.verdicts(), [Verdict::Accepted, Verdict::Unknown, Verdict::Accepted]);
@@ -148,7 +148,7 @@ async fn an_attempt_over_time_is_unknown_and_holds_no_other_up() {
             std::future::pending::<()>().await;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        accepted()
+        Ok(accepted())
     })
     .await;
     let verdicts = settle.verdicts();
@@ -199,7 +199,7 @@ async fn what_waits_behind_a_full_gate_expires_or_is_handed_back_in_time() {
     chunk.envelope.expires_at = Some(timestamp(clock).plus(Duration::from_secs(5)));
     let slow = async |_: &Delivery| {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        accepted()
+        Ok(accepted())
     };
     drive(job(&chunk, &gate, &settle, clock), slow).await;
     let reports = settle.reports.take();
@@ -236,7 +236,7 @@ async fn no_place_in_the_quota_is_booked_for_what_will_have_expired() {
     let mut expires = chunk(clock, 2);
     expires.envelope.expires_at = Some(timestamp(clock).plus(Duration::from_millis(300)));
     let began = clock.monotonic();
-    drive(limited(&expires), async |_| accepted()).await;
+    drive(limited(&expires), async |_| Ok(accepted())).await;
     let reports = settle.reports.take();
     assert!(matches!(reports[&0], Report::Attempted(_)), "there is a place at once: {reports:?}");
     // What is not tried goes back for longer than until it expires.
@@ -244,7 +244,7 @@ async fn no_place_in_the_quota_is_booked_for_what_will_have_expired() {
     assert_eq!(clock.monotonic(), began, "nobody waits for it");
     // The next place is free for another one, a second later.
     let other = chunk(clock, 1);
-    drive(limited(&other), async |_| accepted()).await;
+    drive(limited(&other), async |_| Ok(accepted())).await;
     assert!((clock.monotonic() - began).as_millis() <= 1_001);
 }
 
@@ -268,7 +268,7 @@ async fn other_tasks_get_a_turn_while_many_are_started() {
             drive(job(&chunk, &gate, &settle, clock), async |_| {
                 started.set(started.get() + 1);
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                accepted()
+                Ok(accepted())
             })
             .await;
             assert!(first_turn.await.unwrap() <= 2 * STARTS_PER_TURN);
@@ -285,7 +285,7 @@ async fn a_later_job_gets_the_places_of_an_earlier_one_as_soon_as_that_runs_out_
     let last_is_slow = async |delivery: &Delivery| {
         let seconds = if delivery.index == 9 { 10 } else { 1 };
         tokio::time::sleep(Duration::from_secs(seconds)).await;
-        accepted()
+        Ok(accepted())
     };
     tokio::join!(
         drive(job(&chunk, &gate, &one, clock), last_is_slow),
@@ -306,7 +306,7 @@ async fn nothing_starts_after_the_deadline_of_the_worker() {
     let job = Job { worker_deadline: &worker_deadline, ..job(&chunk, &gate, &settle, clock) };
     drive(job, async |_: &Delivery| {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        accepted()
+        Ok(accepted())
     })
     .await;
     let reports = settle.reports.take();
@@ -328,7 +328,7 @@ async fn nothing_starts_once_it_is_paused_though_it_waits_for_a_place() {
     let job = Job { pauses: &pauses, ..job(&chunk, &gate, &settle, clock) };
     let sending = drive(job, async |_: &Delivery| {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        accepted()
+        Ok(accepted())
     });
     let pausing = async {
         tokio::time::sleep(Duration::from_secs(4)).await;
@@ -353,7 +353,7 @@ async fn who_waits_for_the_quota_holds_no_place_and_who_would_wait_long_goes_bac
     let limited = Job { quota: Some(&quota), ..job(&chunk, &gate, &settle, clock) };
     let driving = drive(limited, async |delivery| {
         began.borrow_mut().push((delivery.index, (clock.monotonic() - start).as_millis() / 100));
-        accepted()
+        Ok(accepted())
     });
     let looking = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -379,7 +379,7 @@ async fn places_in_the_quota_that_passed_before_the_gate_are_not_used_at_once() 
     let jobs = settles.iter().zip(&lanes).map(|(settle, lane)| {
         drive(Job { quota: Some(lane), ..job(&chunk, &gate, settle, clock) }, async |_| {
             began.borrow_mut().push((clock.monotonic() - start).as_millis() / 100);
-            accepted()
+            Ok(accepted())
         })
     });
     let opening = async {
@@ -406,7 +406,7 @@ async fn who_waits_for_its_tenants_quota_holds_no_place_in_the_destinations() {
         let job = Job { quota: Some(lane), deliveries, ..job(&chunk, &gate, &settle, clock) };
         drive(job, async |_| {
             began.borrow_mut().push((clock.monotonic() - start).as_millis() / 100);
-            accepted()
+            Ok(accepted())
         })
         .await;
         began.into_inner()
@@ -428,7 +428,7 @@ async fn a_delivery_has_a_place_in_both_quotas_or_goes_back() {
         let start = clock.monotonic();
         drive(Job { quota: Some(&lane), ..job(&chunk, &gate, &settle, clock) }, async |_| {
             began.borrow_mut().push((clock.monotonic() - start).as_millis() / 100);
-            accepted()
+            Ok(accepted())
         })
         .await;
         assert_eq!(began.into_inner(), [0, 15, 30, 45], "the slower one counts");
@@ -437,7 +437,7 @@ async fn a_delivery_has_a_place_in_both_quotas_or_goes_back() {
         let of_tenant = lane.tenant().wait(clock.monotonic());
         let settle = SettleDouble::new(100);
         drive(Job { quota: Some(&lane), ..job(&chunk, &gate, &settle, clock) }, async |_| {
-            accepted()
+            Ok(accepted())
         })
         .await;
         let goes_back = |report: &Report| matches!(report, Report::HandedBack { .. });
@@ -455,10 +455,10 @@ async fn a_destination_that_stops_answering_gets_the_rest_handed_back() {
     drive(job(&chunk, &gate, &settle, clock), async |_| {
         tried.set(tried.get() + 1);
         if tried.get() <= 100 {
-            return accepted();
+            return Ok(accepted());
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-        Attempt::lost("no answer")
+        Ok(Attempt::lost("no answer"))
     })
     .await;
     let (mut attempted, mut handed_back) = (0, 0);
@@ -484,10 +484,10 @@ async fn those_that_wait_for_a_place_do_not_all_try_a_destination_that_fell_sile
     let hangs = async |_: &Delivery| {
         tried.set(tried.get() + 1);
         if tried.get() <= 20 {
-            return accepted();
+            return Ok(accepted());
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-        Attempt::lost("no answer")
+        Ok(Attempt::lost("no answer"))
     };
     let jobs = chunk.deliveries.chunks(10);
     let jobs = jobs.map(|deliveries| Job { deliveries, ..job(&chunk, &gate, &settle, clock) });

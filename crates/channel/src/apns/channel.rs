@@ -206,8 +206,8 @@ impl Sender for ApnsSender {
             tracing::error!("the APNs key does not sign");
             // What is not sent takes no place in the quota.
             let job = Job { quota: None, ..job };
-            return drive(job, |_| async { Attempt::unsent("the APNs key does not sign", None) })
-                .await;
+            let refused = || Attempt::unsent("the APNs key does not sign", None);
+            return drive(job, async |_| Err(refused())).await;
         };
         let shared = job.chunk.content.as_ref();
         let shared = shared.map(|content| self.encoder.encode(content, &job.chunk.envelope));
@@ -267,12 +267,9 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
         }
     }
 
-    async fn attempt(&self, delivery: &'job Delivery, again: Again) -> Attempt {
+    async fn attempt(&self, delivery: &'job Delivery, again: Again) -> Result<Attempt, Attempt> {
         let own = self.own(delivery);
-        let encoded = match self.encoded(own.as_deref()) {
-            Ok(encoded) => encoded,
-            Err(impossible) => return impossible,
-        };
+        let encoded = self.encoded(own.as_deref())?;
         // Once for a delivery: a new token that is refused as well is no better.
         let mut may_renew = !again.is_refused;
         loop {
@@ -280,12 +277,10 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
             let head = self.head(&address, encoded, delivery);
             let start = Start::of(&self.job, delivery);
             let exchange = self.sender.pool.exchange(start, &encoded.payload, &head, again.since);
-            let (attempt, advice) = match exchange.await {
-                Ok((reply, stream)) => self.sender.conclude(encoded, &reply, &stream),
-                Err(failure) => return failure.into(),
-            };
+            let (reply, stream) = exchange.await?;
+            let (attempt, advice) = self.sender.conclude(encoded, &reply, &stream);
             if advice != Advice::RenewToken || !may_renew || !self.renew(&address) {
-                return attempt;
+                return Ok(attempt);
             }
             may_renew = false;
         }

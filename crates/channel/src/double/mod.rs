@@ -121,22 +121,18 @@ impl Double {
         (step, script.latency)
     }
 
-    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
-        let Some(content) = job.chunk.content_of(delivery) else {
-            return Attempt::without_content();
-        };
+    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Result<Attempt, Attempt> {
+        let content = job.chunk.content_of(delivery).ok_or_else(Attempt::without_content)?;
         // Asked before the step is taken: what never reaches the provider must not be marked as begun.
-        if self.reaches_provider(delivery)
-            && let Err(report) = Start::of(&job, delivery).begin().await
-        {
-            return Attempt::not_started(report);
+        if self.reaches_provider(delivery) {
+            Start::of(&job, delivery).begin().await.map_err(Attempt::not_started)?;
         }
         let (step, latency) = self.step(job, delivery, &content.payload);
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
         }
         let timing = Timing { on_wire: latency, ..Timing::default() };
-        match step {
+        Ok(match step {
             Step::Answer(answer) => Attempt::answered(answer).timed(timing),
             Step::PushBack(answer) => Attempt::pushed_back(answer).timed(timing),
             Step::CutOff => Attempt::lost("cut off, as scripted"),
@@ -145,7 +141,7 @@ impl Double {
             Step::Full => Attempt::handed_back(Duration::from_secs(1)),
             #[expect(clippy::panic, reason = "what the test asked for")]
             Step::Panic => panic!("as scripted"),
-        }
+        })
     }
 }
 

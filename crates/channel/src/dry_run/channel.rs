@@ -74,15 +74,13 @@ impl DryRunSender {
         (latency, random.f64() < self.settings.failure_rate)
     }
 
-    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Attempt {
+    async fn attempt(&self, job: Job<'_>, delivery: &Delivery) -> Result<Attempt, Attempt> {
         let (latency, fails) = self.draw();
         if job.chunk.content_of(delivery).is_none() {
-            return Attempt::without_content();
+            return Err(Attempt::without_content());
         }
         // A rehearsal asks for the mark of what is sent at most once as well.
-        if let Err(report) = Start::of(&job, delivery).begin().await {
-            return Attempt::not_started(report);
-        }
+        Start::of(&job, delivery).begin().await.map_err(Attempt::not_started)?;
         // Even a sleep of no length would go through the timer, which counts in whole milliseconds.
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
@@ -92,7 +90,7 @@ impl DryRunSender {
         } else {
             Answer::accepted(200)
         };
-        Attempt::answered(answer).timed(Timing { on_wire: latency, ..Timing::default() })
+        Ok(Attempt::answered(answer).timed(Timing { on_wire: latency, ..Timing::default() }))
     }
 }
 

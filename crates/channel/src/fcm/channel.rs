@@ -154,7 +154,7 @@ impl Sender for FcmSender {
             // What is not sent takes no place in the quota.
             Err(refused) => {
                 let job = Job { quota: None, ..job };
-                return drive(job, |_| async { unsent(&refused) }).await;
+                return drive(job, async |_| Err(refused.clone().into())).await;
             }
         };
         let shared = job.chunk.content.as_ref().map(|content| {
@@ -209,27 +209,22 @@ impl<'job> Attempts<'job> for FcmJob<'job> {
         }
     }
 
-    async fn attempt(&self, delivery: &'job Delivery, again: Again) -> Attempt {
-        let body = match self.body(delivery) {
-            Ok(body) => body,
-            Err(impossible) => return impossible,
-        };
+    async fn attempt(&self, delivery: &'job Delivery, again: Again) -> Result<Attempt, Attempt> {
+        let body = self.body(delivery)?;
         let start = Start::of(&self.job, delivery);
         let mut is_refused = again.is_refused;
         loop {
-            // Boxed: every attempt would carry the room for it.
-            if is_refused && let Err(refused) = Box::pin(self.renew()).await {
-                return unsent(&refused);
+            if is_refused {
+                // Boxed: every attempt would carry the room for it.
+                Box::pin(self.renew()).await?;
             }
             let head = Rc::clone(&self.head.borrow());
             let exchange = self.sender.pool.exchange(start, &body, &*head, again.since);
-            let (attempt, advice) = match exchange.await {
-                Ok((reply, _stream)) => self.interpret(&reply),
-                Err(failure) => return failure.into(),
-            };
+            let (reply, _stream) = exchange.await?;
+            let (attempt, advice) = self.interpret(&reply);
             // A new one that is no better is not renewed again.
             if advice != Advice::RenewToken || is_refused || !self.has_expired(&head) {
-                return self.end(&head, attempt, advice);
+                return Ok(self.end(&head, attempt, advice));
             }
             is_refused = true;
         }
@@ -276,9 +271,8 @@ impl FcmJob<'_> {
         let own =
             own.map(|content| FcmContent::new(content, expires_at, timestamp(self.sender.clock)));
         let encoded = own_or_shared(own.as_ref(), self.shared.as_ref())?;
-        let target = FcmTarget::parse(&delivery.recipient)
-            .and_then(|target| encoded.check_size(target).map(|()| target))
-            .map_err(|invalid| Attempt::impossible(invalid.message))?;
+        let target = FcmTarget::parse(&delivery.recipient)?;
+        encoded.check_size(target)?;
         Ok(self.sender.encoder.body(encoded, target))
     }
 }
@@ -318,10 +312,12 @@ impl FcmSender {
     }
 }
 
-/// The result of an attempt without an access token.
-fn unsent(refused: &TokenError) -> Attempt {
-    match refused {
-        TokenError::Account(message) => Attempt::unsent(message.clone(), Some(ACCOUNT_DELAY)),
-        TokenError::ForNow(message) => Attempt::unsent(message.clone(), None),
+impl From<TokenError> for Attempt {
+    /// The result of an attempt without an access token.
+    fn from(refused: TokenError) -> Self {
+        match refused {
+            TokenError::Account(message) => Self::unsent(message, Some(ACCOUNT_DELAY)),
+            TokenError::ForNow(message) => Self::unsent(message, None),
+        }
     }
 }

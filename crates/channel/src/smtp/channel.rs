@@ -122,6 +122,14 @@ impl SmtpChannel {
         self.composer.signer.as_ref().map(DkimSigner::record)
     }
 
+    /// The destination of `recipient`, in its canonical spelling.
+    fn destination_of(&self, recipient: &str) -> Arc<str> {
+        match &self.destination {
+            Some(relay) => Arc::clone(relay),
+            None => address::domain_of(recipient).into(),
+        }
+    }
+
     fn router(&self) -> Result<Router, ChannelError> {
         let servers = match &self.target {
             MailTarget::Relay(relay) => Servers::Relay(relay.clone()),
@@ -143,11 +151,7 @@ impl Channel for SmtpChannel {
     }
 
     fn destination(&self, recipient: &str) -> Result<Arc<str>, Invalid> {
-        let recipient = address::canonical(recipient)?;
-        Ok(match &self.destination {
-            Some(relay) => Arc::clone(relay),
-            None => address::domain_of(&recipient).into(),
-        })
+        Ok(self.destination_of(&address::canonical(recipient)?))
     }
 
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
@@ -207,27 +211,18 @@ impl SmtpSender {
         job: Job<'_>,
         shared: Option<&Result<Mail, Invalid>>,
         delivery: &Delivery,
-    ) -> Attempt {
+    ) -> Result<Attempt, Attempt> {
         let own = delivery.content.as_deref().map(|content| self.channel.composer.compose(content));
-        let mail = match own_or_shared(own.as_ref(), shared) {
-            Ok(mail) => mail,
-            Err(impossible) => return impossible,
-        };
-        let recipient = match address::canonical(&delivery.recipient) {
-            Ok(recipient) => recipient,
-            Err(invalid) => return Attempt::impossible(invalid.message),
-        };
+        let mail = own_or_shared(own.as_ref(), shared)?;
+        let recipient = address::canonical(&delivery.recipient)?;
         let id = job.chunk.notification_id(delivery.index);
         // Fixed for all attempts, since receivers know a repetition by it, and not before the mail was to leave.
         let date = job.chunk.accepted_at.max(job.chunk.envelope.due_at);
-        let Some(message) = mail.message(&recipient, id, date, self.now()) else {
-            return Attempt::unsent("the mail cannot be dated or signed", None);
-        };
-        let destination = match &self.channel.destination {
-            Some(relay) => Arc::clone(relay),
-            None => address::domain_of(&recipient).into(),
-        };
-        self.deliver(Start::of(&job, delivery), &destination, &message).await
+        let message = mail
+            .message(&recipient, id, date, self.now())
+            .ok_or_else(|| Attempt::unsent("the mail cannot be dated or signed", None))?;
+        let destination = self.channel.destination_of(&recipient);
+        Ok(self.deliver(Start::of(&job, delivery), &destination, &message).await)
     }
 
     /// Sends `message` over one connection after the other, until one does not end before it could be told anything.

@@ -129,27 +129,19 @@ impl WebhookSender {
         job: Job<'_>,
         shared: Option<&Result<WebhookContent, Invalid>>,
         delivery: &Delivery,
-    ) -> Attempt {
+    ) -> Result<Attempt, Attempt> {
         let own = delivery.content.as_deref().map(WebhookContent::new);
-        let prepared = match own_or_shared(own.as_ref(), shared) {
-            Ok(prepared) => prepared,
-            Err(impossible) => return impossible,
-        };
+        let prepared = own_or_shared(own.as_ref(), shared)?;
         // Judged once more: the settings may have changed since it was handed in.
-        let endpoint = match self.channel.endpoint(&delivery.recipient) {
-            Ok(endpoint) => endpoint,
-            Err(invalid) => return Attempt::impossible(invalid.message),
-        };
+        let endpoint = self.channel.endpoint(&delivery.recipient)?;
         let id = job.chunk.notification_id(delivery.index);
         let now = timestamp(self.clock);
         let profile = self.channel.endpoints.profile(&endpoint);
-        let Some(request) = prepared.request(&endpoint, id, profile, now) else {
-            return Attempt::impossible("the endpoint cannot be written as a request");
-        };
+        let request = prepared
+            .request(&endpoint, id, profile, now)
+            .ok_or_else(|| Attempt::impossible("the endpoint cannot be written as a request"))?;
         let target = HttpTarget { origin: endpoint.origin, tls: profile.tls };
-        match self.pool.exchange(Start::of(&job, delivery), &target, request).await {
-            Ok(reply) => interpret(&reply, timestamp(self.clock)).timed(reply.timing),
-            Err(failure) => failure.into(),
-        }
+        let reply = self.pool.exchange(Start::of(&job, delivery), &target, request).await?;
+        Ok(interpret(&reply, timestamp(self.clock)).timed(reply.timing))
     }
 }

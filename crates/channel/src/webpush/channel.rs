@@ -170,34 +170,24 @@ impl WebPushSender {
         job: &Job<'_>,
         shared: Option<&Result<WebPushContent, Invalid>>,
         delivery: &Delivery,
-    ) -> Attempt {
+    ) -> Result<Attempt, Attempt> {
         // Boxed: every attempt would carry the room for it.
         let own = delivery.content.as_deref().map(|content| Box::new(self.prepare(job, content)));
-        let prepared = match own_or_shared(own.as_deref(), shared) {
-            Ok(prepared) => prepared,
-            Err(impossible) => return impossible,
-        };
-        let Subscription { endpoint, keys } = match self.channel.subscription(&delivery.recipient) {
-            Ok(subscription) => subscription,
-            Err(invalid) => return Attempt::impossible(invalid.message),
-        };
-        let route = match self.routes.route(&endpoint.origin) {
-            Ok(route) => route,
-            Err(unsent) => return unsent.into(),
-        };
+        let prepared = own_or_shared(own.as_deref(), shared)?;
+        let Subscription { endpoint, keys } = self.channel.subscription(&delivery.recipient)?;
+        let route = self.routes.route(&endpoint.origin)?;
         let WebPushChannel { vapid, ttl, pad_to, .. } = &self.channel;
         let Some(proof) = vapid.proof(&route.audience, timestamp(self.clock)) else {
             tracing::error!("the Web Push key does not sign");
-            return Attempt::unsent("the Web Push key does not sign", None);
+            return Err(Attempt::unsent("the Web Push key does not sign", None));
         };
         // Last, since it is the dear part, and in vain without a route and a proof.
         let encrypting = self
             .encryption_turns
             .run(|| encrypt(&prepared.plaintext, &keys, &Ephemeral::generate()?, *pad_to));
-        let Ok(body) = encrypting.await else {
-            return Attempt::impossible("the subscription's keys or the content cannot be used");
-        };
-        let body = Bytes::from(body);
+        let refuse =
+            |_| Attempt::impossible("the subscription's keys or the content cannot be used");
+        let body = Bytes::from(encrypting.await.map_err(refuse)?);
         let head = WebPushHead {
             address: &route.address,
             prepared,
@@ -207,10 +197,8 @@ impl WebPushSender {
             terms: Terms { expires_at: job.chunk.envelope.expires_at, ttl: *ttl },
             now: || timestamp(self.clock),
         };
-        match self.routes.exchange(Start::of(job, delivery), &route, &body, &head).await {
-            Ok(reply) => self.conclude(&reply, &proof),
-            Err(failure) => failure.into(),
-        }
+        let reply = self.routes.exchange(Start::of(job, delivery), &route, &body, &head).await?;
+        Ok(self.conclude(&reply, &proof))
     }
 
     fn prepare(&self, job: &Job<'_>, content: &Content) -> Result<WebPushContent, Invalid> {

@@ -173,9 +173,9 @@ impl Sender for Script {
         let is_defective = std::mem::take(&mut self.state.lock().unwrap().is_defective);
         assert!(!is_defective, "as the script says");
         self.state.lock().unwrap().jobs.insert((job.chunk.attempt, job.chunk.id));
-        let attempt = async |delivery| match Start::of(&job, delivery).begin().await {
-            Ok(()) => self.attempt(&delivery.recipient, job.clock.monotonic()).await,
-            Err(report) => Attempt::not_started(report),
+        let attempt = async |delivery| {
+            Start::of(&job, delivery).begin().await.map_err(Attempt::not_started)?;
+            Ok(self.attempt(&delivery.recipient, job.clock.monotonic()).await)
         };
         let mut driving = pin!(drive(job, attempt));
         poll_fn(|context| {
