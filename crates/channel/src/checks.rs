@@ -9,7 +9,7 @@ pub(crate) fn require(
     setting: &'static str,
     message: impl Into<String>,
 ) -> Result<(), ChannelError> {
-    if is_right { Ok(()) } else { Err(ChannelError::Setting { setting, message: message.into() }) }
+    if is_right { Ok(()) } else { Err(ChannelError::setting(setting, message)) }
 }
 
 /// The values of both results, or all that is wrong with either.

@@ -67,6 +67,11 @@ impl From<Malformed> for Invalid {
 // === impl ChannelError ===
 
 impl ChannelError {
+    /// The setting of this name makes no sense.
+    pub fn setting(setting: &'static str, message: impl Into<String>) -> Self {
+        Self::Setting { setting, message: message.into() }
+    }
+
     /// Each thing that is wrong, one at least.
     pub fn each(self) -> Vec<Self> {
         match self {

@@ -17,9 +17,9 @@ pub(crate) fn provider(
     text: &str,
     example: &str,
 ) -> Result<(Origin, Authority), ChannelError> {
-    let refuse = |why: &str| ChannelError::Setting {
-        setting,
-        message: format!("{text:?} is not an address such as {example}{why}"),
+    let refuse = |why: &str| {
+        let message = format!("{text:?} is not an address such as {example}{why}");
+        ChannelError::setting(setting, message)
     };
     let endpoint = Endpoint::parse(text).map_err(|invalid| refuse(&format!(": {invalid}")))?;
     if !endpoint.origin.is_https || endpoint.path != "/" {

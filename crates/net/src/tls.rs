@@ -1,5 +1,6 @@
 //! TLS: aws-lc-rs, the machine's own trusted roots, and those of one more file if the settings name it.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,9 +27,9 @@ pub struct Identity {
     key: PrivateKeyDer<'static>,
 }
 
-/// The PEM text of a setting.
+/// The text of a setting, such as a key.
 #[derive(Debug, Clone, Copy)]
-pub enum Pem<'a> {
+pub enum SettingText<'a> {
     /// It is in a file.
     File(&'a Path),
     /// It is in the setting of this name.
@@ -61,33 +62,33 @@ impl Identity {
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub fn read(certificate: Pem<'_>, key: Pem<'_>) -> Result<Self, TlsError> {
+    pub fn read(certificate: SettingText<'_>, key: SettingText<'_>) -> Result<Self, TlsError> {
         let chain: Vec<_> = match certificate {
-            Pem::File(path) => CertificateDer::pem_file_iter(path).and_then(Iterator::collect),
-            Pem::Text(_, text) => {
+            SettingText::File(path) => {
+                CertificateDer::pem_file_iter(path).and_then(Iterator::collect)
+            }
+            SettingText::Text(_, text) => {
                 CertificateDer::pem_slice_iter(text.expose().as_bytes()).collect()
             }
         }
-        .map_err(|error| {
-            certificate.subject().refuse(format!("cannot be read: {}", explain_pem(&error)))
-        })?;
+        .map_err(|error| certificate.refuse(format!("cannot be read: {}", explain_pem(&error))))?;
         if chain.is_empty() {
-            return Err(certificate.subject().refuse("holds no certificate".to_owned()));
+            return Err(certificate.refuse("holds no certificate"));
         }
         let private = match key {
-            Pem::File(path) => PrivateKeyDer::from_pem_file(path),
-            Pem::Text(_, text) => PrivateKeyDer::from_pem_slice(text.expose().as_bytes()),
+            SettingText::File(path) => PrivateKeyDer::from_pem_file(path),
+            SettingText::Text(_, text) => PrivateKeyDer::from_pem_slice(text.expose().as_bytes()),
         };
         let private = private.map_err(|error| {
-            key.subject().refuse(format!("the key cannot be read: {}", explain_pem(&error)))
+            key.refuse(format!("the key cannot be read: {}", explain_pem(&error)))
         })?;
         Ok(Self { subject: certificate.subject(), chain, key: private })
     }
 }
 
-// === impl Pem ===
+// === impl SettingText ===
 
-impl<'a> Pem<'a> {
+impl<'a> SettingText<'a> {
     /// The text of `setting`, or of its file; `None` when both are set, or neither.
     pub fn of(
         setting: &'static str,
@@ -99,6 +100,24 @@ impl<'a> Pem<'a> {
             (None, Some(path)) => Some(Self::File(path)),
             (None, None) | (Some(_), Some(_)) => None,
         }
+    }
+
+    /// The text itself.
+    ///
+    /// # Errors
+    /// When the file cannot be read: with the words `failure`, and why.
+    pub fn read(self, failure: &str) -> Result<Cow<'a, str>, TlsError> {
+        match self {
+            Self::File(path) => std::fs::read_to_string(path)
+                .map(Cow::Owned)
+                .map_err(|error| self.refuse(format!("{failure}: {error}"))),
+            Self::Text(_, text) => Ok(Cow::Borrowed(text.expose())),
+        }
+    }
+
+    /// That it is wrong, and why.
+    pub fn refuse(self, message: impl Into<String>) -> TlsError {
+        self.subject().refuse(message)
     }
 
     fn subject(self) -> TlsSource {
@@ -119,8 +138,8 @@ impl TlsSource {
         }
     }
 
-    fn refuse(self, message: String) -> TlsError {
-        TlsError { subject: self, message }
+    fn refuse(self, message: impl Into<String>) -> TlsError {
+        TlsError { subject: self, message: message.into() }
     }
 }
 
@@ -157,7 +176,7 @@ pub fn client(
     if roots.is_empty() {
         let message = "this machine has no root certificates: install them (the package is often \
                        called ca-certificates), or name a PEM file here";
-        return Err(TlsSource::Setting("ca_file").refuse(message.to_owned()));
+        return Err(TlsSource::Setting("ca_file").refuse(message));
     }
     client_trusting(roots, protocols, identity)
 }
@@ -334,7 +353,7 @@ fn builder(
 }
 
 fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
-    let refuse = |message: String| Pem::File(path).subject().refuse(message);
+    let refuse = |message: String| SettingText::File(path).refuse(message);
     let mut found = 0;
     let certificates = CertificateDer::pem_file_iter(path)
         .map_err(|error| refuse(format!("cannot be read: {error}")))?;

@@ -139,23 +139,15 @@ fn credential(
     tokens: &ProviderTokens,
 ) -> Result<(Option<Arc<ProviderToken>>, Option<Identity>), ChannelError> {
     match settings.credential()? {
-        Credential::Key { pem, key_id, team_id } => {
+        Credential::Key { key, pem, key_id, team_id } => {
             let directory = settings.state_directory.as_deref();
             let file = directory.map(|path| StateFile::new(path, team_id, key_id));
             let token = tokens.of(TokenSigner { key_pem: &pem, key_id, team_id }, file);
-            Ok((Some(token.map_err(|message| bad_key(settings, message))?), None))
+            Ok((Some(token.map_err(|message| key.refuse(message))?), None))
         }
         Credential::Certificate { certificate, key } => {
             Ok((None, Some(Identity::read(certificate, key)?)))
         }
-    }
-}
-
-fn bad_key(settings: &Settings, message: &str) -> ChannelError {
-    let message = message.to_owned();
-    match &settings.key_file {
-        Some(path) => ChannelError::File { path: path.display().to_string(), message },
-        None => ChannelError::Setting { setting: "key", message },
     }
 }
 

@@ -1,12 +1,13 @@
 //! The settings of an APNs channel, and what they are checked into.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use http::uri::Authority;
 use net::endpoint::Origin;
 use net::redact::Secret;
-use net::tls::Pem;
+use net::tls::SettingText;
 use serde::Deserialize;
 
 use crate::checks::{both, each, require};
@@ -72,16 +73,17 @@ pub struct Settings {
 pub(super) enum Credential<'a> {
     /// With tokens that a key signs.
     Key {
-        /// PEM.
-        pem: String,
+        key: SettingText<'a>,
+        /// Its text.
+        pem: Cow<'a, str>,
         key_id: &'a str,
         team_id: &'a str,
     },
     /// With a client certificate.
     Certificate {
-        certificate: Pem<'a>,
+        certificate: SettingText<'a>,
         /// It may be the same.
-        key: Pem<'a>,
+        key: SettingText<'a>,
     },
 }
 
@@ -109,7 +111,8 @@ impl Settings {
     /// Checks what needs no file.
     pub(super) fn check(&self) -> Result<(Origin, Authority), ChannelError> {
         let settings = each([
-            check_topic(&self.topic).map_err(|invalid| refuse("topic", &invalid.message)),
+            check_topic(&self.topic)
+                .map_err(|invalid| ChannelError::setting("topic", invalid.message)),
             require(self.concurrency.is_possible(), "concurrency", "must be at least 1"),
             require(self.connections_max > 0, "connections_max", "must be at least 1"),
         ]);
@@ -119,49 +122,41 @@ impl Settings {
 
     /// The identity towards APNs. Reads the key, if that is it.
     pub(super) fn credential<'a>(&'a self) -> Result<Credential<'a>, ChannelError> {
-        let certificate = (self.certificate.as_ref(), self.certificate_file.as_ref());
-        let pem = match (&self.key_file, &self.key, certificate) {
-            (Some(path), None, (None, None)) => {
-                std::fs::read_to_string(path).map_err(|error| ChannelError::File {
-                    path: path.display().to_string(),
-                    message: format!("the key cannot be read: {error}"),
-                })
-            }
-            (None, Some(key), (None, None)) => Ok(key.expose().to_owned()),
-            (None, None, (text, file)) if text.is_some() != file.is_some() => {
-                return self.own_certificate();
-            }
-            _ => {
-                let message = "name the key's file, give the key as `key`, or name a `certificate_file`: one of them";
-                return Err(refuse("key_file", message));
-            }
+        let (text, file) = (self.certificate.as_ref(), self.certificate_file.as_ref());
+        let (key, key_file) = (self.key.as_ref(), self.key_file.as_ref());
+        let are_set = [text.is_some(), file.is_some(), key.is_some(), key_file.is_some()];
+        let refuse = || {
+            let message = "name the key's file, give the key as `key`, or name a `certificate_file`: one of them";
+            ChannelError::setting("key_file", message)
         };
-        let identifier = |setting, text: &'a Option<String>| match text.as_deref() {
-            Some(text) if identifies(text) => Ok(text),
-            _ => Err(refuse(setting, "must be the 10 letters and digits that Apple gave it")),
+        if are_set.into_iter().filter(|is_set| *is_set).count() != 1 {
+            return Err(refuse());
+        }
+        if let Some(certificate) = SettingText::of("certificate", text, file) {
+            return self.own_certificate(certificate);
+        }
+        let key = SettingText::of("key", key, key_file).ok_or_else(refuse)?;
+        let identifier = |setting, text: &'a Option<String>| {
+            let message = "must be the 10 letters and digits that Apple gave it";
+            let text = text.as_deref().filter(|text| identifies(text));
+            text.ok_or_else(|| ChannelError::setting(setting, message))
         };
         let identifiers =
             both(identifier("key_id", &self.key_id), identifier("team_id", &self.team_id));
-        let (pem, (key_id, team_id)) = both(pem, identifiers)?;
-        Ok(Credential::Key { pem, key_id, team_id })
+        let (pem, (key_id, team_id)) = both(key.read("the key cannot be read"), identifiers)?;
+        Ok(Credential::Key { key, pem, key_id, team_id })
     }
 
-    fn own_certificate(&self) -> Result<Credential<'_>, ChannelError> {
-        let (text, file) = (self.certificate.as_ref(), self.certificate_file.as_ref());
+    fn own_certificate<'a>(
+        &'a self,
+        certificate: SettingText<'a>,
+    ) -> Result<Credential<'a>, ChannelError> {
         let (key, key_file) = (self.certificate_key.as_ref(), self.certificate_key_file.as_ref());
-        if key.is_some() && key_file.is_some() {
-            let message = "name the file, or give the key as `certificate_key`: one of them";
-            return Err(refuse("certificate_key_file", message));
-        }
-        let certificate = Pem::of("certificate", text, file)
-            .ok_or_else(|| refuse("certificate_file", "is missing"))?;
-        let key = Pem::of("certificate_key", key, key_file).unwrap_or(certificate);
+        let message = "name the file, or give the key as `certificate_key`: one of them";
+        require(key.is_none() || key_file.is_none(), "certificate_key_file", message)?;
+        let key = SettingText::of("certificate_key", key, key_file).unwrap_or(certificate);
         Ok(Credential::Certificate { certificate, key })
     }
-}
-
-fn refuse(setting: &'static str, message: &str) -> ChannelError {
-    ChannelError::Setting { setting, message: message.to_owned() }
 }
 
 fn identifies(text: &str) -> bool {

@@ -128,9 +128,8 @@ impl Channel for FcmChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let encoder = FcmEncoder::new(self.authority.clone(), &self.project_id);
-        let encoder = encoder.ok_or_else(|| ChannelError::Setting {
-            setting: "project_id",
-            message: "makes no address with the endpoint".to_owned(),
+        let encoder = encoder.ok_or_else(|| {
+            ChannelError::setting("project_id", "makes no address with the endpoint")
         })?;
         Ok(Box::new(FcmSender {
             pool: Http2Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),

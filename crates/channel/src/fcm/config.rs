@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::uri::Authority;
 use net::endpoint::{Endpoint, Origin};
 use net::redact::Secret;
+use net::tls::SettingText;
 use serde::Deserialize;
 
 use super::account::ServiceAccount;
@@ -97,21 +98,13 @@ impl Settings {
     }
 
     fn read_account(&self) -> Result<ServiceAccount, ChannelError> {
-        match (&self.service_account_file, &self.service_account) {
-            (Some(path), None) => {
-                let refuse =
-                    |message| ChannelError::File { path: path.display().to_string(), message };
-                let json = std::fs::read_to_string(path)
-                    .map_err(|error| refuse(format!("the account cannot be read: {error}")))?;
-                ServiceAccount::read(&json).map_err(refuse)
-            }
-            (None, Some(json)) => ServiceAccount::read(json.expose())
-                .map_err(|message| refuse("service_account", message)),
-            _ => Err(refuse(
-                "service_account_file",
-                "name the service account's JSON file, or give its content as `service_account`: one of them",
-            )),
-        }
+        let (json, file) = (self.service_account.as_ref(), self.service_account_file.as_ref());
+        let account = SettingText::of("service_account", json, file).ok_or_else(|| {
+            let message = "name the service account's JSON file, or give its content as `service_account`: one of them";
+            ChannelError::setting("service_account_file", message)
+        })?;
+        let json = account.read("the account cannot be read")?;
+        Ok(ServiceAccount::read(&json).map_err(|message| account.refuse(message))?)
     }
 
     fn project_id(&self, account: &ServiceAccount) -> Result<String, ChannelError> {
@@ -132,21 +125,15 @@ impl Settings {
                     "the service account names {:?}, which is not {TOKEN_URI:?}: if you trust it, write it here",
                     account.token_uri
                 );
-                return Err(refuse("token_uri", message));
+                return Err(ChannelError::setting("token_uri", message));
             }
         };
         let endpoint = Endpoint::parse(text)
-            .map_err(|malformed| refuse("token_uri", malformed.to_string()))?;
+            .map_err(|malformed| ChannelError::setting("token_uri", malformed.to_string()))?;
         // The assertion that is sent there is good for an hour to any reader.
-        if !endpoint.origin.is_https {
-            return Err(refuse("token_uri", "must start with https://"));
-        }
+        require(endpoint.origin.is_https, "token_uri", "must start with https://")?;
         Ok(TokenUri { text: text.to_owned(), endpoint })
     }
-}
-
-fn refuse(setting: &'static str, message: impl Into<String>) -> ChannelError {
-    ChannelError::Setting { setting, message: message.into() }
 }
 
 #[cfg(test)]

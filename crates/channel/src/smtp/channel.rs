@@ -182,12 +182,9 @@ impl Channel for SmtpChannel {
 
 fn signer(settings: &Settings) -> Result<Option<DkimSigner>, ChannelError> {
     let Some(dkim) = &settings.dkim else { return Ok(None) };
-    let key = Settings::dkim_key(dkim)?;
-    let signer = DkimSigner::new(key.expose(), &dkim.domain, &dkim.selector);
-    signer.map(Some).map_err(|message| match &dkim.key_file {
-        Some(path) => ChannelError::File { path: path.display().to_string(), message },
-        None => ChannelError::Setting { setting: "dkim.key", message },
-    })
+    let key = dkim.key()?;
+    let signer = DkimSigner::new(&key.read("cannot be read")?, &dkim.domain, &dkim.selector);
+    Ok(Some(signer.map_err(|message| key.refuse(message))?))
 }
 
 // === impl SmtpSender ===

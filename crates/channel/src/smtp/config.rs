@@ -1,10 +1,11 @@
 //! The settings of an SMTP channel, and what they are checked into.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use net::redact::Secret;
+use net::tls::SettingText;
 use serde::Deserialize;
 
 use super::address::{Mailbox, is_domain};
@@ -187,7 +188,7 @@ impl Settings {
         });
         let mailbox = |setting, text: &Option<String>| {
             let read = text.as_deref().map(Mailbox::parse).transpose();
-            read.map_err(|invalid| refused(setting, invalid.message))
+            read.map_err(|invalid| ChannelError::setting(setting, invalid.message))
         };
         let senders = both(mailbox("from", &self.from), mailbox("return_path", &self.return_path));
         let (((target, tls), (from, return_path)), ()) =
@@ -217,88 +218,73 @@ impl Settings {
         match (&self.relay, self.route) {
             (Some(relay), None) => {
                 let relay = Relay::parse(relay)?;
-                if relay.is_implicit && self.tls.is_some_and(|tls| tls != TlsMode::Require) {
-                    return Err(refused(
-                        "tls",
-                        "smtps:// is TLS from the first byte: leave it out",
-                    ));
-                }
+                let is_other = self.tls.is_some_and(|tls| tls != TlsMode::Require);
+                let message = "smtps:// is TLS from the first byte: leave it out";
+                require(!(relay.is_implicit && is_other), "tls", message)?;
                 Ok(MailTarget::Relay(relay))
             }
             (None, Some(MailRoute::Mx)) => {
-                if self.helo.is_none() {
-                    return Err(refused(
-                        "helo",
-                        "other domains' servers want the name of this one: mail.example.com",
-                    ));
-                }
+                let message = "other domains' servers want the name of this one: mail.example.com";
+                require(self.helo.is_some(), "helo", message)?;
                 Ok(MailTarget::Mx { port: self.mx_port })
             }
-            _ => Err(refused(
-                "relay",
-                "name a relay such as smtp://mail.example.com:587, or set route = \"mx\": one of them",
-            )),
+            _ => {
+                let message = "name a relay such as smtp://mail.example.com:587, or set route = \"mx\": one of them";
+                Err(ChannelError::setting("relay", message))
+            }
         }
     }
 
     fn check_login(&self, target: &MailTarget, tls: TlsMode) -> Result<(), ChannelError> {
         let has_password = self.password.is_some() || self.password_file.is_some();
         let Some(username) = &self.username else {
-            if has_password || self.auth.is_some() {
-                return Err(refused("username", "is needed to log in"));
-            }
-            return Ok(());
+            let is_login = has_password || self.auth.is_some();
+            return require(!is_login, "username", "is needed to log in");
         };
-        if self.password.is_some() == self.password_file.is_some() {
-            return Err(refused(
-                "password_file",
-                "name the password's file, or give the password as `password`: one of them",
-            ));
-        }
-        if username.is_empty()
-            || username.len() > USERNAME_BYTES_MAX
-            || username.chars().any(char::is_control)
-        {
-            return Err(refused("username", "must be a name without control characters"));
-        }
-        match target {
-            MailTarget::Mx { .. } => {
-                Err(refused("username", "nobody logs in at other domains' servers: name a relay"))
-            }
-            MailTarget::Relay(relay) if tls != TlsMode::Require && !relay.is_local() => {
-                Err(refused("tls", "must be `require` where a password is sent"))
-            }
-            MailTarget::Relay(_) => Ok(()),
-        }
+        let message = "name the password's file, or give the password as `password`: one of them";
+        let is_one = self.password.is_some() != self.password_file.is_some();
+        require(is_one, "password_file", message)?;
+        let is_name = (1..=USERNAME_BYTES_MAX).contains(&username.len())
+            && !username.chars().any(char::is_control);
+        require(is_name, "username", "must be a name without control characters")?;
+        let MailTarget::Relay(relay) = target else {
+            let message = "nobody logs in at other domains' servers: name a relay";
+            return Err(ChannelError::setting("username", message));
+        };
+        let is_safe = tls == TlsMode::Require || relay.is_local();
+        require(is_safe, "tls", "must be `require` where a password is sent")
     }
 
     /// User name and password, which may be in a file. [`Self::check`] makes sure that there is a password.
     pub(super) fn credentials(&self) -> Result<Option<MailCredentials>, ChannelError> {
         let Some(username) = self.username.clone() else { return Ok(None) };
-        let password = match (&self.password, &self.password_file) {
-            (Some(password), _) => password.clone(),
+        let (password, file) = (self.password.as_ref(), self.password_file.as_ref());
+        let password = match SettingText::of("password", password, file) {
+            Some(SettingText::Text(_, password)) => password.clone(),
             // Editors end a file with a line break, which is no part of the password.
-            (None, Some(path)) => Secret::new(read(path)?.trim_end_matches(['\r', '\n'])),
-            (None, None) => return Ok(None),
+            Some(file @ SettingText::File(_)) => {
+                Secret::new(file.read("cannot be read")?.trim_end_matches(['\r', '\n']))
+            }
+            None => return Ok(None),
         };
         // NUL and ^A part the fields of a login (RFC 4616, XOAUTH2): a password with one would be read as another
         // login.
-        if password.expose().is_empty() || password.expose().chars().any(char::is_control) {
-            return Err(refused("password", "must be a text without control characters"));
-        }
+        let is_text =
+            !password.expose().is_empty() && !password.expose().chars().any(char::is_control);
+        require(is_text, "password", "must be a text without control characters")?;
         Ok(Some(MailCredentials { username, password, mechanism: self.auth }))
     }
+}
 
-    /// The PEM text of the DKIM key.
-    pub(super) fn dkim_key(dkim: &Dkim) -> Result<Secret, ChannelError> {
-        match (&dkim.key_file, &dkim.key) {
-            (Some(path), None) => read(path).map(Secret::new),
-            (None, Some(key)) => Ok(key.clone()),
-            _ => Err(refused(
-                "dkim.key_file",
-                "name the key's file, or give the key as `key`: one of them",
-            )),
-        }
+// === impl Dkim ===
+
+impl Dkim {
+    /// The private key.
+    pub(super) fn key(&self) -> Result<SettingText<'_>, ChannelError> {
+        SettingText::of("dkim.key", self.key.as_ref(), self.key_file.as_ref()).ok_or_else(|| {
+            let message = "name the key's file, or give the key as `key`: one of them";
+            ChannelError::setting("dkim.key_file", message)
+        })
     }
 }
 
@@ -319,7 +305,8 @@ impl MailTarget {
 impl Relay {
     fn parse(text: &str) -> Result<Self, ChannelError> {
         let refuse = || {
-            refused("relay", format!("{text:?} is not an address such as smtp://example.com:587"))
+            let message = format!("{text:?} is not an address such as smtp://example.com:587");
+            ChannelError::setting("relay", message)
         };
         let uri: http::Uri = text.parse().map_err(|_| refuse())?;
         let (is_implicit, port) = match uri.scheme_str() {
@@ -334,7 +321,7 @@ impl Relay {
             return Err(refuse());
         }
         let port = net::endpoint::port_of(&authority, port)
-            .map_err(|malformed| refused("relay", format!("{text:?} {malformed}")))?;
+            .map_err(|malformed| ChannelError::setting("relay", format!("{text:?} {malformed}")))?;
         Ok(Self { host, port, is_implicit })
     }
 
@@ -351,17 +338,6 @@ impl std::fmt::Display for Relay {
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(formatter, "{scheme}://{open}{}{close}:{}", self.host, self.port)
     }
-}
-
-fn refused(setting: &'static str, message: impl Into<String>) -> ChannelError {
-    ChannelError::Setting { setting, message: message.into() }
-}
-
-fn read(path: &Path) -> Result<String, ChannelError> {
-    std::fs::read_to_string(path).map_err(|error| ChannelError::File {
-        path: path.display().to_string(),
-        message: format!("cannot be read: {error}"),
-    })
 }
 
 #[cfg(test)]

@@ -38,9 +38,9 @@ pub(super) struct Dns(TokioResolver);
 impl Dns {
     /// Asks `name_servers`, or those of this machine when there are none. Connects to nothing.
     pub(super) fn new(name_servers: &[SocketAddr]) -> Result<Self, ChannelError> {
-        let refuse = |error: &dyn std::fmt::Display| ChannelError::Setting {
-            setting: "name_servers",
-            message: format!("name some, since those of this machine cannot be used: {error}"),
+        let refuse = |error: &dyn std::fmt::Display| {
+            let why = "name some, since those of this machine cannot be used";
+            ChannelError::setting("name_servers", format!("{why}: {error}"))
         };
         let builder = if name_servers.is_empty() {
             TokioResolver::builder_tokio().map_err(|error| refuse(&error))?

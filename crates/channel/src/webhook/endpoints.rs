@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use net::endpoint::{Endpoint, Origin};
-use net::tls::{self, Identity, Pem};
+use net::tls::{self, Identity, SettingText};
 use rustls::ClientConfig;
 
 use super::config::{EndpointSettings, Settings};
@@ -60,7 +60,7 @@ impl Endpoints {
     pub(super) fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let ca_file = settings.ca_file.as_deref();
         let signer = WebhookSigner::new(&settings.secrets)
-            .map_err(|message| ChannelError::Setting { setting: "secrets", message });
+            .map_err(|message| ChannelError::setting("secrets", message));
         let own =
             each(settings.endpoints.iter().map(|endpoint| EndpointTable::read(endpoint, ca_file)));
         let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS, None), both(signer, own))?;
@@ -147,8 +147,8 @@ fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity>, ChannelErro
     if is_set == [false; 4] {
         return Ok(None);
     }
-    let certificate = Pem::of("endpoints", certificate.as_ref(), certificate_file.as_ref());
-    match (certificate, Pem::of("endpoints", key.as_ref(), key_file.as_ref())) {
+    let certificate = SettingText::of("endpoints", certificate.as_ref(), certificate_file.as_ref());
+    match (certificate, SettingText::of("endpoints", key.as_ref(), key_file.as_ref())) {
         (Some(certificate), Some(key)) => Ok(Some(Identity::read(certificate, key)?)),
         _ => Err(refuse(
             endpoint,
@@ -158,7 +158,7 @@ fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity>, ChannelErro
 }
 
 fn refuse(endpoint: &EndpointSettings, message: &str) -> ChannelError {
-    ChannelError::Setting { setting: "endpoints", message: format!("{}: {message}", endpoint.url) }
+    ChannelError::setting("endpoints", format!("{}: {message}", endpoint.url))
 }
 
 #[cfg(test)]

@@ -141,13 +141,9 @@ impl Channel for WebPushChannel {
 
 /// The key that identifies the sender.
 fn vapid(settings: &Settings) -> Result<Vapid, ChannelError> {
-    let key = settings.key_text()?;
-    Vapid::new(&key, &settings.subject).map_err(|message| match &settings.key_file {
-        Some(path) => {
-            ChannelError::File { path: path.display().to_string(), message: message.to_owned() }
-        }
-        None => ChannelError::Setting { setting: "key", message: message.to_owned() },
-    })
+    let key = settings.key()?;
+    let text = key.read("the key cannot be read")?;
+    Ok(Vapid::new(&text, &settings.subject).map_err(|message| key.refuse(message))?)
 }
 
 // === impl WebPushSender ===

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use net::redact::Secret;
+use net::tls::SettingText;
 use serde::Deserialize;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
@@ -92,21 +93,12 @@ impl Settings {
         .map(drop)
     }
 
-    /// The key's text.
-    pub(super) fn key_text(&self) -> Result<String, ChannelError> {
-        match (&self.key_file, &self.key) {
-            (Some(path), None) => {
-                std::fs::read_to_string(path).map_err(|error| ChannelError::File {
-                    path: path.display().to_string(),
-                    message: format!("the key cannot be read: {error}"),
-                })
-            }
-            (None, Some(key)) => Ok(key.expose().to_owned()),
-            _ => Err(ChannelError::Setting {
-                setting: "key_file",
-                message: "name the key's file, or give the key as `key`: one of them".to_owned(),
-            }),
-        }
+    /// The key.
+    pub(super) fn key(&self) -> Result<SettingText<'_>, ChannelError> {
+        SettingText::of("key", self.key.as_ref(), self.key_file.as_ref()).ok_or_else(|| {
+            let message = "name the key's file, or give the key as `key`: one of them";
+            ChannelError::setting("key_file", message)
+        })
     }
 }
 
@@ -132,7 +124,7 @@ mod tests {
         let check = |change: fn(&mut Settings), expect: &str| {
             let mut settings = settings();
             change(&mut settings);
-            let error = both(settings.check(), settings.key_text()).unwrap_err().to_string();
+            let error = both(settings.check(), settings.key()).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{error}");
         };
         check(|settings| settings.key = None, "key_file:");
