@@ -16,6 +16,7 @@ pub mod conformance;
 pub mod double;
 mod drive;
 pub mod dry_run;
+mod endpoint_rules;
 mod error;
 pub mod fcm;
 mod fence;

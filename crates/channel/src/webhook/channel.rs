@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use flow::Clock;
-use net::endpoint::{Endpoint, Host};
+use net::endpoint::Endpoint;
 use net::guard::{Guard, Resolve};
 use net::http1::{Http1Pool, HttpTarget};
 use notification::Delivery;
@@ -14,6 +14,7 @@ use super::endpoints::Endpoints;
 use super::request::{WebhookContent, check_content};
 use super::response::interpret;
 use crate::checks::both;
+use crate::endpoint_rules::EndpointRules;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive, own_or_shared, timestamp,
@@ -22,18 +23,10 @@ use crate::{
 /// A channel to endpoints.
 #[derive(Debug, Clone)]
 pub struct WebhookChannel {
-    guard: Guard,
     endpoints: Endpoints,
-    rules: Rules,
-    bounds: SendBounds,
-}
-
-/// Which endpoints are acceptable, as far as that can be said without resolving their names.
-#[derive(Debug, Clone)]
-struct Rules {
+    rules: EndpointRules,
     allow_http: bool,
-    /// Empty: any.
-    allow_ports: Vec<u16>,
+    bounds: SendBounds,
 }
 
 #[derive(Debug)]
@@ -50,12 +43,12 @@ impl WebhookChannel {
     pub fn new(settings: &Settings) -> Result<Self, ChannelError> {
         let ((), endpoints) = both(settings.check(), Endpoints::new(settings))?;
         Ok(Self {
-            guard: Guard::new(settings.allow_networks.clone()),
             endpoints,
-            rules: Rules {
-                allow_http: settings.allow_http,
+            rules: EndpointRules {
+                guard: Guard::new(settings.allow_networks.clone()),
                 allow_ports: settings.allow_ports.clone(),
             },
+            allow_http: settings.allow_http,
             bounds: SendBounds::new(
                 settings.concurrency,
                 LearnedBounds::SMALL,
@@ -67,7 +60,7 @@ impl WebhookChannel {
     /// This channel with names resolved by `resolver`.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
-        self.guard = self.guard.with_resolver(resolver);
+        self.rules.guard = self.rules.guard.with_resolver(resolver);
         self
     }
 
@@ -75,16 +68,10 @@ impl WebhookChannel {
     fn endpoint(&self, recipient: &str) -> Result<Endpoint, Invalid> {
         let endpoint = Endpoint::parse(recipient)?;
         let origin = &endpoint.origin;
-        if !origin.is_https && !self.rules.allow_http {
+        if !origin.is_https && !self.allow_http {
             return Err(Invalid::new("must start with https://"));
         }
-        if !self.rules.allow_ports.is_empty() && !self.rules.allow_ports.contains(&origin.port) {
-            return Err(Invalid::new(format!("has port {}, which is not allowed", origin.port)));
-        }
-        // Told to the caller at once; a name is judged by the address that it leads to when it is connected to.
-        if let Host::Address(address) = origin.host {
-            self.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
-        }
+        self.rules.check(origin)?;
         Ok(endpoint)
     }
 }
@@ -103,7 +90,7 @@ impl Channel for WebhookChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let reach = Arc::new(self.guard.clone());
+        let reach = Arc::new(self.rules.guard.clone());
         let pool = Http1Pool::new(reach, self.endpoints.tls.clone(), tools.clock);
         Ok(Box::new(WebhookSender { pool, channel: self.clone(), clock: tools.clock }))
     }

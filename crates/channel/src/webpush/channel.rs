@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use flow::{Clock, LogThrottle};
-use net::endpoint::Host;
 use net::exchange::Reply;
 use net::guard::{Guard, Resolve};
 use net::http2::SharedHeads;
@@ -23,6 +22,7 @@ use super::routes::{PushDial, Routes};
 use super::subscription::Subscription;
 use super::vapid::{Proof, Vapid};
 use crate::checks::both;
+use crate::endpoint_rules::EndpointRules;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive, own_or_shared, timestamp,
@@ -31,11 +31,9 @@ use crate::{
 /// A channel to browsers.
 #[derive(Debug, Clone)]
 pub struct WebPushChannel {
-    guard: Guard,
+    rules: EndpointRules,
     vapid: Arc<Vapid>,
     dial: PushDial,
-    /// Empty: any.
-    allow_ports: Vec<u16>,
     ttl: Duration,
     pad_to: usize,
     bounds: SendBounds,
@@ -70,10 +68,9 @@ impl WebPushChannel {
             connections_max: settings.connections_max,
         };
         Ok(Self {
-            guard,
+            rules: EndpointRules { guard, allow_ports: settings.allow_ports.clone() },
             vapid: Arc::new(vapid),
             dial,
-            allow_ports: settings.allow_ports.clone(),
             ttl: settings.ttl,
             pad_to: settings.pad_to,
             bounds: SendBounds::new(
@@ -87,22 +84,15 @@ impl WebPushChannel {
     /// This channel with names resolved by `resolver`.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
-        self.guard = self.guard.with_resolver(resolver);
-        self.dial.reach = Arc::new(self.guard.clone());
+        self.rules.guard = self.rules.guard.with_resolver(resolver);
+        self.dial.reach = Arc::new(self.rules.guard.clone());
         self
     }
 
     /// The subscription that `recipient` spells, if it is acceptable by its spelling.
     fn subscription(&self, recipient: &str) -> Result<Subscription, Invalid> {
         let subscription = Subscription::parse(recipient)?;
-        let origin = &subscription.endpoint.origin;
-        if !self.allow_ports.is_empty() && !self.allow_ports.contains(&origin.port) {
-            return Err(Invalid::new(format!("has port {}, which is not allowed", origin.port)));
-        }
-        // Told to the caller at once; a name is judged by the address that it leads to when it is connected to.
-        if let Host::Address(address) = origin.host {
-            self.guard.check(address).map_err(|error| Invalid::new(error.to_string()))?;
-        }
+        self.rules.check(&subscription.endpoint.origin)?;
         Ok(subscription)
     }
 }
