@@ -21,6 +21,7 @@ mod error;
 pub mod fcm;
 mod fence;
 mod job;
+mod jwt;
 mod lane_quota;
 mod object;
 mod settings;

@@ -24,6 +24,7 @@ use serde::Deserialize;
 
 use super::state::StateFile;
 use crate::is_stale;
+use crate::jwt::jwt;
 
 /// Old enough to be renewed, with ten minutes to spare.
 const RENEW_AFTER: Duration = Duration::from_mins(50);
@@ -173,16 +174,10 @@ impl ProviderToken {
     }
 
     fn mint(&self, now: Timestamp) -> Option<SignedToken> {
-        let header = serde_json::json!({ "alg": "ES256", "kid": self.key_id }).to_string();
-        let claims = serde_json::json!({ "iss": self.team_id, "iat": now.seconds() }).to_string();
-        let mut jwt = String::new();
-        BASE64_URL_SAFE_NO_PAD.encode_string(header, &mut jwt);
-        jwt.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(claims, &mut jwt);
-        let signature = self.key.sign(&SystemRandom::new(), jwt.as_bytes()).ok()?;
-        jwt.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut jwt);
-        SignedToken::new(&jwt, now)
+        let header = serde_json::json!({ "alg": "ES256", "kid": self.key_id });
+        let claims = serde_json::json!({ "iss": self.team_id, "iat": now.seconds() });
+        let sign = |signed: &[u8]| self.key.sign(&SystemRandom::new(), signed);
+        SignedToken::new(&jwt(&header, &claims, sign)?, now)
     }
 
     /// The token in the file, if it is ours and young enough.

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use aws_lc_rs::signature::RsaKeyPair;
 use notification::Timestamp;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
+
+use crate::jwt::{jwt, sign_rsa};
 
 /// A service account, as the JSON file that Google hands out describes it.
 pub(super) struct ServiceAccount {
@@ -80,17 +79,7 @@ impl ServiceAccount {
             "iat": issued,
             "exp": issued + ASSERTION_SECONDS,
         });
-        let mut jwt = BASE64_URL_SAFE_NO_PAD.encode(header.to_string());
-        jwt.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut jwt);
-        // A signature has as many bytes as the key's modulus (RFC 8017, section 8.2.1).
-        let mut signature = vec![0; self.key.public_modulus_len()];
-        self.key
-            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), jwt.as_bytes(), &mut signature)
-            .ok()?;
-        jwt.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut jwt);
-        Some(jwt)
+        jwt(&header, &claims, |signed| sign_rsa(&self.key, signed))
     }
 }
 
@@ -105,6 +94,9 @@ impl fmt::Debug for ServiceAccount {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+
     use super::*;
     use std::sync::LazyLock;
 

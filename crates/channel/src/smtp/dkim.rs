@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _, RsaKeyPair};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use net::tls;
 use notification::Timestamp;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
+
+use crate::jwt::sign_rsa;
 
 /// Signs as one domain. Cloning shares the key.
 #[derive(Debug, Clone)]
@@ -163,11 +164,7 @@ impl DkimKey {
 
     fn sign(&self, input: &[u8]) -> Option<Vec<u8>> {
         match self {
-            Self::Rsa(pair) => {
-                let mut signature = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), input, &mut signature).ok()?;
-                Some(signature)
-            }
+            Self::Rsa(pair) => sign_rsa(pair, input).ok(),
             // RFC 8463, section 3: what is signed is the hash.
             Self::Ed25519(pair) => {
                 Some(pair.sign(digest(&SHA256, input).as_ref()).as_ref().to_vec())

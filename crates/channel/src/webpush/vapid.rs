@@ -19,6 +19,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::is_stale;
+use crate::jwt::jwt;
 
 /// How long a token is good: half of what the standard allows, so that clocks may differ.
 const LIFE: Duration = Duration::from_hours(12);
@@ -113,24 +114,16 @@ impl Vapid {
     }
 
     fn mint(&self, audience: &str, now: Timestamp) -> Option<HeaderValue> {
-        let header = r#"{"typ":"JWT","alg":"ES256"}"#;
+        let header = serde_json::json!({ "typ": "JWT", "alg": "ES256" });
         let claims = serde_json::json!({
             "aud": audience,
             "exp": now.plus(LIFE).seconds(),
             "sub": self.subject,
         });
-        let mut token = String::from("vapid t=");
-        let prefix_bytes = token.len();
-        BASE64_URL_SAFE_NO_PAD.encode_string(header, &mut token);
-        token.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(claims.to_string(), &mut token);
-        let signed = token.as_bytes().get(prefix_bytes..)?;
-        let signature = self.key.sign(&SystemRandom::new(), signed).ok()?;
-        token.push('.');
-        BASE64_URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-        token.push_str(", k=");
-        token.push_str(&self.public);
-        let mut authorization = HeaderValue::from_str(&token).ok()?;
+        let sign = |signed: &[u8]| self.key.sign(&SystemRandom::new(), signed);
+        let token = jwt(&header, &claims, sign)?;
+        let authorization = format!("vapid t={token}, k={}", self.public);
+        let mut authorization = HeaderValue::from_str(&authorization).ok()?;
         // Keeps it out of logs, and out of the tables of header compression.
         authorization.set_sensitive(true);
         Some(authorization)
