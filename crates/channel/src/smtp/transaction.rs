@@ -51,7 +51,6 @@ pub(super) enum SmtpStage {
 const FINAL_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long QUIT and its reply may take.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(1);
-const RESET: &[u8] = b"RSET\r\n";
 
 /// Sends `message`; everything up to its last byte must be done by `deadline`.
 pub(super) async fn transact(
@@ -125,7 +124,7 @@ fn parameters(connection: &SmtpSession, message: &AddressedMail<'_>) -> Result<S
     Ok(if capabilities.size() { format!(" SIZE={bytes}") } else { String::new() })
 }
 
-/// Everything before the message, which may follow unless there is a `refusal`.
+/// Everything before the message, which may follow unless there is a `refusal`. With PIPELINING all commands leave at once.
 async fn open(
     connection: &mut SmtpSession,
     message: &AddressedMail<'_>,
@@ -133,68 +132,45 @@ async fn open(
     refusal: &mut Option<(SmtpStage, SmtpReply)>,
 ) -> Result<(), WireError> {
     let (sender, recipient) = (message.mail.return_path.as_str(), message.recipient);
-    let mut commands = vec![
-        (SmtpStage::Mail, format!("MAIL FROM:<{sender}>{parameters}\r\n")),
-        (SmtpStage::Recipient, format!("RCPT TO:<{recipient}>\r\n")),
-    ];
-    if !connection.capabilities.chunking() {
-        commands.push((SmtpStage::Data, "DATA\r\n".to_owned()));
-    }
+    let mut commands = Vec::new();
     // True until the server has answered the whole message: a refusal before that leaves the transaction open.
-    let needs_reset = std::mem::replace(&mut connection.needs_reset, true);
-    if connection.capabilities.pipelining() {
-        open_at_once(connection, &commands, needs_reset, refusal).await
-    } else {
-        open_one_by_one(connection, &commands, needs_reset, refusal).await
+    if std::mem::replace(&mut connection.needs_reset, true) {
+        commands.push((None, "RSET\r\n".to_owned()));
     }
-}
-
-async fn open_one_by_one(
-    connection: &mut SmtpSession,
-    commands: &[(SmtpStage, String)],
-    needs_reset: bool,
-    refusal: &mut Option<(SmtpStage, SmtpReply)>,
-) -> Result<(), WireError> {
-    if needs_reset {
-        connection.wire.send(RESET).await?;
-        is_reset(&connection.wire.reply().await?)?;
+    commands.push((Some(SmtpStage::Mail), format!("MAIL FROM:<{sender}>{parameters}\r\n")));
+    commands.push((Some(SmtpStage::Recipient), format!("RCPT TO:<{recipient}>\r\n")));
+    if !connection.capabilities.chunking() {
+        commands.push((Some(SmtpStage::Data), "DATA\r\n".to_owned()));
+    }
+    let is_pipelining = connection.capabilities.pipelining();
+    if is_pipelining {
+        let all: String = commands.iter().map(|(_, command)| command.as_str()).collect();
+        connection.wire.send(all.as_bytes()).await?;
     }
     for (stage, command) in commands {
-        connection.wire.send(command.as_bytes()).await?;
-        let reply = connection.wire.reply().await?;
-        if !is_go_ahead(*stage, &reply) {
-            *refusal = Some((*stage, reply));
-            break;
+        if !is_pipelining {
+            connection.wire.send(command.as_bytes()).await?;
         }
-    }
-    Ok(())
-}
-
-async fn open_at_once(
-    connection: &mut SmtpSession,
-    commands: &[(SmtpStage, String)],
-    needs_reset: bool,
-    refusal: &mut Option<(SmtpStage, SmtpReply)>,
-) -> Result<(), WireError> {
-    let mut all = if needs_reset { RESET.to_vec() } else { Vec::new() };
-    for (_, command) in commands {
-        all.extend_from_slice(command.as_bytes());
-    }
-    connection.wire.send(&all).await?;
-    if needs_reset {
-        is_reset(&connection.wire.reply().await?)?;
-    }
-    for (stage, _) in commands {
         let reply = connection.wire.reply().await?;
-        let (goes_ahead, is_closing) = (is_go_ahead(*stage, &reply), reply.is_closing());
-        if refusal.is_some() && *stage == SmtpStage::Data && goes_ahead {
+        let Some(stage) = stage else {
+            // A connection that cannot forget the mail before is of no use; that says nothing of this one.
+            if !reply.is_positive() {
+                return Err(WireError("the server does not reset".into()));
+            }
+            continue;
+        };
+        let (goes_ahead, is_closing) = (is_go_ahead(stage, &reply), reply.is_closing());
+        if refusal.is_some() && stage == SmtpStage::Data && goes_ahead {
             // It wants a message all the same (RFC 2920, section 3.1): an empty one, which has no recipient.
             connection.wire.send(b".\r\n").await?;
             connection.wire.reply().await?;
             // Its reply has ended the transaction (RFC 5321, section 4.1.1.4).
             connection.needs_reset = false;
         } else if refusal.is_none() && !goes_ahead {
-            *refusal = Some((*stage, reply));
+            *refusal = Some((stage, reply));
+        }
+        if !is_pipelining && refusal.is_some() {
+            break;
         }
         // What stands behind it in the pipeline is not answered any more.
         if is_closing {
@@ -202,11 +178,6 @@ async fn open_at_once(
         }
     }
     Ok(())
-}
-
-/// A connection that cannot forget the mail before is of no use; that says nothing of this one.
-fn is_reset(reply: &SmtpReply) -> Result<(), WireError> {
-    if reply.is_positive() { Ok(()) } else { Err(WireError("the server does not reset".into())) }
 }
 
 const fn is_go_ahead(stage: SmtpStage, reply: &SmtpReply) -> bool {
