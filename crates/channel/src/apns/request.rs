@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::config::check_topic;
 use crate::Invalid;
+use crate::object::members;
 
 static APNS_ID: HeaderName = HeaderName::from_static("apns-id");
 static APNS_COLLAPSE_ID: HeaderName = HeaderName::from_static("apns-collapse-id");
@@ -335,12 +336,7 @@ fn read_payload(payload: &[u8]) -> Result<PayloadTraits, Invalid> {
 
 fn read_options(bytes: &[u8]) -> Result<ApnsOptions, Invalid> {
     let mut options = ApnsOptions::default();
-    if bytes.is_empty() {
-        return Ok(options);
-    }
-    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(bytes)
-        .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
-    for (key, value) in fields {
+    for (key, value) in members(bytes)? {
         let refuse = |message: String| Err(Invalid::within(&[&key], message));
         match (key.as_str(), value.as_str()) {
             ("topic", Some(topic)) => match check_topic(topic) {

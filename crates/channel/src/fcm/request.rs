@@ -12,6 +12,7 @@ use notification::{Content, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::Invalid;
+use crate::object::members;
 
 /// The parts that all requests of one channel share.
 #[derive(Debug)]
@@ -257,23 +258,13 @@ fn check_size(bytes: usize, bytes_max: usize) -> Result<(), Invalid> {
 }
 
 fn read_options(options: &[u8]) -> Result<bool, Invalid> {
-    if options.is_empty() {
-        return Ok(false);
-    }
-    let options: Map<String, Value> = serde_json::from_slice(options)
-        .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
     let mut validates_only = false;
-    for (name, value) in &options {
-        match (name.as_str(), value.as_bool()) {
-            ("validate_only", Some(flag)) => validates_only = flag,
-            ("validate_only", None) => {
-                return Err(Invalid::within(&[name], "must be true or false"));
-            }
-            _ => {
-                let message = "is unknown: an FCM notification takes validate_only";
-                return Err(Invalid::within(&[name], message));
-            }
+    for (name, value) in &members(options)? {
+        let refuse = |message| Invalid::within(&[name], message);
+        if name != "validate_only" {
+            return Err(refuse("is unknown: an FCM notification takes validate_only"));
         }
+        validates_only = value.as_bool().ok_or_else(|| refuse("must be true or false"))?;
     }
     Ok(validates_only)
 }

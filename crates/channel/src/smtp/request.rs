@@ -3,8 +3,6 @@
 //! Everything but date, identifier and recipient is the same for all mails of a content, so it is encoded once
 //! ([`Mail`]), and each recipient's message is that with a few lines before it.
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::tz::TimeZone;
@@ -19,7 +17,7 @@ use super::dkim::{BodyHash, DkimSigner};
 use super::form::{Form, UnsubscribeForm, plain, read};
 use super::mime::{check_lines, encode_body, read_attachments, split_body, stuffed};
 use crate::Invalid;
-use crate::object::ByName;
+use crate::object::{ByName, members};
 
 /// Turns contents into mail, with what the channel adds to all of it.
 #[derive(Debug, Clone)]
@@ -200,12 +198,7 @@ impl AddressedMail<'_> {
 // === reading ===
 
 fn check_options(options: &[u8]) -> Result<(), Invalid> {
-    if options.is_empty() {
-        return Ok(());
-    }
-    let fields: BTreeMap<String, serde_json::Value> = serde_json::from_slice(options)
-        .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
-    match fields.keys().next() {
+    match members(options)?.keys().next() {
         Some(key) => Err(Invalid::within(&[key], "is unknown: an e-mail has no options")),
         None => Ok(()),
     }

@@ -6,11 +6,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use net::endpoint::Endpoint;
 use notification::{Content, NotificationId, Timestamp};
-use serde_json::value::RawValue;
 
 use super::endpoints::Profile;
 use super::headers::check_header;
 use crate::Invalid;
+use crate::object::{check_json, members};
 
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -70,19 +70,13 @@ impl WebhookContent {
 /// Checks a payload with its options.
 pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
     // Its bytes are signed and sent as they came, so whether they are JSON is all there is to check.
-    serde_json::from_slice::<&RawValue>(payload)
-        .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
-    read_options(options).map(|_| ())
+    check_json(payload)?;
+    read_options(options).map(drop)
 }
 
 fn read_options(options: &[u8]) -> Result<HeaderMap, Invalid> {
     let mut headers = HeaderMap::new();
-    if options.is_empty() {
-        return Ok(headers);
-    }
-    let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(options)
-        .map_err(|error| Invalid::new(format!("must be a JSON object: {error}")))?;
-    for (key, value) in &fields {
+    for (key, value) in &members(options)? {
         if key != "headers" {
             return Err(Invalid::within(&[key], "is unknown: a webhook takes headers"));
         }

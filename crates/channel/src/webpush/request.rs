@@ -10,11 +10,10 @@ use http::{HeaderName, HeaderValue};
 use net::http2::{OwnField, RequestHead, SharedHead, SharedHeads};
 use notification::{Content, Priority, Timestamp};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use crate::Invalid;
-use crate::object::ByName;
+use crate::object::{ByName, check_json};
 
 /// How long push services keep a message at most: four weeks, in seconds. Some refuse more.
 pub(super) const TTL_SECONDS_MAX: u64 = 28 * 24 * 3600;
@@ -161,8 +160,7 @@ impl Urgency {
 /// Checks a payload with its options.
 pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
     // Its bytes reach the service worker as they came, so whether they are JSON is all there is to check.
-    serde_json::from_slice::<&RawValue>(payload)
-        .map_err(|error| Invalid::new(format!("is not valid JSON: {error}")))?;
+    check_json(payload)?;
     let over = payload.len().saturating_sub(PLAINTEXT_BYTES_MAX);
     if over > 0 {
         return Err(Invalid::new(format!(
@@ -170,7 +168,7 @@ pub(super) fn check_content(payload: &[u8], options: &[u8]) -> Result<(), Invali
             payload.len()
         )));
     }
-    read_options(options).map(|_| ())
+    read_options(options).map(drop)
 }
 
 fn read_options(options: &[u8]) -> Result<WebPushOptions, Invalid> {
