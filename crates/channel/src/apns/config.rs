@@ -11,7 +11,7 @@ use net::tls::SettingText;
 use serde::Deserialize;
 
 use crate::checks::{both, each, require};
-use crate::settings::{duration, provider};
+use crate::settings::{connections_max, duration, provider};
 use crate::{ChannelError, Concurrency, Invalid};
 
 /// The address of APNs, and the identity towards it.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
     /// Default 64.
-    #[serde(default = "connections_max_default")]
+    #[serde(default = "connections_max")]
     pub connections_max: usize,
     /// How long to wait after a server error (5xx). Default `15m`, which is Apple's advice.
     #[serde(default = "server_error_delay_default", deserialize_with = "duration")]
@@ -91,10 +91,6 @@ const TOPIC_BYTES_MAX: usize = 255;
 
 fn endpoint_default() -> String {
     "https://api.push.apple.com".to_owned()
-}
-
-const fn connections_max_default() -> usize {
-    64
 }
 
 const fn server_error_delay_default() -> Duration {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::account::ServiceAccount;
 use crate::checks::{both, each, require};
-use crate::settings::provider;
+use crate::settings::{connections_max, provider};
 use crate::{ChannelError, Concurrency};
 
 /// The address of FCM, and the identity towards it.
@@ -40,7 +40,7 @@ pub struct Settings {
     pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about
     /// 100 streams on each. Default 64.
-    #[serde(default = "connections_max_default")]
+    #[serde(default = "connections_max")]
     pub connections_max: usize,
 }
 
@@ -70,11 +70,6 @@ fn endpoint_default() -> String {
 
 const fn messages_per_minute_default() -> u32 {
     600_000
-}
-
-const fn connections_max_default() -> usize {
-    // At 80 ms an answer, as many connections of 100 streams carry 80,000 messages a second.
-    64
 }
 
 // === impl Settings ===

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::encryption::PLAINTEXT_BYTES_MAX;
 use super::request::TTL_SECONDS_MAX;
 use crate::checks::{each, require};
-use crate::settings::{duration, networks};
+use crate::settings::{connections_max, duration, networks};
 use crate::{ChannelError, Concurrency};
 
 /// In whose name messages are sent, and how.
@@ -49,7 +49,7 @@ pub struct Settings {
     pub messages_per_minute: u32,
     /// Connections per push service and sender thread. A further one opens when all streams of the open ones are
     /// in use. Default 64.
-    #[serde(default = "connections_max_default")]
+    #[serde(default = "connections_max")]
     pub connections_max: usize,
 }
 
@@ -59,10 +59,6 @@ const fn ttl_default() -> Duration {
 
 const fn pad_to_default() -> usize {
     128
-}
-
-const fn connections_max_default() -> usize {
-    64
 }
 
 // === impl Settings ===
