@@ -10,6 +10,11 @@ use notification::{Timestamp, limits};
 /// The longest wait that a server can ask for; a longer one is shortened to this.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
+/// How long notifications wait for a credential or another setting that a provider refuses. It fails every notification of a campaign
+/// alike. To refuse them would burn the campaign for a mistake in the configuration, so they wait long enough for an operator to read the
+/// log and correct it.
+pub(crate) const SETTINGS_DELAY: Duration = Duration::from_mins(15);
+
 /// How long `headers`, that came at `now`, ask to wait: seconds, or until an instant, which may have passed (RFC 9110,
 /// section 10.2.3). The caller bounds it.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {

@@ -10,6 +10,7 @@ use notification::{Answer, Timestamp};
 use serde::Deserialize;
 
 use crate::Attempt;
+use crate::answers::SETTINGS_DELAY;
 
 /// The header fields of answers that are read.
 pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static(APNS_UNIQUE_ID)];
@@ -83,10 +84,6 @@ struct ApnsErrorBody<'a> {
     #[serde(default)]
     timestamp: serde_json::Value,
 }
-
-/// A wrong key fails every notification of a campaign alike. Refusing them would burn the campaign for a
-/// mistake in the configuration, so they wait long enough for an operator to read the log and correct it.
-const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 
 /// Every reason that Apple documents, under the status it comes with.
 ///
@@ -167,7 +164,7 @@ pub(super) fn interpret(
             (Attempt::answered(deferred(None, detail)), Advice::RenewToken)
         }
         ApnsMeaning::Credential => {
-            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY), detail)), Advice::Alert)
+            (Attempt::answered(deferred(Some(SETTINGS_DELAY), detail)), Advice::Alert)
         }
         ApnsMeaning::ConnectionSpent => {
             // No wait is asked for: it is the connection that takes no more, and another one may.

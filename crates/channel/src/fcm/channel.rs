@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -22,15 +21,13 @@ use super::oauth::TokenError;
 use super::request::{FcmContent, FcmEncoder, FcmHead, FcmTarget, check_content};
 use super::response::{Advice, READ_FIELDS, interpret};
 use super::token::TokenSource;
+use crate::answers::SETTINGS_DELAY;
 use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
     drive, drive_all, own_or_shared, timestamp,
 };
-
-/// How long messages wait whose account is refused: an operator has to correct it.
-const ACCOUNT_DELAY: Duration = Duration::from_mins(15);
 
 /// A channel to the apps of one Firebase project.
 #[derive(Debug, Clone)]
@@ -315,7 +312,7 @@ impl From<TokenError> for Attempt {
     /// The result of an attempt without an access token.
     fn from(refused: TokenError) -> Self {
         match refused {
-            TokenError::Account(message) => Self::unsent(message, Some(ACCOUNT_DELAY)),
+            TokenError::Account(message) => Self::unsent(message, Some(SETTINGS_DELAY)),
             TokenError::ForNow(message) => Self::unsent(message, None),
         }
     }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Attempt;
-use crate::answers::retry_after;
+use crate::answers::{RETRY_AFTER_MAX, SETTINGS_DELAY, retry_after};
 
 /// The header fields of answers that are read.
 pub(super) static READ_FIELDS: [HeaderName; 1] = [RETRY_AFTER];
@@ -82,14 +82,10 @@ struct FcmError {
     details: Vec<Value>,
 }
 
-/// As for APNs: a wrong account fails every message alike, and a campaign must not burn for it.
-const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 /// The least that Google asks to wait after a project's or a topic's rate was too high; also its own default.
 const RATE_DELAY_MIN: Duration = Duration::from_mins(1);
 /// The least that Google asks to wait after anything else; doubled with each attempt when FCM does not say how long.
 const DELAY_MIN: Duration = Duration::from_secs(10);
-/// The longest wait that FCM can ask for; a longer one is shortened to this.
-const DELAY_MAX: Duration = Duration::from_hours(1);
 /// How many attempts to a device double the wait.
 const DOUBLINGS_MAX: u16 = 8;
 
@@ -102,8 +98,9 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
     let said = ErrorDetails::read(&reply.body);
     let detail = said.words();
     let asked = retry_after(&reply.headers, now);
-    let after =
-        |default: Duration, min: Duration| Some(asked.unwrap_or(default).clamp(min, DELAY_MAX));
+    let after = |default: Duration, min: Duration| {
+        Some(asked.unwrap_or(default).clamp(min, RETRY_AFTER_MAX))
+    };
     let deferred = |after| Answer::deferred(status, after, detail.clone());
     match said.meaning(status) {
         FcmMeaning::Refused => {
@@ -115,13 +112,13 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
         // This verdict counts only where no other token is tried, or that one is
         // refused as well: then it is the account.
         FcmMeaning::TokenRejected => {
-            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::RenewToken)
+            (Attempt::answered(deferred(Some(SETTINGS_DELAY))), Advice::RenewToken)
         }
         FcmMeaning::Credential => {
-            (Attempt::answered(deferred(Some(CREDENTIAL_DELAY))), Advice::Alert)
+            (Attempt::answered(deferred(Some(SETTINGS_DELAY))), Advice::Alert)
         }
         FcmMeaning::ProjectRate => {
-            let wait = asked.unwrap_or(RATE_DELAY_MIN).clamp(RATE_DELAY_MIN, DELAY_MAX);
+            let wait = asked.unwrap_or(RATE_DELAY_MIN).clamp(RATE_DELAY_MIN, RETRY_AFTER_MAX);
             (Attempt::pushed_back(deferred(Some(wait))), Advice::Pause(wait))
         }
         // Of the load that FCM as a whole can take, the next two say nothing.

@@ -16,12 +16,13 @@ use super::dkim::DkimSigner;
 use super::dns::{Dns, ResolveMail};
 use super::pool::{NoSession, PooledSession, SessionPool, SessionPoolBounds};
 use super::request::{AddressedMail, Composer, Mail};
-use super::response::{Advice, SETTINGS_DELAY, SmtpDelays, declined, interpret};
+use super::response::{Advice, SmtpDelays, declined, interpret};
 use super::route::{Exchangers, Router, Servers};
 use super::session::{NoConnection, SessionConfig};
 use super::session_limits::may_end_session;
 use super::transaction::{MailEnd, SmtpStage, transact};
 use super::wire::SmtpReply;
+use crate::answers::SETTINGS_DELAY;
 use crate::checks::both;
 use crate::{
     Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,

@@ -10,9 +10,7 @@ use notification::Answer;
 use super::transaction::SmtpStage;
 use super::wire::SmtpReply;
 use crate::Attempt;
-
-/// How long mails wait for settings that an operator has to correct: a campaign must not be lost meanwhile.
-pub(super) const SETTINGS_DELAY: Duration = Duration::from_mins(15);
+use crate::answers::SETTINGS_DELAY;
 
 /// Waits that the settings name.
 #[derive(Debug, Clone, Copy)]

@@ -5,15 +5,13 @@
 //! services use three. Words are those of Mozilla's autopush (`errno` 109), of FCM, and Apple's `reason`; Windows' service
 //! has a status for each and no words.
 
-use std::time::Duration;
-
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName};
 use net::exchange::Reply;
 use notification::{Answer, Timestamp};
 
 use crate::Attempt;
-use crate::answers::{RETRY_AFTER_MAX, retry_after, words};
+use crate::answers::{RETRY_AFTER_MAX, SETTINGS_DELAY, retry_after, words};
 
 /// The header fields of answers that are read.
 pub(super) static READ_FIELDS: [HeaderName; 2] = [RETRY_AFTER, HeaderName::from_static(WNS_MSG_ID)];
@@ -39,8 +37,6 @@ enum Blame {
     OtherKey,
 }
 
-/// As for APNs: a wrong key fails every message alike, and a campaign must not burn for it.
-const CREDENTIAL_DELAY: Duration = Duration::from_mins(15);
 /// How services say that a subscription was made with another key: FCM, as it was and as it is, autopush, Apple. In lower case.
 const OTHER_KEY: &[&str] = &[
     "does not correspond to the sender id",
@@ -75,7 +71,7 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (
             Blame::Request => refused(false),
             Blame::OtherKey if is_key_proven => refused(false),
             Blame::OtherKey | Blame::Ours => {
-                let waiting = Attempt::answered(deferred(Some(CREDENTIAL_DELAY)));
+                let waiting = Attempt::answered(deferred(Some(SETTINGS_DELAY)));
                 return (waiting, Advice::Alert);
             }
         },
@@ -114,7 +110,7 @@ mod tests {
     const REFUSED: Verdict = Verdict::Refused { gone: false };
     const GONE: Verdict = Verdict::Refused { gone: true };
     const AGAIN: Verdict = Verdict::Deferred { after: None };
-    const MENDED_FIRST: Verdict = Verdict::Deferred { after: Some(CREDENTIAL_DELAY) };
+    const MENDED_FIRST: Verdict = Verdict::Deferred { after: Some(SETTINGS_DELAY) };
 
     fn read(status: u16, retry_after: Option<&str>, body: &str) -> (Answer, Signal, Advice) {
         let mut headers = HeaderMap::new();
