@@ -43,17 +43,22 @@ pub struct Forbidden {
     network: &'static str,
 }
 
-const fn v4(octets: [u8; 4], prefix: u8) -> Ipv4Net {
+const fn v4(octets: [u8; 4], prefix: u8) -> IpNet {
     let [a, b, c, d] = octets;
-    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix))
 }
 
-const fn v6(first: u16, second: u16, prefix: u8) -> Ipv6Net {
-    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
+const fn v6(first: u16, second: u16, prefix: u8) -> IpNet {
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix))
 }
 
-/// Networks that are not globally reachable, by the IANA's registry of special addresses, and multicast.
-const NOT_PUBLIC_V4: &[(Ipv4Net, &str)] = &[
+/// Of IPv6 only this is global unicast; loopback, link-local, unique local, multicast, mapped and translated
+/// addresses are all outside.
+const GLOBAL_V6: IpNet = v6(0x2000, 0, 3);
+
+/// Networks that are not globally reachable, by the IANA's registry of special addresses, and multicast; of IPv6 those within
+/// [`GLOBAL_V6`].
+const NOT_PUBLIC: &[(IpNet, &str)] = &[
     (v4([0, 0, 0, 0], 8), "this network"),
     (v4([10, 0, 0, 0], 8), "private"),
     (v4([100, 64, 0, 0], 10), "shared by a carrier"),
@@ -69,14 +74,6 @@ const NOT_PUBLIC_V4: &[(Ipv4Net, &str)] = &[
     (v4([203, 0, 113, 0], 24), "documentation"),
     (v4([224, 0, 0, 0], 4), "multicast"),
     (v4([240, 0, 0, 0], 4), "reserved"),
-];
-
-/// Of IPv6 only this is global unicast; loopback, link-local, unique local, multicast, mapped and translated
-/// addresses are all outside.
-const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
-
-/// Networks within [`GLOBAL_V6`] that are not public.
-const NOT_PUBLIC_V6: &[(Ipv6Net, &str)] = &[
     (v6(0x2001, 0, 23), "protocol assignments, such as Teredo"),
     (v6(0x2001, 0x0db8, 32), "documentation"),
     (v6(0x2002, 0, 16), "6to4"),
@@ -144,17 +141,10 @@ impl Guard {
 
 /// The network that makes `address` not public.
 fn network_of(address: IpAddr) -> Option<&'static str> {
-    match address {
-        IpAddr::V4(address) => NOT_PUBLIC_V4
-            .iter()
-            .find(|(network, _)| network.contains(&address))
-            .map(|&(_, name)| name),
-        IpAddr::V6(address) if !GLOBAL_V6.contains(&address) => Some("not global unicast"),
-        IpAddr::V6(address) => NOT_PUBLIC_V6
-            .iter()
-            .find(|(network, _)| network.contains(&address))
-            .map(|&(_, name)| name),
+    if address.is_ipv6() && !GLOBAL_V6.contains(&address) {
+        return Some("not global unicast");
     }
+    NOT_PUBLIC.iter().find(|(network, _)| network.contains(&address)).map(|&(_, name)| name)
 }
 
 /// The IPv4 address that an IPv6 address stands for.
