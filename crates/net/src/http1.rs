@@ -1,5 +1,6 @@
 //! HTTP/1.1: the connections of one thread, to any number of origins. They are kept for a while after use.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -258,17 +259,13 @@ pub async fn exchange_once(
         let timing = Timing::default();
         Ok(Reply { status: head.status.as_u16(), headers: head.headers, body, timing })
     };
-    // The connection moves while the answer is waited for, and ends with it.
-    let moving = connection.fuse();
-    tokio::pin!(asking, moving);
-    loop {
-        tokio::select! {
-            // The answer is looked at first: it may have come with the end of the connection.
-            biased;
-            answer = &mut asking => return answer,
-            // The end of the connection is no answer: the request itself says what came of it.
-            _ended = &mut moving => {}
-        }
+    // The connection moves while the answer is waited for, and ends with it. Its own end is no answer: the request says what came of it.
+    let moving = connection.then(|_ended| std::future::pending::<Infallible>());
+    tokio::select! {
+        // The answer is looked at first: it may have come with the end of the connection.
+        biased;
+        answer = asking => answer,
+        never = moving => match never {},
     }
 }
 

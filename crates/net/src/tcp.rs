@@ -14,15 +14,12 @@ use tokio::net::TcpStream;
 use crate::endpoint::Host;
 use crate::guard::{Forbidden, Guard};
 
-/// Finds the addresses of a host, and says which of them may be connected to.
+/// Finds the addresses of a name, and says which addresses may be connected to.
 #[async_trait]
 pub trait Reach: Send + Sync + std::fmt::Debug {
-    /// The addresses of `host`; by default as this machine resolves it.
-    async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
-        match host {
-            Host::Address(address) => Ok(vec![SocketAddr::new(*address, port)]),
-            Host::Name(name) => Ok(tokio::net::lookup_host((name.as_str(), port)).await?.collect()),
-        }
+    /// The addresses of `name`, each with `port`; by default as this machine resolves it.
+    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(tokio::net::lookup_host((name, port)).await?.collect())
     }
 
     /// Admits `address` to be connected to.
@@ -71,10 +68,12 @@ pub async fn connect(
     reach: &dyn Reach,
     unacknowledged_max: Duration,
 ) -> Result<TcpStream, ConnectError> {
-    let addresses = reach
-        .resolve(host, port)
-        .await
-        .map_err(|error| ConnectError::Failed(format!("the name cannot be resolved: {error}")))?;
+    let addresses = match host {
+        Host::Address(address) => vec![SocketAddr::new(*address, port)],
+        Host::Name(name) => reach.resolve(name, port).await.map_err(|error| {
+            ConnectError::Failed(format!("the name cannot be resolved: {error}"))
+        })?,
+    };
     // One address that is not admitted condemns the name: its owner mixes them on purpose.
     for address in &addresses {
         reach.check(address.ip())?;
@@ -117,11 +116,8 @@ async fn first_that_answers(addresses: Vec<SocketAddr>) -> io::Result<TcpStream>
 
 #[async_trait]
 impl Reach for Guard {
-    async fn resolve(&self, host: &Host, port: u16) -> io::Result<Vec<SocketAddr>> {
-        match host {
-            Host::Address(address) => Ok(vec![SocketAddr::new(*address, port)]),
-            Host::Name(name) => self.resolver().resolve(name, port).await,
-        }
+    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self.resolver().resolve(name, port).await
     }
 
     fn check(&self, address: IpAddr) -> Result<(), Forbidden> {

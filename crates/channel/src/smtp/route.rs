@@ -214,7 +214,7 @@ impl Exchangers {
 
 #[async_trait]
 impl Reach for FoundHosts<'_> {
-    async fn resolve(&self, _host: &Host, _port: u16) -> io::Result<Vec<SocketAddr>> {
+    async fn resolve(&self, _name: &str, _port: u16) -> io::Result<Vec<SocketAddr>> {
         Ok(self.addresses.clone())
     }
 
