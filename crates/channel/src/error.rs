@@ -1,7 +1,7 @@
 //! Why a recipient, a content or a setting is not acceptable.
 
 use net::endpoint::Malformed;
-use net::tls;
+use net::setting::SettingError;
 
 /// Why a recipient or a content is not acceptable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,29 +13,10 @@ pub struct Invalid {
     pub message: String,
 }
 
-/// Why a channel cannot be built or opened.
+/// Why a channel cannot be built or opened: each thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChannelError {
-    /// A setting makes no sense.
-    #[error("{setting}: {message}")]
-    Setting {
-        /// The setting's name within the channel's table.
-        setting: &'static str,
-        /// The mistake, and what would be right.
-        message: String,
-    },
-    /// A file cannot be read or has the wrong content.
-    #[error("{path}: {message}")]
-    File {
-        /// Which file.
-        path: String,
-        /// The mistake, and what would be right.
-        message: String,
-    },
-    /// Several things are wrong; none of them is this variant.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Several(Vec<ChannelError>),
-}
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct ChannelError(Vec<SettingError>);
 
 // === impl Invalid ===
 
@@ -69,39 +50,28 @@ impl From<Malformed> for Invalid {
 impl ChannelError {
     /// The setting of this name makes no sense.
     pub fn setting(setting: &'static str, message: impl Into<String>) -> Self {
-        Self::Setting { setting, message: message.into() }
+        SettingError::Setting { setting, message: message.into() }.into()
     }
 
     /// Each thing that is wrong, one at least.
-    pub fn each(self) -> Vec<Self> {
-        match self {
-            Self::Several(errors) => errors,
-            error @ (Self::Setting { .. } | Self::File { .. }) => vec![error],
-        }
+    pub fn each(self) -> Vec<SettingError> {
+        self.0
     }
 
     /// This and what `other` says beyond it.
-    pub(crate) fn and(self, other: Self) -> Self {
-        let mut errors = self.each();
-        for error in other.each() {
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        for error in other.0 {
             // One mistake can be found twice: two TLS clients of a channel read the same `ca_file`.
-            if !errors.contains(&error) {
-                errors.push(error);
+            if !self.0.contains(&error) {
+                self.0.push(error);
             }
         }
-        match errors.len() {
-            1 => errors.remove(0),
-            _ => Self::Several(errors),
-        }
+        self
     }
 }
 
-impl From<tls::TlsError> for ChannelError {
-    fn from(error: tls::TlsError) -> Self {
-        let tls::TlsError { subject, message } = error;
-        match subject {
-            tls::TlsSource::File(path) => Self::File { path, message },
-            tls::TlsSource::Setting(setting) => Self::Setting { setting, message },
-        }
+impl From<SettingError> for ChannelError {
+    fn from(error: SettingError) -> Self {
+        Self(vec![error])
     }
 }

@@ -50,6 +50,7 @@ pub use job::{Job, MayStart, Reports, Start};
 pub use lane_quota::LaneQuota;
 pub use net::guard::Resolve;
 pub use net::redact::Secret;
+pub use net::setting::SettingError;
 pub(crate) use time::is_stale;
 pub use time::timestamp;
 

@@ -7,6 +7,7 @@
 //! ticking   sockets read by readiness or by ticks
 //! idle      connections kept after use      tasks     tasks that end with their owner
 //! redact    secrets stay out of logs        words     errors as the log keeps them
+//! setting   keys in settings or files
 //! http1, http2  pools of connections        exchange  their reply, their failure, what they ask before they send
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod http1;
 pub mod http2;
 pub mod idle;
 pub mod redact;
+pub mod setting;
 pub mod tasks;
 pub mod tcp;
 #[cfg(feature = "http")]

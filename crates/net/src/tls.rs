@@ -1,8 +1,7 @@
 //! TLS: aws-lc-rs, the machine's own trusted roots, and those of one more file if the settings name it.
 
-use std::borrow::Cow;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -17,52 +16,24 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::endpoint::Host;
-use crate::redact::Secret;
+use crate::setting::{SettingError, SettingText};
 
 /// A client certificate with its chain and its key.
 #[derive(Debug)]
-pub struct Identity {
-    subject: TlsSource,
+pub struct Identity<'a> {
+    certificate: SettingText<'a>,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-/// The text of a setting, such as a key.
-#[derive(Debug, Clone, Copy)]
-pub enum SettingText<'a> {
-    /// It is in a file.
-    File(&'a Path),
-    /// It is in the setting of this name.
-    Text(&'static str, &'a Secret),
-}
-
-/// The setting or file that an [`TlsError`] is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TlsSource {
-    /// The file of this path.
-    File(String),
-    /// The setting of this name.
-    Setting(&'static str),
-}
-
-/// Why TLS cannot be set up.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name}: {message}", name = .subject.name())]
-pub struct TlsError {
-    /// The setting or file.
-    pub subject: TlsSource,
-    /// Why, and what would be right.
-    pub message: String,
-}
-
 // === impl Identity ===
 
-impl Identity {
+impl<'a> Identity<'a> {
     /// Reads a certificate with its chain, and its key.
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub fn read(certificate: SettingText<'_>, key: SettingText<'_>) -> Result<Self, TlsError> {
+    pub fn read(certificate: SettingText<'a>, key: SettingText<'_>) -> Result<Self, SettingError> {
         let chain: Vec<_> = match certificate {
             SettingText::File(path) => {
                 CertificateDer::pem_file_iter(path).and_then(Iterator::collect)
@@ -82,64 +53,7 @@ impl Identity {
         let private = private.map_err(|error| {
             key.refuse(format!("the key cannot be read: {}", explain_pem(&error)))
         })?;
-        Ok(Self { subject: certificate.subject(), chain, key: private })
-    }
-}
-
-// === impl SettingText ===
-
-impl<'a> SettingText<'a> {
-    /// The text of `setting`, or of its file; `None` when both are set, or neither.
-    pub fn of(
-        setting: &'static str,
-        text: Option<&'a Secret>,
-        file: Option<&'a PathBuf>,
-    ) -> Option<Self> {
-        match (text, file) {
-            (Some(text), None) => Some(Self::Text(setting, text)),
-            (None, Some(path)) => Some(Self::File(path)),
-            (None, None) | (Some(_), Some(_)) => None,
-        }
-    }
-
-    /// The text itself.
-    ///
-    /// # Errors
-    /// When the file cannot be read: with the words `failure`, and why.
-    pub fn read(self, failure: &str) -> Result<Cow<'a, str>, TlsError> {
-        match self {
-            Self::File(path) => std::fs::read_to_string(path)
-                .map(Cow::Owned)
-                .map_err(|error| self.refuse(format!("{failure}: {error}"))),
-            Self::Text(_, text) => Ok(Cow::Borrowed(text.expose())),
-        }
-    }
-
-    /// That it is wrong, and why.
-    pub fn refuse(self, message: impl Into<String>) -> TlsError {
-        self.subject().refuse(message)
-    }
-
-    fn subject(self) -> TlsSource {
-        match self {
-            Self::File(path) => TlsSource::File(path.display().to_string()),
-            Self::Text(setting, _) => TlsSource::Setting(setting),
-        }
-    }
-}
-
-// === impl TlsSource ===
-
-impl TlsSource {
-    fn name(&self) -> &str {
-        match self {
-            Self::File(path) => path,
-            Self::Setting(setting) => setting,
-        }
-    }
-
-    fn refuse(self, message: impl Into<String>) -> TlsError {
-        TlsError { subject: self, message: message.into() }
+        Ok(Self { certificate, chain, key: private })
     }
 }
 
@@ -147,7 +61,7 @@ impl TlsSource {
 ///
 /// # Errors
 /// When the file cannot be used.
-pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
+pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, SettingError> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     for error in &native.errors {
@@ -170,13 +84,13 @@ pub fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, TlsError> {
 pub fn client(
     ca_file: Option<&Path>,
     protocols: &[&[u8]],
-    identity: Option<Identity>,
-) -> Result<Arc<ClientConfig>, TlsError> {
+    identity: Option<Identity<'_>>,
+) -> Result<Arc<ClientConfig>, SettingError> {
     let roots = roots(ca_file)?;
     if roots.is_empty() {
         let message = "this machine has no root certificates: install them (the package is often \
                        called ca-certificates), or name a PEM file here";
-        return Err(TlsSource::Setting("ca_file").refuse(message));
+        return Err(SettingError::Setting { setting: "ca_file", message: message.to_owned() });
     }
     client_trusting(roots, protocols, identity)
 }
@@ -188,14 +102,14 @@ pub fn client(
 pub fn client_trusting(
     roots: RootCertStore,
     protocols: &[&[u8]],
-    identity: Option<Identity>,
-) -> Result<Arc<ClientConfig>, TlsError> {
+    identity: Option<Identity<'_>>,
+) -> Result<Arc<ClientConfig>, SettingError> {
     let builder = builder(provider())?.with_root_certificates(roots);
     let mut config = match identity {
         None => builder.with_no_client_auth(),
-        Some(Identity { subject, chain, key }) => builder
+        Some(Identity { certificate, chain, key }) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|error| subject.refuse(format!("cannot be used with its key: {error}")))?,
+            .map_err(|error| certificate.refuse(format!("cannot be used with its key: {error}")))?,
     };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(config))
@@ -279,7 +193,7 @@ const fn is_of_handshake(alert: AlertDescription) -> bool {
 ///
 /// # Errors
 /// When the library lacks what it needs.
-pub fn client_without_verification() -> Result<Arc<ClientConfig>, TlsError> {
+pub fn client_without_verification() -> Result<Arc<ClientConfig>, SettingError> {
     let provider = provider();
     let verifier = AnyCertificate(provider.signature_verification_algorithms);
     let builder =
@@ -346,13 +260,13 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn builder(
     provider: Arc<CryptoProvider>,
-) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, TlsError> {
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, SettingError> {
     ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(rustls::DEFAULT_VERSIONS)
-        .map_err(|error| TlsSource::Setting("tls").refuse(error.to_string()))
+        .map_err(|error| SettingError::Setting { setting: "tls", message: error.to_string() })
 }
 
-fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
+fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), SettingError> {
     let refuse = |message: String| SettingText::File(path).refuse(message);
     let mut found = 0;
     let certificates = CertificateDer::pem_file_iter(path)

@@ -279,7 +279,6 @@ impl Channel for TestChannel {
     }
 
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let message = "the API sends nothing".to_owned();
-        Err(ChannelError::Setting { setting: "kind", message })
+        Err(ChannelError::setting("kind", "the API sends nothing"))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use channel::ChannelError;
+use channel::{ChannelError, SettingError};
 use notification::Name;
 use toml::{Table, Value};
 
@@ -57,10 +57,10 @@ impl ChannelConfig {
         let errors =
             self.kind.settings().build(&ChannelResources::default()).err().map(ChannelError::each);
         problems.extend(errors.into_iter().flatten().map(|error| match error {
-            ChannelError::Setting { setting, message } => {
+            SettingError::Setting { setting, message } => {
                 Mistake::new(format!("channels.{name}.{setting}"), message)
             }
-            error @ (ChannelError::File { .. } | ChannelError::Several(_)) => {
+            error @ SettingError::File { .. } => {
                 Mistake::new(format!("channels.{name}"), error.to_string())
             }
         }));

@@ -134,10 +134,10 @@ impl ApnsChannel {
 }
 
 /// The credential: a token, or the certificate of the connections.
-fn credential(
-    settings: &Settings,
+fn credential<'a>(
+    settings: &'a Settings,
     tokens: &ProviderTokens,
-) -> Result<(Option<Arc<ProviderToken>>, Option<Identity>), ChannelError> {
+) -> Result<(Option<Arc<ProviderToken>>, Option<Identity<'a>>), ChannelError> {
     match settings.credential()? {
         Credential::Key { key, pem, key_id, team_id } => {
             let directory = settings.state_directory.as_deref();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use net::endpoint::Origin;
 use net::redact::Secret;
-use net::tls::SettingText;
+use net::setting::SettingText;
 use serde::Deserialize;
 
 use crate::checks::{both, each, require};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use http::uri::Authority;
 use net::endpoint::{Endpoint, Origin};
 use net::redact::Secret;
-use net::tls::SettingText;
+use net::setting::SettingText;
 use serde::Deserialize;
 
 use super::account::ServiceAccount;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use net::endpoint::{Endpoint, Origin};
-use net::tls::{self, Identity, SettingText};
+use net::setting::SettingText;
+use net::tls::{self, Identity};
 use rustls::ClientConfig;
 
 use super::config::{EndpointSettings, Settings};
@@ -140,7 +141,7 @@ fn headers(endpoint: &EndpointSettings) -> Result<HeaderMap, ChannelError> {
     Ok(headers)
 }
 
-fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity>, ChannelError> {
+fn identity(endpoint: &EndpointSettings) -> Result<Option<Identity<'_>>, ChannelError> {
     let EndpointSettings { certificate, certificate_file, key, key_file, .. } = endpoint;
     let is_set =
         [certificate.is_some(), certificate_file.is_some(), key.is_some(), key_file.is_some()];

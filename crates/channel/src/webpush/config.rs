@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use net::redact::Secret;
-use net::tls::SettingText;
+use net::setting::SettingText;
 use serde::Deserialize;
 
 use super::encryption::PLAINTEXT_BYTES_MAX;

@@ -153,10 +153,7 @@ mod tests {
 
         fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
             if self.is_broken {
-                return Err(ChannelError::Setting {
-                    setting: "x",
-                    message: "is broken".to_owned(),
-                });
+                return Err(ChannelError::setting("x", "is broken"));
             }
             self.opened.fetch_add(1, SeqCst);
             Ok(Box::new(self.clone()))

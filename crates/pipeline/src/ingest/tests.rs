@@ -42,8 +42,7 @@ impl Channel for Anything {
     }
 
     fn open(&self, _: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        let message = "nothing is sent here".to_owned();
-        Err(ChannelError::Setting { setting: "kind", message })
+        Err(ChannelError::setting("kind", "nothing is sent here"))
     }
 }
 
