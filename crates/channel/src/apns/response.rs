@@ -143,23 +143,25 @@ pub(super) fn interpret(
         None => (by_status(status), Cow::Owned(words::plain(&reason))),
     };
     let deferred = |after, detail| Answer::deferred(status, after, detail);
-    let refused = |is_unregistered, detail| {
-        let advice = if is_unregistered { Advice::CarryOn } else { Advice::Doubt };
-        (Attempt::answered(Answer::refused(status, is_unregistered, detail)), advice)
+    let refused = |is_unregistered, detail| Answer::refused(status, is_unregistered, detail);
+    let answered = |answer| (Attempt::answered(answer), Advice::CarryOn);
+    // Without an acceptance it is in doubt who is wrong.
+    let unless_confirmed = |is_confirmed, detail| {
+        let advice = if is_confirmed { Advice::CarryOn } else { Advice::Doubt };
+        (Attempt::answered(refused(is_confirmed, detail)), advice)
     };
     match meaning {
-        ApnsMeaning::Accepted => (Attempt::answered(accepted(reply)), Advice::CarryOn),
-        ApnsMeaning::Refused => {
-            (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
+        ApnsMeaning::Accepted => answered(accepted(reply)),
+        ApnsMeaning::Refused => answered(refused(false, detail)),
+        ApnsMeaning::NotOfEnvironment => unless_confirmed(confirmed.environment, detail),
+        ApnsMeaning::NotOfTopic => {
+            unless_confirmed(confirmed.environment && confirmed.topic, detail)
         }
-        ApnsMeaning::NotOfEnvironment => refused(confirmed.environment, detail),
-        ApnsMeaning::NotOfTopic => refused(confirmed.environment && confirmed.topic, detail),
         ApnsMeaning::Unregistered => {
             let gone_since = timestamp.map(Timestamp::from_millis);
-            let answer = Answer { gone_since, ..Answer::refused(status, true, detail) };
-            (Attempt::answered(answer), Advice::CarryOn)
+            answered(Answer { gone_since, ..refused(true, detail) })
         }
-        ApnsMeaning::Again => (Attempt::answered(deferred(None, detail)), Advice::CarryOn),
+        ApnsMeaning::Again => answered(deferred(None, detail)),
         ApnsMeaning::TokenExpired => {
             (Attempt::answered(deferred(None, detail)), Advice::RenewToken)
         }
@@ -171,9 +173,7 @@ pub(super) fn interpret(
             (Attempt::pushed_back(deferred(None, detail)), Advice::LeaveConnection)
         }
         // Of the load that APNs as a whole can take, it says nothing.
-        ApnsMeaning::DeviceRate => {
-            (Attempt::answered(deferred(Some(delays.throttle), detail)), Advice::CarryOn)
-        }
+        ApnsMeaning::DeviceRate => answered(deferred(Some(delays.throttle), detail)),
         ApnsMeaning::Throttled => {
             (Attempt::pushed_back(deferred(Some(delays.throttle), detail)), Advice::CarryOn)
         }

@@ -98,49 +98,34 @@ pub(super) fn interpret(reply: &Reply, attempt: u16, now: Timestamp) -> (Attempt
     let said = ErrorDetails::read(&reply.body);
     let detail = said.words();
     let asked = retry_after(&reply.headers, now);
-    let after = |default: Duration, min: Duration| {
-        Some(asked.unwrap_or(default).clamp(min, RETRY_AFTER_MAX))
+    let wait = |default: Duration, min| asked.unwrap_or(default).clamp(min, RETRY_AFTER_MAX);
+    // `base` after the first attempt, twice that after the second, and so on, unless FCM says how long. Bounded before the shift, which
+    // would overflow for late attempts.
+    let doubled = |base: Duration| {
+        wait(base.saturating_mul(1 << attempt.saturating_sub(1).min(DOUBLINGS_MAX)), base)
     };
-    let deferred = |after| Answer::deferred(status, after, detail.clone());
+    let deferred = |after| Answer::deferred(status, Some(after), detail.clone());
+    let answered = |answer| (Attempt::answered(answer), Advice::CarryOn);
     match said.meaning(status) {
-        FcmMeaning::Refused => {
-            (Attempt::answered(Answer::refused(status, false, detail)), Advice::CarryOn)
-        }
-        FcmMeaning::Unregistered => {
-            (Attempt::answered(Answer::refused(status, true, detail)), Advice::CarryOn)
-        }
+        FcmMeaning::Refused => answered(Answer::refused(status, false, detail)),
+        FcmMeaning::Unregistered => answered(Answer::refused(status, true, detail)),
         // This verdict counts only where no other token is tried, or that one is
         // refused as well: then it is the account.
         FcmMeaning::TokenRejected => {
-            (Attempt::answered(deferred(Some(SETTINGS_DELAY))), Advice::RenewToken)
+            (Attempt::answered(deferred(SETTINGS_DELAY)), Advice::RenewToken)
         }
-        FcmMeaning::Credential => {
-            (Attempt::answered(deferred(Some(SETTINGS_DELAY))), Advice::Alert)
-        }
+        FcmMeaning::Credential => (Attempt::answered(deferred(SETTINGS_DELAY)), Advice::Alert),
         FcmMeaning::ProjectRate => {
-            let wait = asked.unwrap_or(RATE_DELAY_MIN).clamp(RATE_DELAY_MIN, RETRY_AFTER_MAX);
-            (Attempt::pushed_back(deferred(Some(wait))), Advice::Pause(wait))
+            let wait = wait(RATE_DELAY_MIN, RATE_DELAY_MIN);
+            (Attempt::pushed_back(deferred(wait)), Advice::Pause(wait))
         }
         // Of the load that FCM as a whole can take, the next two say nothing.
-        FcmMeaning::TopicRate => {
-            let wait = after(doubled(RATE_DELAY_MIN, attempt), RATE_DELAY_MIN);
-            (Attempt::answered(deferred(wait)), Advice::CarryOn)
-        }
-        FcmMeaning::DeviceRate => {
-            let wait = after(doubled(DELAY_MIN, attempt), DELAY_MIN);
-            (Attempt::answered(deferred(wait)), Advice::CarryOn)
-        }
+        FcmMeaning::TopicRate => answered(deferred(doubled(RATE_DELAY_MIN))),
+        FcmMeaning::DeviceRate => answered(deferred(doubled(DELAY_MIN))),
         FcmMeaning::ServerError => {
-            let wait = after(doubled(DELAY_MIN, attempt), DELAY_MIN);
-            (Attempt::pushed_back(deferred(wait)), Advice::CarryOn)
+            (Attempt::pushed_back(deferred(doubled(DELAY_MIN))), Advice::CarryOn)
         }
     }
-}
-
-/// `base` after the first attempt, twice that after the second, and so on.
-fn doubled(base: Duration, attempt: u16) -> Duration {
-    // Bounded before the shift, which would overflow for late attempts.
-    base.saturating_mul(1 << attempt.saturating_sub(1).min(DOUBLINGS_MAX))
 }
 
 // === impl ErrorDetails ===
