@@ -73,7 +73,7 @@ impl Attempt {
         Self::new(Report::HandedBack { after }, Signal::PushedBack)
     }
 
-    /// It was not tried, for a reason that [`MayStart::report_otherwise`](crate::MayStart::report_otherwise) gives.
+    /// It was not tried, for a reason that [`Job::may_start`](crate::Job::may_start) gives.
     pub fn not_started(report: Report) -> Self {
         Self::new(report, Signal::Silent)
     }

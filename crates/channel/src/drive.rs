@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::attempts::{Again, Attempts, Futures};
 use crate::lane_quota::Booking;
 use crate::under_way::UnderWay;
-use crate::{Attempt, Job, MayStart};
+use crate::{Attempt, Job};
 
 /// Attempts started before other tasks of the thread get a turn: among them the one that writes what was
 /// started, so the first bytes leave while the rest is still being encoded.
@@ -52,7 +52,7 @@ where
     drive_with(AttemptTimes::PATIENT, job, &Futures(attempt)).await;
 }
 
-/// Whether a delivery may join those that wait for the gate.
+/// When a delivery may join those that wait for the gate.
 #[derive(Debug)]
 enum MayWait<'job> {
     /// It may: there is no quota.
@@ -61,8 +61,6 @@ enum MayWait<'job> {
     Booked(Booking<'job>),
     /// It may not before this process has its part of a number that it shares with others, which is looked at again then.
     Shared(Instant),
-    /// Not now: to be reported instead.
-    No(Report),
 }
 
 /// How long attempts may take, and how much of a lease must be left for one to start.
@@ -96,19 +94,17 @@ async fn drive_with<'job, All: Attempts<'job>>(
             && reports.len() < limits::REPORT_ITEMS
         {
             // Asked before the gate, so that what must not start any more needs no place to be handed back.
-            let otherwise = pace.may_start(&job).report_otherwise();
-            let otherwise = otherwise.or_else(|| shut_out(&job, held.as_ref()));
+            let may_start = pace.may_start(&job).and_then(|()| shut_out(&job, held.as_ref()));
             let earlier = admission.take();
-            let otherwise = otherwise.map(MayWait::No);
-            match otherwise.unwrap_or_else(|| admit(&job, earlier, &mut waited)) {
-                MayWait::No(report) => {
+            match may_start.and_then(|()| admit(&job, earlier, &mut waited)) {
+                Err(report) => {
                     reports.push((delivery.index, report));
                     (next, admission) = (waiting.next(), None);
                     // Without another one to send, the place is for other jobs.
                     held = held.filter(|_| next.is_some());
                     continue;
                 }
-                admitted @ (MayWait::Free | MayWait::Booked(_) | MayWait::Shared(_)) => {
+                Ok(admitted) => {
                     if admitted.not_before(&job).is_some() {
                         // The place is free meanwhile for other jobs of the lane.
                         held = None;
@@ -162,11 +158,11 @@ fn admit<'job>(
     job: &Job<'job>,
     earlier: Option<MayWait<'job>>,
     waited: &mut Duration,
-) -> MayWait<'job> {
+) -> Result<MayWait<'job>, Report> {
     let is_booked = matches!(earlier, Some(MayWait::Booked(_)));
     // Without a limit the time is not asked, which each start would pay for.
     let Some(quota) = job.quota.filter(|quota| is_booked || !quota.is_open()) else {
-        return MayWait::Free;
+        return Ok(MayWait::Free);
     };
     let now = job.clock.monotonic();
     // A place that comes when it has expired would be used by no attempt.
@@ -174,33 +170,31 @@ fn admit<'job>(
     // One that is stale ends before another one is booked.
     let booked = match earlier.filter(|earlier| !earlier.is_stale(job)) {
         Some(MayWait::Booked(booking)) if booking.is_complete() || booking.is_early(job.clock) => {
-            return MayWait::Booked(booking);
+            return Ok(MayWait::Booked(booking));
         }
         Some(MayWait::Booked(booking)) => {
             booking.complete(job.clock, job.priority(), wait_max).map(Some)
         }
         _ => match quota.awaits_part(now) {
-            Some(at) => return MayWait::Shared(at),
+            Some(at) => return Ok(MayWait::Shared(at)),
             None => quota.book(job.clock, job.priority(), wait_max),
         },
     };
-    match booked {
-        Ok(None) => MayWait::Free,
-        Ok(Some(booking)) => {
-            *waited += booking.wait_since(now);
-            MayWait::Booked(booking)
-        }
-        Err(after) => MayWait::No(Report::HandedBack { after }),
-    }
+    let booked = booked.map_err(|after| Report::HandedBack { after })?;
+    let Some(booking) = booked else { return Ok(MayWait::Free) };
+    *waited += booking.wait_since(now);
+    Ok(MayWait::Booked(booking))
 }
 
 /// The report of a delivery whose destination does not answer: what waits for it would hold memory and lease in vain, and the store
 /// knows better when to try again. A few at a time are tried nevertheless. Who has a pass, `own`, asks, too: those that waited
 /// for one are many, and get theirs all at once when what hung has timed out. What must be sent at most once waits: to hand it back it
 /// would have to be marked as begun.
-fn shut_out(job: &Job<'_>, own: Option<&Pass>) -> Option<Report> {
-    let is_shut = job.fence.is_none() && job.gate.is_shut(own, || job.clock.wall());
-    is_shut.then_some(Report::HandedBack { after: SHUT_WAIT })
+fn shut_out(job: &Job<'_>, own: Option<&Pass>) -> Result<(), Report> {
+    if job.fence.is_none() && job.gate.is_shut(own, || job.clock.wall()) {
+        return Err(Report::HandedBack { after: SHUT_WAIT });
+    }
+    Ok(())
 }
 
 /// Makes an attempt unless it must not start any more: reporting may have waited long for settle since it was let in.
@@ -212,7 +206,7 @@ async fn attempt_if_still<'job, All: Attempts<'job>>(
     again: Again,
 ) -> Attempt {
     // Dropped before the wait, or every attempt would carry it.
-    if let Some(report) = pace.may_start(job).report_otherwise() {
+    if let Err(report) = pace.may_start(job) {
         return Attempt::not_started(report);
     }
     all.attempt(delivery, again).await.unwrap_or_else(|ended| ended)
@@ -241,7 +235,7 @@ impl MayWait<'_> {
         match self {
             Self::Booked(booking) => booking.not_before(job.clock),
             Self::Shared(at) => Some(*at),
-            Self::Free | Self::No(_) => None,
+            Self::Free => None,
         }
     }
 
@@ -257,7 +251,7 @@ impl AttemptTimes {
     const PATIENT: &Self =
         &Self { timeout: limits::PATIENT_ATTEMPT_TIMEOUT, margin: limits::PATIENT_LEASE_MARGIN };
 
-    fn may_start(&self, job: &Job<'_>) -> MayStart {
+    fn may_start(&self, job: &Job<'_>) -> Result<(), Report> {
         job.may_start_with(self.margin)
     }
 }

@@ -45,21 +45,6 @@ pub trait Reports: std::fmt::Debug {
     async fn report(&self, reports: Vec<(u16, Report)>);
 }
 
-/// Whether an attempt may start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MayStart {
-    /// It may.
-    Yes,
-    /// The notification's time is over.
-    Expired,
-    /// Too little is left of the lease, the process is being stopped, it is paused, or another worker may be taking over from it:
-    /// hand it back.
-    No {
-        /// Due again after so long.
-        after: Duration,
-    },
-}
-
 /// A delivery of a job that is about to be sent.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
@@ -74,17 +59,21 @@ const TICK_AGE_MAX: Duration = Duration::from_millis(100);
 
 impl Job<'_> {
     /// Whether an attempt may start now.
-    pub fn may_start(&self) -> MayStart {
+    ///
+    /// # Errors
+    /// The report instead: the notification's time is over, or it is handed back, since too little is left of the lease, the process is
+    /// being stopped, it is paused, or another worker may be taking over from it.
+    pub fn may_start(&self) -> Result<(), Report> {
         self.may_start_with(limits::LEASE_MARGIN)
     }
 
     /// Whether an attempt may start now that needs `margin` of the lease.
-    pub(crate) fn may_start_with(&self, margin: Duration) -> MayStart {
+    pub(crate) fn may_start_with(&self, margin: Duration) -> Result<(), Report> {
         // As of the kernel's last tick, which is cheap: margins are seconds, and a tick is milliseconds.
         let now = Timestamp::from_unix(self.clock.recent_wall());
         // First of all: expiry is final, and to hand it back would only have it found expired by the next claim.
         if self.chunk.envelope.expires_at.is_some_and(|at| self.is_past(at, now)) {
-            return MayStart::Expired;
+            return Err(Report::Expired);
         }
         // Before the pauses: a process that was cut off learns what was paused meanwhile before its deadline is moved.
         let is_alive = self.worker_deadline.allows(self.chunk.worker, self.clock);
@@ -93,13 +82,13 @@ impl Job<'_> {
             || self.pauses.borrow().covers(&self.chunk.envelope)
         {
             // Due at once: the next claim gives it a whole lease, in this process or in another, or leaves what is paused.
-            return MayStart::No { after: Duration::ZERO };
+            return Err(Report::HandedBack { after: Duration::ZERO });
         }
         if !is_alive {
             // Claimed again at once, it would go to and fro until this process is sure that it is alive.
-            return MayStart::No { after: limits::WORKER_BEAT };
+            return Err(Report::HandedBack { after: limits::WORKER_BEAT });
         }
-        MayStart::Yes
+        Ok(())
     }
 
     /// True if `at` is past. `recent`, the time at the kernel's last tick, says so while it is far from `at`: near it the exact time is
@@ -118,19 +107,6 @@ impl Job<'_> {
     /// The priority of the job's lane.
     pub fn priority(&self) -> Priority {
         self.chunk.envelope.lane.priority
-    }
-}
-
-// === impl MayStart ===
-
-impl MayStart {
-    /// The report of a delivery that must not start; `None` when it may.
-    pub fn report_otherwise(self) -> Option<Report> {
-        match self {
-            Self::Yes => None,
-            Self::Expired => Some(Report::Expired),
-            Self::No { after } => Some(Report::HandedBack { after }),
-        }
     }
 }
 
@@ -164,7 +140,7 @@ impl<'a> Start<'a> {
     /// # Errors
     /// The report instead, when it must not be sent.
     pub(crate) fn may_send(self) -> Result<(), Report> {
-        self.job.may_start().report_otherwise().map_or(Ok(()), Err)
+        self.job.may_start()
     }
 }
 

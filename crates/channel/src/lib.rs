@@ -46,7 +46,7 @@ pub(crate) use drive::drive_all;
 pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
 pub use fence::Fence;
-pub use job::{Job, MayStart, Reports, Start};
+pub use job::{Job, Reports, Start};
 pub use lane_quota::LaneQuota;
 pub use net::guard::Resolve;
 pub use net::redact::Secret;

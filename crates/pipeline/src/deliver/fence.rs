@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, MayStart, Reports};
+use channel::{Job, Reports};
 use notification::{Chunk, Report, limits};
 use store::{Begin, Mark, MarkAnswer, StoreError};
 use tokio::sync::Notify;
@@ -174,7 +174,7 @@ impl Reports for FencedReports<'_> {
         let attempted = reports.iter().filter(|(_, report)| matches!(report, Report::Attempted(_)));
         let index = attempted.map(|(index, _)| *index).max().or_else(|| {
             let first = self.job.deliveries.first().map(|delivery| delivery.index);
-            first.filter(|_| self.job.may_start() == MayStart::Yes)
+            first.filter(|_| self.job.may_start().is_ok())
         });
         // If not, the run that has the mark reports them.
         if self.fence.is_owned(index).await {
