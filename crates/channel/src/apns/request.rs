@@ -337,43 +337,42 @@ fn read_payload(payload: &[u8]) -> Result<PayloadTraits, Invalid> {
 fn read_options(bytes: &[u8]) -> Result<ApnsOptions, Invalid> {
     let mut options = ApnsOptions::default();
     for (key, value) in members(bytes)? {
-        let refuse = |message: String| Err(Invalid::within(&[&key], message));
-        match (key.as_str(), value.as_str()) {
-            ("topic", Some(topic)) => match check_topic(topic) {
-                Ok(()) => options.topic = Some(topic.to_owned()),
-                Err(invalid) => return refuse(invalid.message),
-            },
-            ("push_type", text) => {
-                match PUSH_TYPES.iter().map(|(name, _)| *name).find(|name| Some(*name) == text) {
-                    found @ Some(_) => options.push_type = found,
-                    None => return refuse(format!("must be one of {}", push_types())),
+        let refuse = |message: &str| Invalid::within(&[&key], message);
+        let text = || value.as_str().ok_or_else(|| refuse("must be a text"));
+        match key.as_str() {
+            "topic" => {
+                let topic = text()?;
+                check_topic(topic).map_err(|invalid| refuse(&invalid.message))?;
+                options.topic = Some(topic.to_owned());
+            }
+            "push_type" => {
+                let mut names = PUSH_TYPES.iter().map(|(name, _)| *name);
+                options.push_type = names.find(|name| Some(*name) == value.as_str());
+                if options.push_type.is_none() {
+                    return Err(refuse(&format!("must be one of {}", push_types())));
                 }
             }
-            ("collapse_id", Some(id)) => match check_collapse_id(id) {
-                Ok(()) => options.collapse_id = Some(id.to_owned()),
-                Err(invalid) => return refuse(invalid.message),
-            },
-            ("priority", _) => match value.as_u64() {
+            "collapse_id" => {
+                let id = text()?;
+                check_collapse_id(id).map_err(|invalid| refuse(&invalid.message))?;
+                options.collapse_id = Some(id.to_owned());
+            }
+            "priority" => match value.as_u64() {
                 Some(1) => options.priority = Some("1"),
                 Some(5) => options.priority = Some("5"),
                 Some(10) => options.priority = Some("10"),
-                _ => return refuse("must be 1, 5 or 10".to_owned()),
+                _ => return Err(refuse("must be 1, 5 or 10")),
             },
-            ("expiration", _) => match value
-                .as_u64()
-                .and_then(|seconds| i64::try_from(seconds).ok())
-            {
-                Some(seconds) => options.expiration = Some(seconds),
-                None => {
-                    return refuse("must be seconds since 1970, or 0 for now or never".to_owned());
+            "expiration" => {
+                options.expiration = value.as_u64().and_then(|seconds| i64::try_from(seconds).ok());
+                if options.expiration.is_none() {
+                    return Err(refuse("must be seconds since 1970, or 0 for now or never"));
                 }
-            },
-            ("topic" | "collapse_id", None) => return refuse("must be a text".to_owned()),
+            }
             _ => {
-                return refuse(
-                    "is unknown: an APNs notification takes topic, push_type, collapse_id, priority and expiration"
-                        .to_owned(),
-                );
+                return Err(refuse(
+                    "is unknown: an APNs notification takes topic, push_type, collapse_id, priority and expiration",
+                ));
             }
         }
     }
