@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use flow::{Clock, LogThrottle, Signal, Timing};
 use net::guard::Guard;
 use net::{tls, words};
-use notification::{Answer, Delivery, Report, Timestamp};
+use notification::{Answer, Delivery, Report};
 
 use super::address;
 use super::config::{MailTarget, Relay, Settings, TlsMode};
@@ -217,7 +217,7 @@ impl SmtpSender {
         // Fixed for all attempts, since receivers know a repetition by it, and not before the mail was to leave.
         let date = job.chunk.accepted_at.max(job.chunk.envelope.due_at);
         let message = mail
-            .message(&recipient, id, date, self.now())
+            .message(&recipient, id, date, timestamp(self.clock))
             .ok_or_else(|| Attempt::unsent("the mail cannot be dated or signed", None))?;
         let destination = self.channel.destination_of(&recipient);
         Ok(self.deliver(Start::of(&job, delivery), &destination, &message).await)
@@ -340,9 +340,5 @@ impl SmtpSender {
                 "a mail server refuses more than one mail: check the channel's settings, and what the server's documentation says of this code"
             );
         }
-    }
-
-    fn now(&self) -> Timestamp {
-        timestamp(self.clock)
     }
 }

@@ -147,20 +147,17 @@ impl SessionConfig {
         };
         if server.is_implicit {
             let wire = greeted(SmtpWire::new(self.encrypt(tcp, &server.name).await?)).await?;
-            return self.introduce(wire, &helo, true).await;
+            return self.introduce(wire, &helo).await;
         }
         let mut wire = greeted(SmtpWire::new(tcp)).await?;
-        if self.tls == TlsMode::Off {
-            return self.introduce(wire.boxed(), &helo, false).await;
-        }
         let capabilities = hello(&mut wire, &helo).await?;
-        if capabilities.starttls() {
+        if capabilities.starttls() && self.tls != TlsMode::Off {
             let reply = ask(&mut wire, "STARTTLS").await?;
             if reply.code == 220 {
                 let tls = self.encrypt(wire.into_stream(), &server.name).await?;
                 // Introduced anew: what was announced in the clear may be forged, and is
                 // forgotten (RFC 3207, section 4.2).
-                return self.introduce(SmtpWire::new(tls), &helo, true).await;
+                return self.introduce(SmtpWire::new(tls), &helo).await;
             }
             // Otherwise it goes on in the clear: a refusal leaves the conversation as it is (RFC 3207, section 4).
             if self.tls == TlsMode::Require || reply.is_closing() {
@@ -197,14 +194,14 @@ impl SessionConfig {
         }
     }
 
+    /// Introduces itself over an encrypted connection, and logs in.
     async fn introduce(
         &self,
         mut wire: SmtpWire<Box<dyn ByteStream>>,
         helo: &str,
-        is_encrypted: bool,
     ) -> Result<SmtpSession, NoConnection> {
         let capabilities = hello(&mut wire, helo).await?;
-        self.log_in(wire, capabilities, is_encrypted).await
+        self.log_in(wire, capabilities, true).await
     }
 
     async fn log_in(

@@ -34,7 +34,8 @@ pub(super) struct SmtpReply {
 }
 
 /// The conversation is over, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct WireError(pub(super) Cow<'static, str>);
 
 const BUFFER_BYTES: usize = 4096;
@@ -160,12 +161,6 @@ impl SmtpReply {
     pub(super) fn status(&self) -> String {
         let [class, subject, detail] = self.enhanced;
         format!("{} {class}.{subject}.{detail}", self.code)
-    }
-}
-
-impl std::fmt::Display for WireError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 
