@@ -99,7 +99,7 @@ async fn drive_with<'job, All: Attempts<'job>>(
             match may_start.and_then(|()| admit(&job, earlier, &mut waited)) {
                 Err(report) => {
                     reports.push((delivery.index, report));
-                    (next, admission) = (waiting.next(), None);
+                    next = waiting.next();
                     // Without another one to send, the place is for other jobs.
                     held = held.filter(|_| next.is_some());
                     continue;
