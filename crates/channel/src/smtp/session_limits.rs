@@ -53,15 +53,9 @@ impl SessionLimits {
 
     /// True if a session with `host` that took `mails_taken` mails has no room for another one, as far as is known.
     pub(super) fn is_full(&self, host: &str, mails_taken: u32) -> bool {
-        let mut by_host = self.by_host.borrow_mut();
-        match by_host.get(host) {
-            Some(learned) if learned.until > self.clock.monotonic() => mails_taken >= learned.mails,
-            Some(_expired) => {
-                by_host.remove(host);
-                false
-            }
-            None => false,
-        }
+        let by_host = self.by_host.borrow();
+        let learned = by_host.get(host).filter(|learned| learned.until > self.clock.monotonic());
+        learned.is_some_and(|learned| mails_taken >= learned.mails)
     }
 
     /// Remembers the number of `refusal`, after another session with the host took the mail.
