@@ -55,10 +55,6 @@ pub(crate) struct Again {
     pub(crate) is_refused: bool,
 }
 
-/// Attempts that are futures, all of them.
-#[derive(Debug)]
-pub(crate) struct Futures<Make>(pub(crate) Make);
-
 // === impl Again ===
 
 impl Again {
@@ -76,9 +72,8 @@ impl Again {
     }
 }
 
-// === impl Futures ===
-
-impl<'job, Make, Attempting> Attempts<'job> for Futures<Make>
+/// Attempts that are futures, all of them.
+impl<'job, Make, Attempting> Attempts<'job> for Make
 where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Result<Attempt, Attempt>>,
@@ -108,6 +103,6 @@ where
         delivery: &'job Delivery,
         _again: Again,
     ) -> impl Future<Output = Result<Attempt, Attempt>> {
-        (self.0)(delivery)
+        self(delivery)
     }
 }

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use notification::{Delivery, Report, limits};
 use tokio::time::Instant;
 
-use crate::attempts::{Again, Attempts, Futures};
+use crate::attempts::{Again, Attempts};
 use crate::lane_quota::Booking;
 use crate::under_way::UnderWay;
 use crate::{Attempt, Job};
@@ -35,7 +35,7 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Result<Attempt, Attempt>>,
 {
-    drive_all(job, &Futures(attempt)).await;
+    drive_all(job, &attempt).await;
 }
 
 /// [`drive`] for attempts of which most can be begun at once.
@@ -49,7 +49,7 @@ where
     Make: Fn(&'job Delivery) -> Attempting,
     Attempting: Future<Output = Result<Attempt, Attempt>>,
 {
-    drive_with(AttemptTimes::PATIENT, job, &Futures(attempt)).await;
+    drive_with(AttemptTimes::PATIENT, job, &attempt).await;
 }
 
 /// When a delivery may join those that wait for the gate.
