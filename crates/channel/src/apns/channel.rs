@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use flow::{Clock, LogThrottle};
@@ -54,17 +53,15 @@ pub struct ApnsChannel {
 /// Facts that acceptances have confirmed since the start, on any thread.
 #[derive(Debug, Default)]
 struct Confirmations {
-    environment: AtomicBool,
-    own_topic: AtomicBool,
+    environment: OnceLock<()>,
+    own_topic: OnceLock<()>,
 }
 
 #[derive(Debug)]
 struct ApnsSender {
+    channel: ApnsChannel,
     pool: Http2Pool,
     encoder: ApnsEncoder,
-    token: Option<Arc<ProviderToken>>,
-    confirmations: Arc<Confirmations>,
-    delays: ApnsDelays,
     clock: Clock,
     log_throttle: LogThrottle,
 }
@@ -180,9 +177,7 @@ impl Channel for ApnsChannel {
         Ok(Box::new(ApnsSender {
             pool: Http2Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed),
             encoder: ApnsEncoder::new(authority, topic, self.collapses_on_retry),
-            token: self.token.clone(),
-            confirmations: Arc::clone(&self.confirmations),
-            delays: self.delays,
+            channel: self.clone(),
             clock,
             log_throttle: LogThrottle::default(),
         }))
@@ -307,7 +302,7 @@ impl ApnsJob<'_> {
     fn renew(&self, expired: &Rc<SharedHead>) -> bool {
         let sender = self.sender;
         // Told before the next one is asked for, or that would be this one again.
-        if let (Some(token), Some(expired)) = (&sender.token, expired.get(&AUTHORIZATION)) {
+        if let (Some(token), Some(expired)) = (&sender.channel.token, expired.get(&AUTHORIZATION)) {
             token.expired(expired, timestamp(sender.clock));
         }
         let Some(renewed) = sender.address() else { return false };
@@ -328,10 +323,11 @@ impl ApnsSender {
         reply: &Reply,
         stream: &Http2Stream,
     ) -> (Attempt, Advice) {
-        let confirmed = self.confirmations.so_far(encoded.is_own_topic);
-        let (attempt, advice) = interpret(reply, self.delays, confirmed);
+        let confirmations = &self.channel.confirmations;
+        let confirmed = confirmations.so_far(encoded.is_own_topic);
+        let (attempt, advice) = interpret(reply, self.channel.delays, confirmed);
         if reply.status == 200 {
-            self.confirmations.add(encoded.is_own_topic);
+            confirmations.add(encoded.is_own_topic);
         }
         self.follow(advice, &attempt, stream);
         (attempt.timed(reply.timing), advice)
@@ -339,7 +335,7 @@ impl ApnsSender {
 
     /// APNs, with the token as of now; `None` when the key does not sign.
     fn address(&self) -> Option<Rc<SharedHead>> {
-        let authorization = match &self.token {
+        let authorization = match &self.channel.token {
             Some(token) => Some(token.authorization(timestamp(self.clock))?),
             None => None,
         };
@@ -375,20 +371,17 @@ impl Confirmations {
     /// The facts by which the next answer is read.
     fn so_far(&self, is_own_topic: bool) -> Confirmed {
         Confirmed {
-            // Relaxed, since each fact stands alone: nothing else is read by it, and it never becomes untrue.
-            environment: self.environment.load(Ordering::Relaxed),
-            topic: is_own_topic && self.own_topic.load(Ordering::Relaxed),
+            environment: self.environment.get().is_some(),
+            topic: is_own_topic && self.own_topic.get().is_some(),
         }
     }
 
     /// A device was accepted.
     fn add(&self, is_own_topic: bool) {
-        // Read before written: every acceptance comes here, on every thread.
-        if !self.environment.load(Ordering::Relaxed) {
-            self.environment.store(true, Ordering::Relaxed);
-        }
-        if is_own_topic && !self.own_topic.load(Ordering::Relaxed) {
-            self.own_topic.store(true, Ordering::Relaxed);
+        // Every acceptance comes here, on every thread: all but the first only read.
+        self.environment.get_or_init(|| ());
+        if is_own_topic {
+            self.own_topic.get_or_init(|| ());
         }
     }
 }

@@ -2,8 +2,7 @@
 //! 24 hours; it is made once and serves all threads and all subscriptions of that origin.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
@@ -52,7 +51,7 @@ pub(super) struct Vapid {
 pub(super) struct Proof {
     /// The `authorization` header.
     pub(super) authorization: HeaderValue,
-    is_accepted: Arc<AtomicBool>,
+    is_accepted: Arc<OnceLock<()>>,
 }
 
 #[derive(Debug)]
@@ -135,15 +134,13 @@ impl Vapid {
 impl Proof {
     /// The push service has accepted it.
     pub(super) fn accepted(&self) {
-        // Read before written: every acceptance comes here, on every thread.
-        if !self.is_accepted() {
-            self.is_accepted.store(true, Ordering::Relaxed);
-        }
+        // Every acceptance comes here, on every thread: all but the first only read.
+        self.is_accepted.get_or_init(|| ());
     }
 
     /// True if the push service has accepted our key since the start, or since it was forgotten.
     pub(super) fn is_accepted(&self) -> bool {
-        self.is_accepted.load(Ordering::Relaxed)
+        self.is_accepted.get().is_some()
     }
 }
 
