@@ -99,15 +99,9 @@ impl SessionPool {
     /// A session with `destination`, over an idle connection or a new one, when it may have another.
     pub(super) async fn session(&self, destination: &Arc<str>) -> Result<PooledSession, NoSession> {
         let destination = self.destination(destination);
-        let permit = match Arc::clone(&destination.sessions).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_none_free) => {
-                let permits = Arc::clone(&destination.sessions);
-                match tokio::time::timeout(SESSION_WAIT, permits.acquire_owned()).await {
-                    Ok(Ok(permit)) => permit,
-                    Ok(Err(_)) | Err(_) => return Err(NoSession::Full),
-                }
-            }
+        let permit = Arc::clone(&destination.sessions).acquire_owned();
+        let Ok(Ok(permit)) = tokio::time::timeout(SESSION_WAIT, permit).await else {
+            return Err(NoSession::Full);
         };
         // A new one only where none is idle: so those in use and the idle ones together are never more than the
         // permits.
