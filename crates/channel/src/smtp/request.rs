@@ -114,8 +114,11 @@ impl Composer {
 
     /// The sender, and the header fields but for those that say the body's form.
     fn head(&self, form: &Form<'_>) -> Result<(Mailbox, Vec<u8>), Invalid> {
+        let mailbox = |pointer, text: &str| {
+            Mailbox::parse(text).map_err(|invalid| Invalid::at(pointer, invalid.message))
+        };
         let from = match (&form.from, &self.from) {
-            (Some(text), _) => Mailbox::parse(text).map_err(|invalid| below("/from", invalid))?,
+            (Some(text), _) => mailbox("/from", text)?,
             (None, Some(from)) => from.clone(),
             (None, None) => {
                 return Err(Invalid::at(
@@ -127,8 +130,7 @@ impl Composer {
         let mut head = Vec::new();
         write_mailbox(&mut head, "From", &from);
         if let Some(text) = &form.reply_to {
-            let reply_to = Mailbox::parse(text).map_err(|invalid| below("/reply_to", invalid))?;
-            write_mailbox(&mut head, "Reply-To", &reply_to);
+            write_mailbox(&mut head, "Reply-To", &mailbox("/reply_to", text)?);
         }
         write_text(&mut head, "Subject", &plain("/subject", &form.subject)?);
         if let Some(ByName(unsubscribe)) = &form.unsubscribe {
@@ -202,10 +204,6 @@ fn check_options(options: &[u8]) -> Result<(), Invalid> {
         Some(key) => Err(Invalid::within(&[key], "is unknown: an e-mail has no options")),
         None => Ok(()),
     }
-}
-
-fn below(pointer: &str, invalid: Invalid) -> Invalid {
-    Invalid::at(pointer, invalid.message)
 }
 
 // === writing ===

@@ -80,18 +80,18 @@ fn permanent(stage: SmtpStage, reply: &SmtpReply, delays: SmtpDelays) -> (Attemp
     let refused = |is_unregistered| {
         Attempt::answered(Answer::refused(reply.code, is_unregistered, reply.detail()))
     };
+    // A refusal by name that is none in effect.
+    let not_now = |after| Attempt::answered(declined(reply, Some(after)));
     let is_about_recipient = matches!(stage, SmtpStage::Recipient | SmtpStage::Message);
     match (reply.code, reply.enhanced) {
         // We are not logged in, or not encrypted: it is our settings, and waits until they are mended.
-        (523 | 525 | 530 | 534 | 535 | 538, _) => {
-            (not_now(reply, Some(SETTINGS_DELAY)), Advice::Alert)
-        }
+        (523 | 525 | 530 | 534 | 535 | 538, _) => (not_now(SETTINGS_DELAY), Advice::Alert),
         // The mailbox is full. That passes, although this server calls it permanent.
-        (_, [_, 2, 2]) => (not_now(reply, Some(delays.deferred)), Advice::CarryOn),
+        (_, [_, 2, 2]) => (not_now(delays.deferred), Advice::CarryOn),
         // Of one recipient that is all of a mailbox's room, or what RFC 821 called too many recipients (RFC 5321, sections
         // 4.2.3 and 4.5.3.1.10). Of a message it is its size.
         (552, [_, 0, 0]) if stage == SmtpStage::Recipient => {
-            (not_now(reply, Some(delays.deferred)), Advice::CarryOn)
+            (not_now(delays.deferred), Advice::CarryOn)
         }
         // Too many recipients, when there is only one, are too many mails.
         (_, [_, 5, 3]) => {
@@ -107,11 +107,6 @@ fn permanent(stage: SmtpStage, reply: &SmtpReply, delays: SmtpDelays) -> (Attemp
         }
         _ => (refused(false), Advice::CarryOn),
     }
-}
-
-/// A refusal by name that is none in effect.
-fn not_now(reply: &SmtpReply, after: Option<Duration>) -> Attempt {
-    Attempt::answered(declined(reply, after))
 }
 
 /// Not now. Whatever its code would mean in HTTP, the server did say that it took nothing.

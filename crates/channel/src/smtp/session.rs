@@ -235,18 +235,16 @@ async fn hello<S: ByteStream>(
     wire: &mut SmtpWire<S>,
     helo: &str,
 ) -> Result<Capabilities, NoConnection> {
-    let reply = ask(wire, &format!("EHLO {helo}")).await?;
+    let mut reply = ask(wire, &format!("EHLO {helo}")).await?;
     if reply.code == 250 {
         return Ok(Capabilities::read(wire.raw()));
     }
     // What servers without extensions say to EHLO (RFC 5321, section 3.2).
     if matches!(reply.code, 500 | 502 | 504) {
-        let reply = ask(wire, &format!("HELO {helo}")).await?;
-        return if reply.code == 250 {
-            Ok(Capabilities::default())
-        } else {
-            Err(NoConnection::Busy(reply))
-        };
+        reply = ask(wire, &format!("HELO {helo}")).await?;
+        if reply.code == 250 {
+            return Ok(Capabilities::default());
+        }
     }
     Err(NoConnection::Busy(reply))
 }
