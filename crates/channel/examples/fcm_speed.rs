@@ -3,47 +3,37 @@
 //! ```text
 //! cargo run --release -p channel --example fcm_speed -- --endpoint https://127.0.0.1:8443 \
 //!     --token-uri https://127.0.0.1:8445/token --ca-file ca.pem --service-account-file account.json \
-//!     [--requests 1000000] [--body-bytes 320] [--threads 1]
+//!     [--requests 1000000] [--body-bytes 320] [--threads 1] [--chunks 8]
 //! ```
 //!
 //! The server must answer 200 to `/v1/projects/provider-sim/messages:send`, whatever is sent to it.
 //! `scripts/http2-speed.sh` does all of it, with h2load as the floor.
 
+#[path = "speed/arguments.rs"]
+mod arguments;
 mod speed;
 
 use std::error::Error;
 
 use channel::fcm::{FcmChannel, Settings};
 
-use speed::{Load, chunk, measure, put, say};
+use arguments::Arguments;
+use speed::{Load, chunk, measure, say};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (mut requests, mut body_bytes, mut threads) = (1_000_000, 320_usize, 1);
     let mut settings = serde_json::json!({ "messages_per_minute": 0 });
-    let mut words = std::env::args().skip(1);
-    while let Some(flag) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
-        match flag.as_str() {
-            "--requests" => requests = value.parse()?,
-            "--body-bytes" => body_bytes = value.parse()?,
-            "--threads" => threads = value.parse()?,
-            "--endpoint" => put(&mut settings, "endpoint", value),
-            "--token-uri" => put(&mut settings, "token_uri", value),
-            "--ca-file" => put(&mut settings, "ca_file", value),
-            "--service-account-file" => put(&mut settings, "service_account_file", value),
-            _ => return Err(format!("{flag} is unknown").into()),
-        }
-    }
+    let arguments = Arguments { requests: 1_000_000, body_bytes: 320, threads: 1, chunks: 8 };
+    let Arguments { requests, body_bytes, threads, chunks } = arguments.read(&mut settings)?;
     let settings: Settings = serde_json::from_value(settings)?;
     // As long as real ones are.
     let tokens = (0..1000).map(|number| format!("dQw4w9WgXcQ:{number:0130}"));
     let frame = r#"{"message":{"token":"","notification":{"title":""}}}"#.len() + 142;
     let title = "x".repeat(body_bytes.saturating_sub(frame));
     let chunk = chunk(&format!(r#"{{"notification":{{"title":"{title}"}}}}"#), tokens);
-    let load = Load { warm_up: 20_000, requests, chunks_at_a_time: 8, threads };
+    let load = Load { warm_up: 2_500 * chunks, requests, chunks_at_a_time: chunks, threads };
     say(&measure(&FcmChannel::new(&settings)?, &chunk, load)?.to_string());
     Ok(())
 }
