@@ -1,4 +1,4 @@
-//! TCP connections. [`connect`] is the only function that makes one, and it asks [`Reach::check`] with the very address that is
+//! TCP connections. [`connect_to`] is the only function that makes one, and it asks [`Reach::check`] with the very address that is
 //! then connected to: a name that resolves to another address the next time gains nothing.
 
 use std::io;
@@ -74,6 +74,18 @@ pub async fn connect(
             ConnectError::Failed(format!("the name cannot be resolved: {error}"))
         })?,
     };
+    connect_to(addresses, reach, unacknowledged_max).await
+}
+
+/// Connects to the first of `addresses`, which are those of one host, that answers; otherwise as [`connect`].
+///
+/// # Errors
+/// When an address must not be connected to, or none answers.
+pub async fn connect_to(
+    addresses: Vec<SocketAddr>,
+    reach: &dyn Reach,
+    unacknowledged_max: Duration,
+) -> Result<TcpStream, ConnectError> {
     // One address that is not admitted condemns the name: its owner mixes them on purpose.
     for address in &addresses {
         reach.check(address.ip())?;

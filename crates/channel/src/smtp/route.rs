@@ -2,14 +2,12 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use net::endpoint::Host;
-use net::guard::{Forbidden, Guard};
-use net::tcp::{self, Anywhere, ConnectError, Reach};
+use net::guard::Guard;
+use net::tcp::{self, Anywhere, ConnectError};
 use tokio::net::TcpStream;
 
 use super::config::{Relay, TlsMode};
@@ -39,13 +37,6 @@ pub(super) struct Exchangers {
     /// Decides which addresses may be connected to: callers choose the domains.
     pub(super) guard: Guard,
     pub(super) port: u16,
-}
-
-/// The addresses of a host: these very ones are checked and connected to.
-#[derive(Debug)]
-struct FoundHosts<'a> {
-    addresses: Vec<SocketAddr>,
-    guard: &'a Guard,
 }
 
 /// How long a server may leave sent bytes unread or unacknowledged: more than the 3 minutes that a block of a message has (RFC 5321,
@@ -78,7 +69,9 @@ impl Router {
                     Ok(address) => Host::Address(address),
                     Err(_) => Host::Name(relay.host.clone()),
                 };
-                self.begin(&server, async || dial(&host, relay.port, &Anywhere).await).await
+                let connect =
+                    || dial(tcp::connect(&host, relay.port, &Anywhere, UNACKNOWLEDGED_MAX));
+                self.begin(&server, connect).await
             }
             Servers::Exchangers(exchangers) => {
                 let hosts = exchangers.of(destination, random).await?;
@@ -205,26 +198,14 @@ impl Exchangers {
                 return Err(NoConnection::Unreachable(format!("{name}: no address within 30 s")));
             }
         };
-        let found = FoundHosts { addresses, guard: &self.guard };
-        dial(&Host::Name(name), self.port, &found).await
+        // These very addresses are checked and connected to.
+        dial(tcp::connect_to(addresses, &self.guard, UNACKNOWLEDGED_MAX)).await
     }
 }
 
-// === impl FoundHosts ===
-
-#[async_trait]
-impl Reach for FoundHosts<'_> {
-    async fn resolve(&self, _name: &str, _port: u16) -> io::Result<Vec<SocketAddr>> {
-        Ok(self.addresses.clone())
-    }
-
-    fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
-        self.guard.check(address)
-    }
-}
-
-async fn dial(host: &Host, port: u16, reach: &dyn Reach) -> Result<TcpStream, NoConnection> {
-    let connecting = tcp::connect(host, port, reach, UNACKNOWLEDGED_MAX);
+async fn dial(
+    connecting: impl Future<Output = Result<TcpStream, ConnectError>>,
+) -> Result<TcpStream, NoConnection> {
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(ConnectError::Forbidden(forbidden))) => {
