@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use notification::{BroadcastId, Bytes, Scope, limits};
+use notification::{Account, BroadcastId, Bytes, Scope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::parse::{self, BroadcastWithRecipients};
 use pipeline::ingest::{
@@ -30,7 +30,7 @@ use crate::limits::FAULTS;
 use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
-use crate::view::{Totals, show};
+use crate::view::show;
 use crate::yield_budget::YieldBudget;
 
 #[derive(Serialize)]
@@ -55,7 +55,7 @@ pub struct BroadcastAnswer {
     pub paused_since: Option<String>,
     /// Where its notifications stand.
     #[serde(flatten)]
-    pub totals: Totals,
+    pub totals: Account,
     /// When it will be complete.
     pub estimate: EstimateAnswer,
 }
@@ -107,7 +107,7 @@ pub(crate) async fn read(
         accepted_at: show(accepted_at),
         expires_at: expires_at.map(show),
         paused_since,
-        totals: account.into(),
+        totals: account,
         estimate,
     };
     Ok(Json(answer).into_response())

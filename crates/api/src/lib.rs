@@ -58,7 +58,6 @@ pub use server::serve;
 pub use status::{
     ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
-pub use view::Totals;
 
 use access::Locked;
 use problem::{Problem, RetryAdvice};

@@ -18,7 +18,6 @@ use store::{ClusterStatus, ErrorKind, StoreError};
 use crate::ApiState;
 use crate::problem::Problem;
 use crate::status::{lag, oldest_due};
-use crate::view::Totals;
 
 type Count = Gauge<u64, AtomicU64>;
 
@@ -49,7 +48,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Respo
 }
 
 async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreError> {
-    let totals = Totals::from(shared.reads.totals().await?);
+    let totals = shared.reads.totals().await?;
     now.register(
         "belfry_notifications_accepted",
         "Notifications ever accepted",

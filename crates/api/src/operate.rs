@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::limits;
+use notification::{Account, limits};
 use serde::Serialize;
 use store::LogPosition;
 
@@ -16,12 +16,11 @@ use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::readiness;
-use crate::view::{LogLineView, Totals};
 
 #[derive(Serialize)]
 struct AuditAnswer {
     #[serde(flatten)]
-    totals: Totals,
+    totals: Account,
     balanced: bool,
     problem_count: u64,
     problems: Vec<String>,
@@ -44,7 +43,7 @@ pub(crate) async fn audit(State(shared): State<Arc<ApiState>>) -> Result<Respons
     let audit = shared.reads.audit().await?;
     Ok(Json(AuditAnswer {
         balanced: audit.account.is_balanced() && audit.problem_count == 0,
-        totals: audit.account.into(),
+        totals: audit.account,
         problem_count: audit.problem_count,
         problems: audit.problems,
     })
@@ -61,7 +60,7 @@ pub(crate) async fn log(
     let page = shared.reads.log(position, entries).await?;
     let mut lines = Vec::new();
     for entry in page.entries {
-        append_line(&mut lines, &LogLineView::from(entry))?;
+        append_line(&mut lines, &entry)?;
     }
     append_line(&mut lines, &LogEnd { next: page.next.0 })?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], lines).into_response())

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use feed::FeedProgress;
-use notification::{Name, Pauses, Timestamp};
+use notification::{Account, Name, Pauses, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
     ClusterStatus, LaneEvidence, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus,
@@ -17,7 +17,7 @@ use store::{
 use crate::ApiState;
 use crate::pauses::{PauseAnswer, in_order};
 use crate::problem::Problem;
-use crate::view::{Totals, show};
+use crate::view::show;
 
 /// The answer to `GET /v1/status`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct StatusAnswer {
     /// Of the engine; none where the store itself was read.
     pub started_at: Option<String>,
     /// How many were accepted, and how many are in each state.
-    pub totals: Totals,
+    pub totals: Account,
     /// The earliest due time of a pending chunk that is not claimed and whose lane is not paused; it may lie ahead.
     pub oldest_due_at: Option<String>,
     /// For how long that has been due: 0 where it lies ahead.
@@ -181,7 +181,7 @@ impl StatusAnswer {
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: started_at.map(show),
-            totals: reads.totals().await?.into(),
+            totals: reads.totals().await?,
             oldest_due_at: oldest.map(show),
             lag_seconds: lag(oldest, now).as_secs_f64(),
             lanes: lanes.into_iter().map(|lane| LaneAnswer::new(lane, &pauses)).collect(),

@@ -10,7 +10,6 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use feed::EventLine;
 use futures_util::stream;
 use notification::{ByteString, Name, Timestamp, limits};
 use pipeline::ingest::InvalidField;
@@ -28,7 +27,7 @@ use crate::limits::{LIST_SLICE, LOG_ENTRIES, LONG_POLL};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::view::{SuppressionView, show};
+use crate::view::show;
 
 const SUPPRESS: &[&str] = &["channel", "to", "reason"];
 const LIFT: &[&str] = &["channel", "to", "registered_at"];
@@ -41,7 +40,7 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct SuppressionList {
-    items: Vec<SuppressionView>,
+    items: Vec<Suppression>,
     next: Option<String>,
 }
 
@@ -96,8 +95,7 @@ pub(crate) async fn read(
     // A page that is not full was the last one.
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
-    let items = found.into_iter().map(SuppressionView::from).collect();
-    Ok(Json(SuppressionList { items, next }).into_response())
+    Ok(Json(SuppressionList { items: found, next }).into_response())
 }
 
 pub(crate) async fn suppress(
@@ -195,7 +193,7 @@ pub(crate) async fn events(
     let page = shared.events(position, events_max, Duration::from_secs(wait)).await?;
     let mut lines = Vec::new();
     for event in page.events {
-        append_line(&mut lines, &EventLine::from(event))?;
+        append_line(&mut lines, &event)?;
     }
     append_line(&mut lines, &EventsEnd { next: page.next.to_string() })?;
     Ok(([(CONTENT_TYPE, LINES)], lines).into_response())
@@ -244,7 +242,7 @@ impl Export {
             self.after = Some(last.recipient.clone());
             let mut lines = Vec::new();
             for suppression in found {
-                append_line(&mut lines, &SuppressionView::from(suppression))
+                append_line(&mut lines, &suppression)
                     .map_err(|problem| StoreError::Damaged(problem.detail))?;
             }
             return Ok(Some(lines));

@@ -2,12 +2,12 @@
 
 use std::fmt::{Result, Write as _};
 
-use api::Totals;
+use notification::Account;
 
 /// Appends a line for each count.
-pub(crate) fn push_text(totals: &Totals, text: &mut String) -> Result {
-    let accepted = [("accepted", totals.accepted)];
-    for (name, count) in accepted.into_iter().chain(totals.standing()) {
+pub(crate) fn push_text(account: &Account, text: &mut String) -> Result {
+    let accepted = [("accepted", account.accepted)];
+    for (name, count) in accepted.into_iter().chain(account.standing()) {
         writeln!(text, "{:<10} {count:>12}", name.replace('_', " "))?;
     }
     Ok(())

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use api::Totals;
 use clap::Args;
+use notification::Account;
 use serde::Serialize;
 use store::Audit;
 
@@ -26,7 +26,7 @@ pub(crate) struct AuditArgs {
 #[derive(Debug, Serialize)]
 struct AuditReport<'a> {
     #[serde(flatten)]
-    totals: Totals,
+    totals: Account,
     balanced: bool,
     problems: &'a [String],
 }
@@ -49,7 +49,7 @@ impl<'a> AuditReport<'a> {
     fn of(audit: &'a Audit) -> Self {
         let account = &audit.account;
         Self {
-            totals: (*account).into(),
+            totals: *account,
             balanced: account.is_balanced() && audit.problem_count == 0,
             problems: &audit.problems,
         }
@@ -76,7 +76,6 @@ impl<'a> AuditReport<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use notification::Account;
 
     #[test]
     fn the_account_is_written_with_exactly_these_words() {

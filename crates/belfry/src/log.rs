@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use notification::NotificationId;
+use notification::{ByteString, Guarantee, Name, NotificationId, Priority, State, Timestamp};
 use serde::Serialize;
 use store::{Attempted, History, LogEntry, LogPosition, ReadStore};
 
@@ -37,35 +37,34 @@ const PAGE_ENTRIES: usize = 1_000;
 /// Between two looks at the end of the log: the store notifies only the engine of changes.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
-/// One attempt, or the end, of one notification.
+/// A line of the log. Its fields stand in an order of their own, for scripts that read it.
 #[derive(Debug, Serialize)]
-struct ReceivedLogLine {
-    at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
+struct ReceivedLogLine<'a> {
+    at: Timestamp,
+    id: NotificationId,
     attempt: u16,
-    state: &'static str,
+    state: State,
     status: u16,
-    detail: String,
+    detail: &'a str,
 }
 
 /// One notification with all of its lines.
 #[derive(Debug, Serialize)]
 struct Story {
-    id: String,
-    tenant: String,
-    channel: String,
+    id: NotificationId,
+    tenant: Name,
+    channel: Name,
     destination: String,
-    priority: &'static str,
-    guarantee: &'static str,
+    priority: Priority,
+    guarantee: Guarantee,
     broadcast: Option<String>,
-    to: String,
-    accepted_at: String,
-    state: &'static str,
-    next_attempt_at: Option<String>,
-    fallback_of: Option<String>,
-    fallback_id: Option<String>,
-    attempts: Vec<ReceivedLogLine>,
+    to: ByteString,
+    accepted_at: Timestamp,
+    state: State,
+    next_attempt_at: Option<Timestamp>,
+    fallback_of: Option<NotificationId>,
+    fallback_id: Option<NotificationId>,
+    attempts: Vec<Attempted>,
 }
 
 /// Prints the log, or the history of one notification.
@@ -83,8 +82,11 @@ async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     loop {
         let page = reads.log(position, PAGE_ENTRIES).await?;
         for entry in page.entries {
-            let line = ReceivedLogLine::from(entry);
-            if args.json { output::json(&line)? } else { output::line(line.to_text())? }
+            if args.json {
+                output::json(&ReceivedLogLine::from(&entry))?;
+            } else {
+                output::line(text(Some(entry.id), &entry.attempted))?;
+            }
         }
         if page.next != position {
             position = page.next;
@@ -114,7 +116,7 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
         output::line(format_args!("stands in for {of}, which was refused"))?;
     }
     for attempt in &story.attempts {
-        output::line(attempt.to_text())?;
+        output::line(text(None, attempt))?;
     }
     if let Some(to) = &story.fallback_id {
         output::line(format_args!("{to} stands in for it"))?;
@@ -125,32 +127,21 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
     Ok(())
 }
 
-// === impl ReceivedLogLine ===
-
-impl ReceivedLogLine {
-    fn new(id: Option<NotificationId>, attempted: Attempted) -> Self {
-        Self {
-            at: attempted.at.to_string(),
-            id: id.map(|id| id.to_string()),
-            attempt: attempted.attempt,
-            state: attempted.state.as_str(),
-            status: attempted.status,
-            detail: attempted.detail,
-        }
-    }
-
-    fn to_text(&self) -> String {
-        let Self { at, id, attempt, state, status, detail } = self;
-        let id = id.as_ref().map(|id| format!(" {id}")).unwrap_or_default();
-        // A provider's words must not play with the terminal.
-        let detail: String = detail.chars().filter(|character| !character.is_control()).collect();
-        format!("{at}{id} attempt {attempt} {state} {status} {detail}").trim_end().to_owned()
-    }
+/// One attempt, or the end, of a notification, for people.
+fn text(id: Option<NotificationId>, attempted: &Attempted) -> String {
+    let Attempted { at, attempt, state, status, detail } = attempted;
+    let id = id.map(|id| format!(" {id}")).unwrap_or_default();
+    // A provider's words must not play with the terminal.
+    let detail: String = detail.chars().filter(|character| !character.is_control()).collect();
+    format!("{at}{id} attempt {attempt} {state} {status} {detail}").trim_end().to_owned()
 }
 
-impl From<LogEntry> for ReceivedLogLine {
-    fn from(entry: LogEntry) -> Self {
-        Self::new(Some(entry.id), entry.attempted)
+// === impl ReceivedLogLine ===
+
+impl<'a> From<&'a LogEntry> for ReceivedLogLine<'a> {
+    fn from(LogEntry { id, attempted }: &'a LogEntry) -> Self {
+        let Attempted { at, attempt, state, status, ref detail } = *attempted;
+        Self { at, id: *id, attempt, state, status, detail }
     }
 }
 
@@ -159,25 +150,22 @@ impl From<LogEntry> for ReceivedLogLine {
 impl From<History> for Story {
     fn from(history: History) -> Self {
         let envelope = history.envelope;
+        let lane = envelope.lane;
         Self {
-            id: history.id.to_string(),
-            tenant: envelope.lane.tenant.to_string(),
-            channel: envelope.lane.channel.to_string(),
-            destination: envelope.lane.destination.to_string(),
-            priority: envelope.lane.priority.as_str(),
-            guarantee: envelope.guarantee.as_str(),
+            id: history.id,
+            tenant: lane.tenant,
+            channel: lane.channel,
+            destination: lane.destination.to_string(),
+            priority: lane.priority,
+            guarantee: envelope.guarantee,
             broadcast: envelope.broadcast.map(|broadcast| broadcast.to_string()),
-            to: history.recipient.to_string(),
-            accepted_at: history.accepted_at.to_string(),
-            state: history.state.as_str(),
-            next_attempt_at: history.next_attempt_at.map(|instant| instant.to_string()),
-            fallback_of: history.content.fallback.and_then(|it| it.of).map(|id| id.to_string()),
-            fallback_id: history.fallback_id.map(|id| id.to_string()),
-            attempts: history
-                .attempts
-                .into_iter()
-                .map(|line| ReceivedLogLine::new(None, line))
-                .collect(),
+            to: history.recipient,
+            accepted_at: history.accepted_at,
+            state: history.state,
+            next_attempt_at: history.next_attempt_at,
+            fallback_of: history.content.fallback.and_then(|it| it.of),
+            fallback_id: history.fallback_id,
+            attempts: history.attempts,
         }
     }
 }
@@ -185,7 +173,6 @@ impl From<History> for Story {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use notification::{State, Timestamp};
 
     #[test]
     fn a_line_holds_what_happened_and_nothing_that_moves_the_cursor() {
@@ -196,15 +183,21 @@ mod tests {
             status: 410,
             detail: "Unregistered\x1b[2J\n".to_owned(),
         };
-        let line = ReceivedLogLine::new(None, attempted);
         assert_eq!(
-            line.to_text(),
+            text(None, &attempted),
             "1970-01-01T00:00:00.000Z attempt 2 refused 410 Unregistered[2J"
         );
         assert!(
-            serde_json::to_string(&line)
+            serde_json::to_string(&attempted)
                 .unwrap()
                 .starts_with(r#"{"at":"1970-01-01T00:00:00.000Z","attempt":2"#)
+        );
+        let id = "00000000-0000-8000-8000-000000000001".parse().unwrap();
+        let entry = LogEntry { id, attempted };
+        assert!(
+            serde_json::to_string(&ReceivedLogLine::from(&entry)).unwrap().starts_with(
+                r#"{"at":"1970-01-01T00:00:00.000Z","id":"00000000-0000-8000-8000-000000000001","attempt":2"#
+            )
         );
     }
 }

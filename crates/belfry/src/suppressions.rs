@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use feed::EventLine;
 use notification::{Name, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use store::{EventPosition, ReadStore, Suppression};
+use store::{Change, EventPosition, ReadStore, Suppression, SuppressionEvent};
 
 use crate::args::StoreArgs;
 use crate::client::Client;
@@ -100,16 +99,6 @@ pub(crate) struct LiftArgs {
     registered_at: Option<Timestamp>,
 }
 
-/// One recipient of the list.
-#[derive(Debug, Serialize)]
-struct SuppressionLine {
-    channel: String,
-    to: String,
-    reason: String,
-    status: u16,
-    since: String,
-}
-
 /// Changes that are being printed.
 struct FeedReading {
     /// All up to here are printed.
@@ -151,11 +140,10 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
                 let Some(last) = page.last() else { break };
                 after = Some(last.recipient.clone());
                 for suppression in page {
-                    let line = SuppressionLine::from(suppression);
                     if args.json {
-                        output::json(&line)?;
+                        output::json(&suppression)?;
                     } else {
-                        output::line(line.to_text())?;
+                        output::line(plain(&suppression_text(&suppression)))?;
                     }
                     count += 1;
                 }
@@ -239,13 +227,12 @@ impl FeedReading {
             let page = reads.suppression_events(self.position, PAGE).await?;
             let is_end = page.next == self.position;
             for event in page.events {
-                let (position, at) = (event.position, event.at);
-                let line = EventLine::from(event);
                 if args.json {
-                    output::json(&line)?;
+                    output::json(&event)?;
                 } else {
-                    output::line(plain(&line.to_text()))?;
+                    output::line(plain(&event_text(&event)))?;
                 }
+                let SuppressionEvent { position, at, .. } = event;
                 // With each line, so that an interrupt between two says where the next one is.
                 (self.position, self.count) = (position, self.count + 1);
                 let count = self.count;
@@ -323,20 +310,24 @@ impl WhomArgs {
     }
 }
 
-// === impl SuppressionLine ===
+// === helpers ===
 
-impl SuppressionLine {
-    fn to_text(&self) -> String {
-        let Self { channel, to, reason, status, since } = self;
-        plain(&format!("{since} {channel} {to} {status} {reason}"))
-    }
+/// One recipient of the list, for people.
+fn suppression_text(suppression: &Suppression) -> String {
+    let Suppression { channel, recipient, reason, status, since } = suppression;
+    format!("{since} {channel} {recipient} {status} {reason}")
 }
 
-impl From<Suppression> for SuppressionLine {
-    fn from(suppression: Suppression) -> Self {
-        let Suppression { channel, recipient, reason, status, since } = suppression;
-        let (channel, to) = (channel.to_string(), recipient.to_string());
-        Self { channel, to, reason, status, since: since.to_string() }
+/// A change, for people, with the provider's reason unchanged.
+fn event_text(event: &SuppressionEvent) -> String {
+    let SuppressionEvent { position, at, channel, recipient, change } = event;
+    match change {
+        Change::Suppressed { reason, status, since } => {
+            format!(
+                "{position} {at} suppressed {channel} {recipient} since {since}: {status} {reason}"
+            )
+        }
+        Change::Lifted => format!("{position} {at} lifted {channel} {recipient}"),
     }
 }
 

@@ -24,7 +24,6 @@ use tokio::time::sleep;
 
 use event::{FeedContent, json_bytes};
 
-pub use event::EventLine;
 pub use progress::FeedProgress;
 
 /// Hands the changes of the suppression list on.
@@ -251,7 +250,8 @@ impl FeedRun {
         };
         let since = events.first().map_or(self.feed.intake.now(), |event| event.at);
         let Feed { name, intake, tenant, channel, recipient, .. } = &self.feed;
-        let json = serde_json::to_vec(&FeedContent::new(position, until, events))
+        let content = FeedContent { r#type: "suppressions", after: position, until, events };
+        let json = serde_json::to_vec(&content)
             .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
         let submission = Submission {
             channel: channel.as_str().into(),

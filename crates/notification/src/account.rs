@@ -1,9 +1,11 @@
 //! The account that always balances.
 
+use serde::{Deserialize, Serialize};
+
 use crate::lifecycle::State;
 
-/// How many notifications stand where. `pending` counts every state that is not terminal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How many notifications stand where. `pending` counts every state that is not terminal. Its JSON is a part of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Account {
     /// Ever accepted.
     pub accepted: u64,
@@ -52,20 +54,27 @@ impl Account {
         self.pending += other.pending;
     }
 
+    /// Where the accepted ones stand: names and numbers, in order.
+    pub const fn standing(&self) -> [(&'static str, u64); 8] {
+        [
+            ("delivered", self.delivered),
+            ("refused", self.refused),
+            ("expired", self.expired),
+            ("cancelled", self.cancelled),
+            ("suppressed", self.suppressed),
+            ("in_doubt", self.in_doubt),
+            ("dead", self.dead),
+            ("pending", self.pending),
+        ]
+    }
+
     /// The sum of everything but `accepted`.
-    pub const fn accounted_for(&self) -> u64 {
-        self.delivered
-            + self.refused
-            + self.expired
-            + self.cancelled
-            + self.suppressed
-            + self.in_doubt
-            + self.dead
-            + self.pending
+    pub fn accounted_for(&self) -> u64 {
+        self.standing().iter().map(|(_, count)| count).sum()
     }
 
     /// True if every accepted notification stands somewhere, once.
-    pub const fn is_balanced(&self) -> bool {
+    pub fn is_balanced(&self) -> bool {
         self.accepted == self.accounted_for()
     }
 

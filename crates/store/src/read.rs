@@ -10,11 +10,12 @@ use notification::{
     Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Lane, Name, NotificationId,
     Pauses, State, Timestamp,
 };
+use serde::Serialize;
 
 use crate::{ClusterStatus, EventPosition, FeedCursor, StoreError, Suppression, SuppressionPage};
 
-/// An attempt, or the end, of a notification, as the log keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An attempt, or the end, of a notification, as the log keeps it. Its JSON is a part of the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Attempted {
     /// Time of its settlement.
     pub at: Timestamp,
@@ -78,12 +79,13 @@ pub struct Page<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LogPosition(pub u64);
 
-/// An entry of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An entry of the log. Its JSON is a part of the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
     /// Notification of the entry.
     pub id: NotificationId,
     /// The attempt, or the end.
+    #[serde(flatten)]
     pub attempted: Attempted,
 }
 

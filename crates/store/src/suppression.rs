@@ -4,13 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use notification::{ByteString, Name, OutcomeGroup, Timestamp};
+use serde::{Serialize, Serializer};
 
-/// A recipient that must not be tried again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A recipient that must not be tried again. Its JSON is a part of the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Suppression {
     /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
+    #[serde(rename = "to")]
     pub recipient: ByteString,
     /// The provider's words, or the operator's.
     pub reason: String,
@@ -36,7 +38,8 @@ pub struct Lift {
 }
 
 /// A change of a recipient's suppression.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "change", rename_all = "lowercase")]
 pub enum Change {
     /// The recipient is on the list from now on, or is for another reason. A later `since` alone is no change.
     Suppressed {
@@ -51,8 +54,8 @@ pub enum Change {
     Lifted,
 }
 
-/// A change of the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A change of the list. Its JSON is a part of the API, and of a feed's notifications.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SuppressionEvent {
     /// Its place among all changes.
     pub position: EventPosition,
@@ -61,8 +64,10 @@ pub struct SuppressionEvent {
     /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
+    #[serde(rename = "to")]
     pub recipient: ByteString,
     /// The change.
+    #[serde(flatten)]
     pub change: Change,
 }
 
@@ -144,6 +149,12 @@ impl Suppression {
 impl fmt::Display for EventPosition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}-{}", self.transaction, self.event)
+    }
+}
+
+impl Serialize for EventPosition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
