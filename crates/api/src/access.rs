@@ -7,7 +7,8 @@ use axum::extract::FromRef;
 use crate::ApiState;
 
 /// The operations of the store, locked up: handlers get at them as [`WithOperations`] only.
-pub(crate) struct Locked(Arc<dyn store::Operations>);
+#[derive(Debug)]
+pub struct Locked(Arc<dyn store::Operations>);
 
 /// The operations of the store, for a handler that changes something.
 pub(crate) struct WithOperations(pub(crate) Arc<dyn store::Operations>);
@@ -15,7 +16,8 @@ pub(crate) struct WithOperations(pub(crate) Arc<dyn store::Operations>);
 // === impl Locked ===
 
 impl Locked {
-    pub(crate) fn new(operations: Arc<dyn store::Operations>) -> Self {
+    /// Locks `operations` up.
+    pub fn new(operations: Arc<dyn store::Operations>) -> Self {
         Self(operations)
     }
 }

@@ -30,6 +30,7 @@ use crate::limits::FAULTS;
 use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
+use crate::query::parse_id;
 use crate::view::show;
 use crate::yield_budget::YieldBudget;
 
@@ -346,10 +347,6 @@ impl<P: Copy> RecipientSlice<P> {
 }
 
 // === helpers ===
-
-fn parse_id(text: &str) -> Result<BroadcastId, Problem> {
-    text.parse().map_err(|error: notification::id::IdError| Problem::not_found(error.to_string()))
-}
 
 fn unknown(id: BroadcastId) -> Problem {
     Problem::not_found(format!("there is no broadcast {id}"))

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use notification::Name;
 
 use crate::ApiState;
-use crate::problem::{Problem, RetryAdvice};
+use crate::problem::Problem;
 
 /// The prefix of every key, so that scanners of leaked secrets recognize it.
 const PREFIX: &str = "belfry_";
@@ -147,12 +147,13 @@ impl Keys {
         let parts = given.and_then(|text| text.split_once(' '));
         let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         else {
-            return Err(unauthorized("give an API key: Authorization: Bearer belfry_..."));
+            return Err(Problem::unauthorized("give an API key: Authorization: Bearer belfry_..."));
         };
         // A generated key has 256 random bits: a fast hash without a salt is enough, and a slow one would cost every request.
         let hash = sha256(key.trim());
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
-        let found = known.next().ok_or_else(|| unauthorized("the API key is not known"))?;
+        let found =
+            known.next().ok_or_else(|| Problem::unauthorized("the API key is not known"))?;
         Ok(Caller { tenant: found.tenant.clone(), is_operator: found.is_operator })
     }
 }
@@ -184,10 +185,6 @@ fn is_local(host: &str) -> bool {
 fn is_same(known: &[u8; 32], given: &[u8; 32]) -> bool {
     // The time of a comparison that ends at the first difference would tell how much of a hash is right.
     constant_time::verify_slices_are_equal(known, given).is_ok()
-}
-
-fn unauthorized(detail: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, detail).with_advice(RetryAdvice::Authenticate)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Edge only: bodies go to [`pipeline::ingest::parse`], answers become JSON. What may be asked for is decided
 //! by the ingest stage, the rest is read from the store ([`ReadStore`]), or changed there by a handler that asks for
-//! its operations ([`Operations`]).
+//! its operations ([`Operations`](store::Operations)).
 
 mod access;
 mod body;
@@ -40,13 +40,14 @@ use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use flow::{Backoff, Clock};
+use flow::Backoff;
 use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
-use store::{Operations, ReadStore};
+use store::ReadStore;
 use tokio::sync::watch;
 
+pub use access::Locked;
 pub use broadcasts::BroadcastAnswer;
 pub use cancel::CancelScopeAnswer;
 pub use estimate::EstimateAnswer;
@@ -59,17 +60,16 @@ pub use status::{
     ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
 
-use access::Locked;
-use problem::{Problem, RetryAdvice};
+use problem::Problem;
 
 /// The parts of the engine that the API calls.
-pub struct ApiParts {
+pub struct ApiState {
     /// Takes notifications in.
     pub intake: Arc<Intake>,
     /// Answers questions.
     pub reads: Arc<dyn ReadStore>,
     /// Cancels, requeues, suppresses and lifts.
-    pub operations: Arc<dyn Operations>,
+    pub operations: Locked,
     /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
@@ -88,8 +88,8 @@ pub struct ApiParts {
     pub feed: Option<Name>,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
-    /// The time.
-    pub clock: Clock,
+    /// Since when it runs.
+    pub started_at: Timestamp,
 }
 
 /// The routes and keys that a server serves. Cheap to clone.
@@ -98,22 +98,6 @@ pub struct Site {
     router: Router,
     /// Where uploads that were dropped half-way are swept from.
     intake: Option<Arc<Intake>>,
-}
-
-/// [`ApiParts`], and when it was made.
-struct ApiState {
-    intake: Arc<Intake>,
-    reads: Arc<dyn ReadStore>,
-    operations: Locked,
-    changes: watch::Receiver<u64>,
-    keys: watch::Receiver<Keys>,
-    default_tenant: Name,
-    registry: Arc<Registry>,
-    readiness: Readiness,
-    worker: Option<String>,
-    policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
-    feed: Option<Name>,
-    started_at: Timestamp,
 }
 
 /// The site of a process that does not know yet whether it can work: it lives, and is not ready.
@@ -127,23 +111,10 @@ pub fn starting(readiness: Readiness) -> Site {
 }
 
 /// The site of a process that works. For [`serve`], which sets the limits of connections; those of bodies are set here.
-pub fn site(state: ApiParts) -> Site {
+pub fn site(state: ApiState) -> Site {
     let takes_in = state.takes_in;
     let intake = takes_in.then(|| Arc::clone(&state.intake));
-    let shared = Arc::new(ApiState {
-        started_at: pipeline::timestamp(state.clock),
-        intake: state.intake,
-        reads: state.reads,
-        operations: Locked::new(state.operations),
-        changes: state.changes,
-        keys: state.keys,
-        default_tenant: state.default_tenant,
-        registry: state.registry,
-        readiness: state.readiness,
-        worker: state.worker,
-        policies: state.policies,
-        feed: state.feed,
-    });
+    let shared = Arc::new(state);
     let mut operators = Router::new().route("/v1/status", get(status::status));
     let mut callers = Router::new().route("/metrics", get(metrics::metrics));
     if takes_in {
@@ -212,7 +183,7 @@ async fn not_yet() -> Problem {
         StatusCode::SERVICE_UNAVAILABLE,
         "starting: the store or the broker is not reached yet",
     )
-    .with_advice(RetryAdvice::RetryAfter(notification::limits::OVERLOAD_RETRY_AFTER.as_secs()))
+    .retry_after(notification::limits::OVERLOAD_RETRY_AFTER)
 }
 
 async fn wrong_method(method: Method) -> Problem {
@@ -245,10 +216,8 @@ impl ApiState {
     }
 }
 
-// === impl ApiParts ===
-
-impl fmt::Debug for ApiParts {
+impl fmt::Debug for ApiState {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ApiParts").field("keys", &self.keys).finish_non_exhaustive()
+        formatter.debug_struct("ApiState").field("keys", &self.keys).finish_non_exhaustive()
     }
 }

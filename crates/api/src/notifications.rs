@@ -15,7 +15,7 @@ use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
-use crate::query::Query;
+use crate::query::{Query, parse_id};
 use crate::view::{Notification, show};
 
 #[derive(Serialize)]
@@ -94,10 +94,6 @@ pub(crate) fn cancel_answer(cancelled: Cancelled) -> Result<Response, Problem> {
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }
     Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())
-}
-
-pub(crate) fn parse_id(text: &str) -> Result<NotificationId, Problem> {
-    text.parse().map_err(|error: notification::id::IdError| Problem::not_found(error.to_string()))
 }
 
 pub(crate) fn unknown(id: NotificationId) -> Problem {

@@ -9,6 +9,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{Account, limits};
 use serde::Serialize;
+use serde_json::json;
 use store::LogPosition;
 
 use crate::ApiState;
@@ -24,11 +25,6 @@ struct AuditAnswer {
     balanced: bool,
     problem_count: u64,
     problems: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct LogEnd {
-    next: u64,
 }
 
 pub(crate) async fn health() -> &'static str {
@@ -62,7 +58,7 @@ pub(crate) async fn log(
     for entry in page.entries {
         append_line(&mut lines, &entry)?;
     }
-    append_line(&mut lines, &LogEnd { next: page.next.0 })?;
+    append_line(&mut lines, &json!({ "next": page.next.0 }))?;
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], lines).into_response())
 }
 

@@ -1,6 +1,7 @@
 //! Errors as problem details (RFC 9457).
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -19,16 +20,8 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
     pub(crate) errors: Vec<Located>,
-    advice: Option<RetryAdvice>,
-}
-
-/// The header that tells a caller what to do.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RetryAdvice {
-    /// `Retry-After`, s.
-    RetryAfter(u64),
-    /// `WWW-Authenticate: Bearer`.
-    Authenticate,
+    /// The header that tells a caller what to do.
+    advice: Option<(HeaderName, HeaderValue)>,
 }
 
 /// A fault and where it stands.
@@ -85,14 +78,15 @@ impl Problem {
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
-    pub(crate) fn with_advice(mut self, advice: RetryAdvice) -> Self {
-        self.advice = Some(advice);
-        self
+    /// The caller has not said who it is.
+    pub(crate) fn unauthorized(detail: &str) -> Self {
+        let advice = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
+        Self { advice, ..Self::new(StatusCode::UNAUTHORIZED, detail) }
     }
 
-    pub(crate) fn with_errors(mut self, errors: Vec<Located>) -> Self {
-        self.errors = errors;
-        self
+    /// This problem, for a caller that is to come back after `wait`, whole seconds.
+    pub(crate) fn retry_after(self, wait: Duration) -> Self {
+        Self { advice: Some((RETRY_AFTER, HeaderValue::from(wait.as_secs()))), ..self }
     }
 
     /// The problem for an error of the store, where `pointer` leads to the idempotency key of an item.
@@ -104,12 +98,12 @@ impl Problem {
             let message = "was used before for something else: take a new key";
             let invalid = InvalidField::new(pointer(*index), message);
             let conflict = Self::new(StatusCode::CONFLICT, invalid.to_string());
-            return conflict.with_errors(vec![invalid.into()]);
+            return Self { errors: vec![invalid.into()], ..conflict };
         }
         // Apart from what passes by itself: an operator must free some space, so the caller is to wait longer.
         if let StoreError::NoSpace(words) = error {
             return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
-                .with_advice(RetryAdvice::RetryAfter(DISK_RETRY_AFTER.as_secs()));
+                .retry_after(DISK_RETRY_AFTER);
         }
         // In the database's words: no check of ours has found what is wrong.
         if let StoreError::Invalid(_) = error {
@@ -119,7 +113,7 @@ impl Problem {
             ErrorKind::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
             ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-                .with_advice(RetryAdvice::RetryAfter(limits::OVERLOAD_RETRY_AFTER.as_secs())),
+                .retry_after(limits::OVERLOAD_RETRY_AFTER),
             ErrorKind::Fatal => {
                 // Without Retry-After: the process ends by this, and it is not known when the next one is ready.
                 tracing::error!(%error, "store failed");
@@ -157,12 +151,11 @@ impl From<IngestError> for Problem {
             IngestError::Invalid(invalid) => invalid.into(),
             IngestError::Store(error) => error.into(),
             IngestError::TenantOverloaded { retry_after } => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string())
-                    .with_advice(RetryAdvice::RetryAfter(retry_after.as_secs()))
+                Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).retry_after(retry_after)
             }
             IngestError::Overloaded { retry_after } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-                    .with_advice(RetryAdvice::RetryAfter(retry_after.as_secs()))
+                    .retry_after(retry_after)
             }
         }
     }
@@ -181,22 +174,10 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&details).unwrap_or_default();
         let content_type = [(CONTENT_TYPE, "application/problem+json")];
         let mut response = (self.status, content_type, body).into_response();
-        if let Some(advice) = self.advice {
-            let (name, value) = advice.header();
+        if let Some((name, value)) = self.advice {
             response.headers_mut().insert(name, value);
         }
         response
-    }
-}
-
-// === impl RetryAdvice ===
-
-impl RetryAdvice {
-    fn header(self) -> (HeaderName, HeaderValue) {
-        match self {
-            Self::RetryAfter(seconds) => (RETRY_AFTER, HeaderValue::from(seconds)),
-            Self::Authenticate => (WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::http::Uri;
+use notification::id::IdError;
 use notification::limits::RECIPIENT_BYTES;
 
 use crate::problem::Problem;
@@ -12,6 +13,11 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub(crate) struct Query {
     given: Vec<(String, String)>,
+}
+
+/// The identifier in a path.
+pub(crate) fn parse_id<T: FromStr<Err = IdError>>(text: &str) -> Result<T, Problem> {
+    text.parse().map_err(|error: IdError| Problem::not_found(error.to_string()))
 }
 
 // === impl Query ===

@@ -8,13 +8,8 @@ use crate::problem::Problem;
 /// The conditions under which a process takes work. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness {
-    needs: Vec<Need>,
-}
-
-#[derive(Debug, Clone)]
-struct Need {
-    name: &'static str,
-    is_met: watch::Receiver<bool>,
+    /// What must be fine, by the name that metrics know it by.
+    needs: Vec<(&'static str, watch::Receiver<bool>)>,
 }
 
 // === impl Readiness ===
@@ -23,13 +18,13 @@ impl Readiness {
     /// Adds something that must be fine, by the name that metrics know it by.
     #[must_use]
     pub fn and(mut self, name: &'static str, is_met: watch::Receiver<bool>) -> Self {
-        self.needs.push(Need { name, is_met });
+        self.needs.push((name, is_met));
         self
     }
 
     /// Names, and whether each is fine.
     pub(crate) fn needs(&self) -> impl Iterator<Item = (&'static str, bool)> {
-        self.needs.iter().map(|need| (need.name, *need.is_met.borrow()))
+        self.needs.iter().map(|(name, is_met)| (*name, *is_met.borrow()))
     }
 }
 

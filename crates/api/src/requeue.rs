@@ -16,9 +16,9 @@ use crate::ApiState;
 use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
-use crate::notifications::{parse_id, unknown};
+use crate::notifications::unknown;
 use crate::problem::Problem;
-use crate::query::Query;
+use crate::query::{Query, parse_id};
 use crate::scope::tenant_of;
 use crate::view::show;
 

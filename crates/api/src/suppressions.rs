@@ -16,6 +16,7 @@ use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, list, share, text};
 use pipeline::ingest::parse::too_many_items;
 use serde::Serialize;
+use serde_json::json;
 use store::{EventPosition, Lift, ReadStore, StoreError, Suppression, SuppressionPage};
 use tokio::time::{sleep, timeout};
 
@@ -54,11 +55,6 @@ struct LiftAnswer {
     lifted: usize,
     /// Those that were not on the list, or stay on it.
     unchanged: usize,
-}
-
-#[derive(Serialize)]
-struct EventsEnd {
-    next: String,
 }
 
 /// Lines of the list, channel by channel.
@@ -195,7 +191,7 @@ pub(crate) async fn events(
     for event in page.events {
         append_line(&mut lines, &event)?;
     }
-    append_line(&mut lines, &EventsEnd { next: page.next.to_string() })?;
+    append_line(&mut lines, &json!({ "next": page.next }))?;
     Ok(([(CONTENT_TYPE, LINES)], lines).into_response())
 }
 

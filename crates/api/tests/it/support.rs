@@ -85,10 +85,10 @@ pub(crate) fn fixture_over(
     let intake = Intake::new(ingest, Arc::new(channels), clock).with_templates(templates);
     let intake = Arc::new(intake);
     let (ready, is_ready) = watch::channel(false);
-    let site = api::site(api::ApiParts {
+    let site = api::site(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
-        operations: Arc::clone(&store) as Arc<dyn Operations>,
+        operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
         changes: Claims::<Chunk>::changes(&*store),
         keys: watch::channel(Keys::new(keys)).1,
         default_tenant: "default".parse().unwrap(),
@@ -98,7 +98,7 @@ pub(crate) fn fixture_over(
         policies: watch::channel(BTreeMap::new()).1,
         feed: Some("feed".parse().unwrap()),
         takes_in: true,
-        clock,
+        started_at: pipeline::timestamp(clock),
     });
     Fixture { site, store, intake, ready }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use api::{ApiParts, Readiness, Site};
+use api::{ApiState, Readiness, Site};
 use feed::Feed;
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
@@ -273,11 +273,11 @@ impl StageParts<'_> {
         takes_in: bool,
     ) -> anyhow::Result<Site> {
         let store = self.backend.store();
-        Ok(api::site(ApiParts {
+        Ok(api::site(ApiState {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             reads: Arc::clone(&store) as _,
-            operations: store as _,
+            operations: api::Locked::new(store),
             keys: self.live.keys(),
             default_tenant: "default".parse()?,
             registry: Arc::new(self.registry),
@@ -286,7 +286,7 @@ impl StageParts<'_> {
             policies: self.live.policies(),
             feed: if takes_in { self.config.suppressions.feed_name()? } else { None },
             takes_in,
-            clock: self.clock,
+            started_at: pipeline::timestamp(self.clock),
         }))
     }
 }
