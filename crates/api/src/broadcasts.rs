@@ -34,11 +34,15 @@ use crate::query::parse_id;
 use crate::view::show;
 use crate::yield_budget::YieldBudget;
 
-#[derive(Serialize)]
-struct BroadcastCreated {
-    id: String,
-    accepted: u64,
-    replayed: bool,
+/// The answer to creating a broadcast.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BroadcastCreated {
+    /// Its identifier.
+    pub id: String,
+    /// Its notifications.
+    pub accepted: u64,
+    /// True if it was created before, with the same key.
+    pub replayed: bool,
 }
 
 /// A broadcast as a whole.

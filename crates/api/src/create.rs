@@ -13,7 +13,7 @@ use notification::{ByteString, Name, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{DraftPreview, InvalidField, Reservation, parse};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::Admission;
 
@@ -27,10 +27,13 @@ use crate::stream;
 use crate::view::raw;
 use crate::yield_budget::YieldBudget;
 
-#[derive(Serialize)]
-struct One {
-    id: String,
-    replayed: bool,
+/// The answer to creating a notification.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NotificationCreated {
+    /// Its identifier.
+    pub id: String,
+    /// True if it was created before, with the same key.
+    pub replayed: bool,
 }
 
 #[derive(Serialize)]
@@ -40,15 +43,20 @@ struct Many {
     ids: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Previewed {
-    content: Option<Box<RawValue>>,
-    options: Option<Box<RawValue>>,
+/// What a notification would send.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PreviewAnswer {
+    /// The content.
+    pub content: Option<Box<RawValue>>,
+    /// The channel's options.
+    pub options: Option<Box<RawValue>>,
     /// Of content and options.
-    bytes: usize,
-    accepted: bool,
+    pub bytes: usize,
+    /// True if its channel takes it.
+    pub accepted: bool,
+    /// Why it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Located>,
+    pub error: Option<Located>,
 }
 
 pub(crate) async fn create(
@@ -111,7 +119,7 @@ async fn create_one(
         None => return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no answer")),
     };
     let location = [(LOCATION, format!("/v1/notifications/{id}"))];
-    Ok((StatusCode::CREATED, location, Json(One { id, replayed })).into_response())
+    Ok((StatusCode::CREATED, location, Json(NotificationCreated { id, replayed })).into_response())
 }
 
 /// `POST /v1/preview`: what a notification would send. Nothing is stored.
@@ -127,7 +135,7 @@ pub(crate) async fn preview(
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let (submission, to) = parse::notification(&whole, &whole)?;
         let preview = shared.intake.preview(&caller.tenant, submission, to).await?;
-        Ok(Json(Previewed::from(preview)).into_response())
+        Ok(Json(PreviewAnswer::from(preview)).into_response())
     })
     .await
 }
@@ -189,21 +197,17 @@ async fn create_many(
     })?;
     let mut many = Many { accepted: 0, replayed: 0, ids: Vec::with_capacity(admissions.len()) };
     for admission in admissions {
-        match admission {
-            Admission::Accepted(id) => {
-                many.accepted += 1;
-                many.ids.push(id.to_string());
-            }
-            Admission::Replayed(id) => {
-                many.replayed += 1;
-                many.ids.push(id.to_string());
-            }
-        }
+        let (count, id) = match admission {
+            Admission::Accepted(id) => (&mut many.accepted, id),
+            Admission::Replayed(id) => (&mut many.replayed, id),
+        };
+        *count += 1;
+        many.ids.push(id.to_string());
     }
     Ok((StatusCode::CREATED, Json(many)).into_response())
 }
 
-impl From<DraftPreview> for Previewed {
+impl From<DraftPreview> for PreviewAnswer {
     fn from(DraftPreview { content, refused }: DraftPreview) -> Self {
         Self {
             bytes: content.bytes(),

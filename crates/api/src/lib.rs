@@ -48,17 +48,22 @@ use store::ReadStore;
 use tokio::sync::watch;
 
 pub use access::Locked;
-pub use broadcasts::BroadcastAnswer;
+pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use cancel::CancelScopeAnswer;
+pub use create::{NotificationCreated, PreviewAnswer};
 pub use estimate::EstimateAnswer;
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
+pub use notifications::CancelAnswer;
 pub use pauses::{PauseAnswer, ResumeAnswer};
+pub use problem::Located;
 pub use prospect::ProspectAnswer;
 pub use readiness::Readiness;
+pub use requeue::RequeuedOne;
 pub use server::serve;
 pub use status::{
     ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
+pub use suppressions::{LiftAnswer, SuppressAnswer};
 
 use problem::Problem;
 

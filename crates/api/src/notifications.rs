@@ -7,7 +7,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{NotificationId, limits};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Cancelled, Filter};
 
 use crate::ApiState;
@@ -24,11 +24,15 @@ struct List {
     next: Option<String>,
 }
 
-#[derive(Serialize)]
-struct CancelAnswer {
-    cancelled: u64,
-    under_way: u64,
-    ended: u64,
+/// The answer to cancelling a notification, or a broadcast.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CancelAnswer {
+    /// Those that are cancelled now.
+    pub cancelled: u64,
+    /// Those that were claimed, and perhaps on the wire.
+    pub under_way: u64,
+    /// Those that had ended.
+    pub ended: u64,
 }
 
 pub(crate) async fn read(

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use notification::limits;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{IngestError, InvalidField};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::{ErrorKind, StoreError};
 
 use crate::limits::{DISK_RETRY_AFTER, FAULTS};
@@ -25,13 +25,15 @@ pub(crate) struct Problem {
 }
 
 /// A fault and where it stands.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Located {
-    pointer: Cow<'static, str>,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Located {
+    /// JSON pointer to the field.
+    pub pointer: Cow<'static, str>,
     /// Line of an NDJSON body, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
-    message: String,
+    /// The fault, and what would be right.
+    pub message: String,
 }
 
 #[derive(Serialize)]

@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{NotificationId, Priority, State as Stand, Timestamp, limits};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::{Filter, History, Requeued};
 
 use crate::ApiState;
@@ -22,9 +22,11 @@ use crate::query::{Query, parse_id};
 use crate::scope::tenant_of;
 use crate::view::show;
 
-#[derive(Serialize)]
-struct RequeuedOne {
-    requeued: u64,
+/// The answer to requeueing one notification.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RequeuedOne {
+    /// Always 1.
+    pub requeued: u64,
 }
 
 #[derive(Default, Serialize)]

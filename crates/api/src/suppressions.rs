@@ -15,7 +15,7 @@ use notification::{ByteString, Name, Timestamp, limits};
 use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, list, share, text};
 use pipeline::ingest::parse::too_many_items;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{EventPosition, Lift, ReadStore, StoreError, Suppression, SuppressionPage};
 use tokio::time::{sleep, timeout};
@@ -45,16 +45,20 @@ struct SuppressionList {
     next: Option<String>,
 }
 
-#[derive(Serialize)]
-struct SuppressAnswer {
-    suppressed: usize,
+/// The answer to suppressing recipients.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct SuppressAnswer {
+    /// Those that are on the list now.
+    pub suppressed: usize,
 }
 
-#[derive(Serialize)]
-struct LiftAnswer {
-    lifted: usize,
+/// The answer to lifting suppressions.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct LiftAnswer {
+    /// Those that were taken off the list.
+    pub lifted: usize,
     /// Those that were not on the list, or stay on it.
-    unchanged: usize,
+    pub unchanged: usize,
 }
 
 /// Lines of the list, channel by channel.

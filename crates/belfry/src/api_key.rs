@@ -1,7 +1,5 @@
 //! `belfry api-key`: makes a key, prints it once, and prints what the configuration keeps of it.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use notification::Name;
 
@@ -18,7 +16,7 @@ pub(crate) struct ApiKeyArgs {
 }
 
 /// Prints the key and its table. The key goes to standard output and nowhere else.
-pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<()> {
     let key = api::generate()?;
     output::print(&format!(
         "# The key, for the caller. It is kept nowhere and cannot be shown again.\n\

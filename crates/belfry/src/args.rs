@@ -2,14 +2,16 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use channel::Secret;
 use clap::Args;
-use notification::{BroadcastId, Priority};
+use notification::{BroadcastId, NotificationId, Priority};
 use serde_json::value::RawValue;
 
 use crate::client::with_query;
 use crate::config::Flags;
+use crate::exit::{CliError, FailureKind};
 
 /// The arguments of every command.
 #[derive(Debug, Args)]
@@ -61,6 +63,12 @@ pub(crate) struct ScopeArgs {
 /// The arguments of [`ScopeArgs`] that name a scope by themselves.
 pub(crate) const SCOPES: [&str; 2] = ["all", "channel"];
 
+/// The thing that an identifier names.
+pub(crate) enum Target {
+    Notification(NotificationId),
+    Broadcast(BroadcastId),
+}
+
 // === impl ScopeArgs ===
 
 impl ScopeArgs {
@@ -91,6 +99,19 @@ impl StoreArgs {
     /// The settings among them.
     pub(crate) fn flags(&self) -> Flags {
         Flags { store: self.store.clone(), queue: None }
+    }
+}
+
+// === impl Target ===
+
+impl FromStr for Target {
+    type Err = CliError;
+
+    fn from_str(id: &str) -> Result<Self, CliError> {
+        let broadcast = id.parse().map(Self::Broadcast).ok();
+        let target = broadcast.or_else(|| id.parse().map(Self::Notification).ok());
+        let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
+        target.ok_or_else(|| CliError::new(FailureKind::BadInput, message))
     }
 }
 

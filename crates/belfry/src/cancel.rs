@@ -1,13 +1,11 @@
 //! `belfry cancel`: takes back what is not sent yet.
 
-use std::process::ExitCode;
-
-use api::CancelScopeAnswer;
+use api::{CancelAnswer, CancelScopeAnswer};
 use clap::Args;
-use notification::{BroadcastId, NotificationId};
-use serde::{Deserialize, Serialize};
+use notification::BroadcastId;
+use serde::Serialize;
 
-use crate::args::{SCOPES, ScopeArgs};
+use crate::args::{SCOPES, ScopeArgs, Target};
 use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
 use crate::output;
@@ -29,13 +27,6 @@ pub(crate) struct CancelArgs {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct CancelCounts {
-    cancelled: u64,
-    under_way: u64,
-    ended: u64,
-}
-
 /// Sum of the answers to the calls that cancel a scope.
 #[derive(Debug, Default, Serialize)]
 struct Total {
@@ -45,16 +36,11 @@ struct Total {
     under_way: u64,
 }
 
-enum Target {
-    Notification(NotificationId),
-    Broadcast(BroadcastId),
-}
-
 /// Says what cancelling came to.
-pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
     // One call cancels either whole. To count, or for another tenant, it is taken as a scope.
     let is_plain = !args.dry_run && args.of.tenant.is_none();
-    match args.id.as_deref().map(target).transpose()? {
+    match args.id.as_deref().map(str::parse).transpose()? {
         Some(Target::Notification(id)) if is_plain => {
             one(args, client, &format!("/v1/notifications/{id}/cancel"))
         }
@@ -72,25 +58,16 @@ pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<ExitCode
     }
 }
 
-fn one(args: &CancelArgs, client: &Client, path: &str) -> anyhow::Result<ExitCode> {
-    let answer: CancelCounts = client.post(path, &())?;
-    if args.json {
-        output::json(&answer)?;
-    } else {
-        let CancelCounts { cancelled, under_way, ended } = answer;
-        output::line(format_args!(
-            "{cancelled} cancelled; too late for {under_way} under way and {ended} that ended"
-        ))?;
-    }
-    Ok(ExitCode::SUCCESS)
+fn one(args: &CancelArgs, client: &Client, path: &str) -> anyhow::Result<()> {
+    let answer: CancelAnswer = client.post(path, &())?;
+    let CancelAnswer { cancelled, under_way, ended } = &answer;
+    output::json_or(args.json, &answer, || {
+        format!("{cancelled} cancelled; too late for {under_way} under way and {ended} that ended")
+    })
 }
 
 /// A bounded number at a time.
-fn scope(
-    args: &CancelArgs,
-    client: &Client,
-    broadcast: Option<BroadcastId>,
-) -> anyhow::Result<ExitCode> {
+fn scope(args: &CancelArgs, client: &Client, broadcast: Option<BroadcastId>) -> anyhow::Result<()> {
     let verb = if args.dry_run { "would be cancelled" } else { "cancelled" };
     let (mut total, mut next, status) = (Total::default(), None::<String>, StatusLine::new());
     loop {
@@ -110,29 +87,14 @@ fn scope(
         status.say(|| format!("{} {verb}", total.cancelled));
     }
     status.finish();
-    if args.json {
-        output::json(&total)?;
-        return Ok(ExitCode::SUCCESS);
+    let Total { at, cancelled, under_way } = &total;
+    let mut text = format!("{cancelled} {verb}; too late for {under_way} under way");
+    if *cancelled > 0 && !args.dry_run {
+        let which = broadcast.map_or_else(|| format!("--all --since {at}"), |id| id.to_string());
+        text += &format!("\nto send it again: belfry requeue --state cancelled {which}");
     }
-    let Total { at, cancelled, under_way } = total;
-    output::line(format_args!("{cancelled} {verb}; too late for {under_way} under way"))?;
-    if cancelled > 0 && !args.dry_run {
-        let again = "to send it again: belfry requeue --state cancelled";
-        match broadcast {
-            Some(id) => output::line(format_args!("{again} {id}"))?,
-            None => output::line(format_args!("{again} --all --since {at}"))?,
-        }
+    if *under_way > 0 && !args.dry_run {
+        text += "\nwhat is under way may come back for another attempt: pause it, and cancel again when nothing is";
     }
-    if under_way > 0 && !args.dry_run {
-        let advice = "what is under way may come back for another attempt: pause it, and cancel again when nothing is";
-        output::line(format_args!("{advice}"))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn target(id: &str) -> Result<Target, CliError> {
-    let broadcast = id.parse().map(Target::Broadcast).ok();
-    let target = broadcast.or_else(|| id.parse().map(Target::Notification).ok());
-    let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    target.ok_or_else(|| CliError::new(FailureKind::BadInput, message))
+    output::json_or(args.json, &total, || text)
 }

@@ -11,6 +11,7 @@ use bench::{Finished, Setup, Trial, Workload, WorkloadGuarantee};
 use flow::Clock;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output;
 use report::DemoReport;
 
 /// The arguments of the demo.
@@ -71,11 +72,7 @@ pub(crate) fn run(options: &DemoArgs) -> Result<ExitCode> {
     };
     let workload = Workload { tokens: options.notifications, webhooks };
     let report = play(options, &directory, &workload)?;
-    if options.json {
-        report.print_json()?;
-    } else {
-        report.print_table()?;
-    }
+    output::json_or(options.json, &report.to_json(), || report.to_text())?;
     // After a bad run the store and the provider's books are the evidence.
     if !options.keep && report.is_good() {
         std::fs::remove_dir_all(&directory)?;

@@ -1,7 +1,5 @@
 //! `belfry estimate`: how long a broadcast would take, before it is created.
 
-use std::process::ExitCode;
-
 use api::ProspectAnswer;
 use clap::Args;
 use notification::Name;
@@ -28,7 +26,7 @@ pub(crate) struct EstimateArgs {
 }
 
 /// Prints how long they would take, or why that is not known.
-pub(crate) fn run(args: &EstimateArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &EstimateArgs, client: &Client) -> anyhow::Result<()> {
     let recipients = args.recipients.to_string();
     let path = with_query(
         "/v1/estimate",
@@ -39,12 +37,7 @@ pub(crate) fn run(args: &EstimateArgs, client: &Client) -> anyhow::Result<ExitCo
         ],
     );
     let answer: ProspectAnswer = client.get(&path)?;
-    if args.json {
-        output::json(&answer)?;
-    } else {
-        output::line(text(&answer))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    output::json_or(args.json, &answer, || text(&answer))
 }
 
 fn text(answer: &ProspectAnswer) -> String {

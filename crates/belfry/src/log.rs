@@ -1,6 +1,5 @@
 //! `belfry log`: the delivery log, read from the store.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
@@ -68,12 +67,11 @@ struct Story {
 }
 
 /// Prints the log, or the history of one notification.
-pub(crate) fn run(args: &LogArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &LogArgs, store: &StoreConfig) -> anyhow::Result<()> {
     reader::ask(store, async |reads| match args.id {
         Some(id) => tell(args, id, reads).await,
         None => list(args, reads).await,
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Ends with where to go on: on standard error, for standard output is for scripts.
@@ -82,11 +80,8 @@ async fn list(args: &LogArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     loop {
         let page = reads.log(position, PAGE_ENTRIES).await?;
         for entry in page.entries {
-            if args.json {
-                output::json(&ReceivedLogLine::from(&entry))?;
-            } else {
-                output::line(text(Some(entry.id), &entry.attempted))?;
-            }
+            let line = ReceivedLogLine::from(&entry);
+            output::json_or(args.json, &line, || text(Some(entry.id), &entry.attempted))?;
         }
         if page.next != position {
             position = page.next;

@@ -34,7 +34,7 @@ use clap::Parser as _;
 use crate::cli::{Cli, CliCommand};
 use crate::client::Client;
 use crate::config::{Config, Flags};
-use crate::serve::Role;
+use crate::serve::{Role, RunArgs};
 use crate::suppressions::SuppressionsCommand;
 
 /// A delivery allocates and frees on different threads all the time, and this allocator is good at that.
@@ -49,18 +49,14 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
     // Read by the commands that need it: `credential` and `check-config` have to work with one that is wrong.
     let config = |flags| Config::load(global.config.as_deref(), flags);
     let client = || Client::new(&global, &config(Flags::default())?);
+    let serve =
+        |role, args: &RunArgs| serve::run(role, &config(args.flags())?, || config(args.flags()));
     match command {
-        CliCommand::Serve(args) => {
-            serve::run(Role::Both, &config(args.flags())?, || config(args.flags()))
-        }
-        CliCommand::Produce(args) => {
-            serve::run(Role::Produce, &config(args.flags())?, || config(args.flags()))
-        }
-        CliCommand::Consume(args) => {
-            serve::run(Role::Consume, &config(args.flags())?, || config(args.flags()))
-        }
-        CliCommand::Import(args) => import::run(&args, &client()?),
-        CliCommand::Send(args) => send::run(&args, &client()?),
+        CliCommand::Serve(args) => return serve(Role::Both, &args),
+        CliCommand::Produce(args) => return serve(Role::Produce, &args),
+        CliCommand::Consume(args) => return serve(Role::Consume, &args),
+        CliCommand::Import(args) => import::run(&args, &client()?)?,
+        CliCommand::Send(args) => send::run(&args, &client()?)?,
         CliCommand::Status(args) => {
             let source = match args.flags() {
                 Some(flags) => {
@@ -70,36 +66,36 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
                 }
                 None => status::StatusSource::Engine(client()?),
             };
-            status::run(&args, &source)
+            status::run(&args, &source)?;
         }
-        CliCommand::Estimate(args) => estimate::run(&args, &client()?),
-        CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store),
-        CliCommand::Cancel(args) => cancel::run(&args, &client()?),
-        CliCommand::Pause(args) => pause::pause(&args, &client()?),
-        CliCommand::Resume(args) => pause::resume(&args, &client()?),
-        CliCommand::Requeue(args) => requeue::run(&args, &client()?),
-        CliCommand::Audit(args) => audit::run(&args, &config(args.store.flags())?.store),
+        CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
+        CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
+        CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,
+        CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
+        CliCommand::Resume(args) => pause::resume(&args, &client()?)?,
+        CliCommand::Requeue(args) => requeue::run(&args, &client()?)?,
+        CliCommand::Audit(args) => {
+            return audit::run(&args, &config(args.store.flags())?.store);
+        }
         CliCommand::Suppressions(SuppressionsCommand::Export(args)) => {
-            suppressions::export(&args, &config(args.store.flags())?.store)
+            suppressions::export(&args, &config(args.store.flags())?.store)?;
         }
         CliCommand::Suppressions(SuppressionsCommand::Feed(args)) => {
-            suppressions::feed(&args, &config(args.store.flags())?.store)
+            suppressions::feed(&args, &config(args.store.flags())?.store)?;
         }
         CliCommand::Suppressions(SuppressionsCommand::Add(args)) => {
-            suppressions::add(&args, &client()?)
+            suppressions::add(&args, &client()?)?;
         }
         CliCommand::Suppressions(SuppressionsCommand::Lift(args)) => {
-            suppressions::lift(&args, &client()?)
+            suppressions::lift(&args, &client()?)?;
         }
-        CliCommand::Demo(args) => demo::run(&args),
-        CliCommand::ProviderSim(options) => {
-            provider_sim::run(*options)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        CliCommand::Credential(command) => credential::run(&command, global.config.as_deref()),
-        CliCommand::CheckConfig(args) => check_config::run(&args, global.config.as_deref()),
-        CliCommand::ApiKey(args) => api_key::run(&args),
-        CliCommand::VapidKey => vapid_key::run(),
-        CliCommand::Reference => output::print(&cli::to_markdown()),
+        CliCommand::Demo(args) => return demo::run(&args),
+        CliCommand::ProviderSim(options) => provider_sim::run(*options)?,
+        CliCommand::Credential(command) => credential::run(&command, global.config.as_deref())?,
+        CliCommand::CheckConfig(args) => check_config::run(&args, global.config.as_deref())?,
+        CliCommand::ApiKey(args) => api_key::run(&args)?,
+        CliCommand::VapidKey => vapid_key::run()?,
+        CliCommand::Reference => output::print(&cli::to_markdown())?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,22 +2,29 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::process::ExitCode;
 
 use serde::Serialize;
 
-/// Prints `text` as it is, and that was it.
-pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
-    io::stdout().lock().write_all(text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+/// Prints `text` as it is.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    Ok(io::stdout().lock().write_all(text.as_bytes())?)
 }
 
 /// Prints one line.
-pub(crate) fn line(text: impl Display) -> io::Result<()> {
-    writeln!(io::stdout().lock(), "{text}")
+pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout().lock(), "{text}")?)
 }
 
 /// Prints one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    Ok(line(serde_json::to_string(value)?)?)
+    line(serde_json::to_string(value)?)
+}
+
+/// Prints `value` as one line of JSON, or the lines that say it to people.
+pub(crate) fn json_or<T: Display>(
+    is_json: bool,
+    value: &impl Serialize,
+    text: impl FnOnce() -> T,
+) -> anyhow::Result<()> {
+    if is_json { json(value) } else { line(text()) }
 }

@@ -1,7 +1,5 @@
 //! `belfry pause` and `belfry resume`: what is not sent for now.
 
-use std::process::ExitCode;
-
 use api::{PauseAnswer, ResumeAnswer};
 use clap::Args;
 use notification::BroadcastId;
@@ -24,31 +22,24 @@ pub(crate) struct PauseArgs {
 }
 
 /// Pauses, and says since when it is.
-pub(crate) fn pause(args: &PauseArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn pause(args: &PauseArgs, client: &Client) -> anyhow::Result<()> {
     let answer: PauseAnswer = client.post(&args.path("pause"), &())?;
-    if args.json {
-        output::json(&answer)?;
+    let PauseAnswer { tenant, scope, since, everywhere } = &answer;
+    let unheard = if *everywhere == Some(true) {
+        ""
     } else {
-        let PauseAnswer { tenant, scope, since, everywhere } = answer;
-        output::line(format_args!("{scope} of {tenant} is paused since {since}"))?;
-        if everywhere != Some(true) {
-            let unheard = "a process was not heard of, and may still send: see `belfry status`";
-            output::line(format_args!("{unheard}"))?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+        "\na process was not heard of, and may still send: see `belfry status`"
+    };
+    output::json_or(args.json, &answer, || {
+        format!("{scope} of {tenant} is paused since {since}{unheard}")
+    })
 }
 
 /// Resumes, and says whether it was paused.
-pub(crate) fn resume(args: &PauseArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn resume(args: &PauseArgs, client: &Client) -> anyhow::Result<()> {
     let answer: ResumeAnswer = client.post(&args.path("resume"), &())?;
-    if args.json {
-        output::json(&answer)?;
-    } else {
-        let text = if answer.resumed { "resumed" } else { "it was not paused" };
-        output::line(format_args!("{text}"))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let text = if answer.resumed { "resumed" } else { "it was not paused" };
+    output::json_or(args.json, &answer, || text)
 }
 
 // === impl PauseArgs ===

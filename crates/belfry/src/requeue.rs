@@ -1,11 +1,11 @@
 //! `belfry requeue`: sends again what was given up, or cancelled.
 
-use std::process::ExitCode;
-
+use api::RequeuedOne;
 use clap::Args;
-use notification::{BroadcastId, NotificationId, Priority};
+use notification::{BroadcastId, Priority};
 use serde::{Deserialize, Serialize};
 
+use crate::args::Target;
 use crate::client::{Client, with_query};
 use crate::exit::{CliError, FailureKind};
 use crate::output;
@@ -66,63 +66,62 @@ struct RequeueAnswer {
     next: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-struct RequeueOneAnswer {
-    requeued: u64,
-}
-
 /// The state that is meant where nothing is said.
 const DEAD: &str = "dead";
 /// Notifications that one call requeues at most.
 const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
 
 /// Requeues what is meant, call by call, and says what came of it.
-pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
     let total = match target(args)? {
-        Some(RequeueTarget::Notification(id)) if args.has_filters() => {
+        Some(Target::Notification(id)) if args.has_filters() => {
             let message = format!(
                 "of one notification only --state is asked for; `belfry status {id}` shows it"
             );
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
-        Some(RequeueTarget::Notification(id)) => {
+        Some(Target::Notification(id)) => {
             let path = with_query(&format!("/v1/notifications/{id}/requeue"), &[args.states()]);
-            let RequeueOneAnswer { requeued } = client.post(&path, &())?;
+            let RequeuedOne { requeued } = client.post(&path, &())?;
             RequeueAnswer { matched: 1, requeued, ..RequeueAnswer::default() }
         }
-        Some(RequeueTarget::Broadcast(id)) => many(args, Some(id), client)?,
+        Some(Target::Broadcast(id)) => many(args, Some(id), client)?,
         None => many(args, None, client)?,
     };
-    if args.json {
-        output::json(&total)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let RequeueAnswer { matched, requeued, expired, not_yet, .. } = total;
+    let RequeueAnswer { matched, requeued, expired, not_yet, .. } = &total;
     let verb = if args.dry_run { "would be requeued" } else { "requeued" };
     let state = args.state.replace(',', " or ");
-    let expired = match expired {
-        0 => String::new(),
-        expired => format!("; {expired} expired and stay {state}: send new ones"),
-    };
-    output::line(format_args!("{requeued} of {matched} {state} notifications {verb}{expired}"))?;
-    if not_yet > 0 {
-        output::line(format_args!(
-            "{not_yet} were cancelled while their broadcast was not released: ask again in some seconds, or when it is resumed"
-        ))?;
+    let mut text = format!("{requeued} of {matched} {state} notifications {verb}");
+    if *expired > 0 {
+        text += &format!("; {expired} expired and stay {state}: send new ones");
     }
-    Ok(ExitCode::SUCCESS)
+    if *not_yet > 0 {
+        text += &format!(
+            "\n{not_yet} were cancelled while their broadcast was not released: ask again in some seconds, or when it is resumed"
+        );
+    }
+    output::json_or(args.json, &total, || text)
 }
 
 // === impl RequeueArgs ===
 
 impl RequeueArgs {
     /// True if it says more than which states are meant.
-    const fn has_filters(&self) -> bool {
-        let Self { channel, destination, priority, tenant, since, until, reason, .. } = self;
-        let has_names = channel.is_some() || destination.is_some() || tenant.is_some();
-        let has_times = since.is_some() || until.is_some();
-        let is_narrowed = priority.is_some() || reason.is_some() || self.limit.is_some();
-        has_names || has_times || is_narrowed || self.dry_run
+    fn has_filters(&self) -> bool {
+        let is_narrowed = self.filters().iter().any(|(_, given)| given.is_some());
+        is_narrowed || self.tenant.is_some() || self.limit.is_some() || self.dry_run
+    }
+
+    /// The parameters that narrow what a tenant has.
+    fn filters(&self) -> [(&'static str, Option<&str>); 6] {
+        [
+            ("channel", self.channel.as_deref()),
+            ("destination", self.destination.as_deref()),
+            ("priority", self.priority.map(Priority::as_str)),
+            ("since", self.since.as_deref()),
+            ("until", self.until.as_deref()),
+            ("reason", self.reason.as_deref()),
+        ]
     }
 
     /// The parameter for them; none for what is usual, which engines of older versions know as well.
@@ -131,26 +130,16 @@ impl RequeueArgs {
     }
 }
 
-enum RequeueTarget {
-    Notification(NotificationId),
-    Broadcast(BroadcastId),
-}
-
-fn target(args: &RequeueArgs) -> Result<Option<RequeueTarget>, CliError> {
-    let Some(id) = &args.id else {
-        let RequeueArgs { channel, destination, since, until, reason, all, .. } = args;
-        // Without any of these it would be all that the tenant has, and that must be said.
-        let is_narrow = [channel, destination, since, until, reason].iter().any(|it| it.is_some());
-        if is_narrow || args.priority.is_some() || *all {
-            return Ok(None);
-        }
-        let message = "say what to requeue: an identifier, a filter such as --channel, or --all";
-        return Err(CliError::new(FailureKind::Usage, message));
-    };
-    let broadcast = id.parse().map(RequeueTarget::Broadcast).ok();
-    let target = broadcast.or_else(|| id.parse().map(RequeueTarget::Notification).ok());
-    let message = format!("{id:?} is neither a notification (a UUID) nor a broadcast (bc_1)");
-    target.map(Some).ok_or_else(|| CliError::new(FailureKind::BadInput, message))
+fn target(args: &RequeueArgs) -> Result<Option<Target>, CliError> {
+    if let Some(id) = &args.id {
+        return id.parse().map(Some);
+    }
+    // Without any of these it would be all that the tenant has, and that must be said.
+    if args.all || args.filters().iter().any(|(_, given)| given.is_some()) {
+        return Ok(None);
+    }
+    let message = "say what to requeue: an identifier, a filter such as --channel, or --all";
+    Err(CliError::new(FailureKind::Usage, message))
 }
 
 /// All that match, a bounded number at a time.
@@ -187,22 +176,14 @@ fn path(
     limit: u64,
     after: Option<&str>,
 ) -> String {
-    let RequeueArgs { channel, destination, since, until, reason, .. } = args;
     let broadcast = broadcast.map(|broadcast| broadcast.to_string());
     let limit = limit.to_string();
-    let given = [
+    let first = [
         ("limit", Some(limit.as_str())),
         ("broadcast", broadcast.as_deref()),
-        ("channel", channel.as_deref()),
-        ("destination", destination.as_deref()),
-        ("priority", args.priority.map(Priority::as_str)),
         ("tenant", args.tenant.as_deref()),
         args.states(),
-        ("since", since.as_deref()),
-        ("until", until.as_deref()),
-        ("reason", reason.as_deref()),
-        ("after", after),
-        ("dry_run", args.dry_run.then_some("true")),
     ];
-    with_query("/v1/requeue", &given)
+    let last = [("after", after), ("dry_run", args.dry_run.then_some("true"))];
+    with_query("/v1/requeue", &[&first[..], &args.filters(), &last].concat())
 }

@@ -3,7 +3,6 @@
 mod broadcast;
 
 use std::fmt::{self, Write as _};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use api::{
@@ -64,7 +63,7 @@ pub(crate) enum StatusSource {
 }
 
 /// Prints the status once, or every second.
-pub(crate) fn run(args: &StatusArgs, source: &StatusSource) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &StatusArgs, source: &StatusSource) -> anyhow::Result<()> {
     loop {
         let is_over = if let Some(id) = args.broadcast {
             let status = source.read_broadcast(id)?;
@@ -76,19 +75,14 @@ pub(crate) fn run(args: &StatusArgs, source: &StatusSource) -> anyhow::Result<Ex
             false
         };
         if !args.watch || is_over {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         std::thread::sleep(WATCH_PERIOD);
     }
 }
 
 fn show(args: &StatusArgs, status: &impl Serialize, text: &str) -> anyhow::Result<()> {
-    if args.json {
-        output::json(status)?;
-    } else {
-        output::print(text)?;
-    }
-    Ok(())
+    if args.json { output::json(status) } else { output::print(text) }
 }
 
 // === impl StatusArgs ===

@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::{LiftAnswer, SuppressAnswer};
 use clap::{Args, Subcommand};
 use notification::{Name, Timestamp, limits};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::{Change, EventPosition, ReadStore, Suppression, SuppressionEvent};
 
@@ -107,24 +106,13 @@ struct FeedReading {
     line: StatusLine,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Added {
-    suppressed: u64,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Lifted {
-    lifted: u64,
-    unchanged: u64,
-}
-
 /// Recipients read, or handed to the engine, at once.
 const PAGE: usize = limits::LIST_ITEMS;
 /// Between two looks at the end of the feed: the store notifies only the engine of changes.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// Prints the list in order of channel and recipient.
-pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<()> {
     // Lines on a terminal are progress enough.
     let mut progress = (!io::stdout().is_terminal()).then(|| Progress::new(None, "exported"));
     let mut count = 0;
@@ -140,11 +128,7 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
                 let Some(last) = page.last() else { break };
                 after = Some(last.recipient.clone());
                 for suppression in page {
-                    if args.json {
-                        output::json(&suppression)?;
-                    } else {
-                        output::line(plain(&suppression_text(&suppression)))?;
-                    }
+                    output::json_or(args.json, &suppression, || suppression_text(&suppression))?;
                     count += 1;
                 }
                 if let Some(progress) = &mut progress {
@@ -161,12 +145,12 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<E
     if let Some(progress) = progress {
         progress.finish();
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prints changes, until there are no more or it is interrupted; however it ends, it says where to go on. On standard error,
 /// for standard output is for scripts.
-pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
+pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<()> {
     let mut reading = FeedReading { position: args.position, count: 0, line: StatusLine::new() };
     let ended = reader::ask(store, async |reads| {
         tokio::select! {
@@ -176,47 +160,46 @@ pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<ExitC
     });
     reading.line.finish();
     let FeedReading { position, count, .. } = reading;
-    match ended {
-        Ok(()) => complain(&format!("{count} changes; go on with --position {position}")),
-        Err(error) if count > 0 => {
-            let end = format!("ended after {count} changes, go on with --position {position}");
-            return Err(error.context(end));
+    ended.map_err(|error| match count {
+        0 => error,
+        _ => {
+            error.context(format!("ended after {count} changes, go on with --position {position}"))
         }
-        Err(error) => return Err(error),
-    }
-    Ok(ExitCode::SUCCESS)
+    })?;
+    complain(&format!("{count} changes; go on with --position {position}"));
+    Ok(())
 }
 
 /// Suppresses recipients.
-pub(crate) fn add(args: &AddArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let mut sum = Added::default();
+pub(crate) fn add(args: &AddArgs, client: &Client) -> anyhow::Result<()> {
+    let mut sum = SuppressAnswer::default();
     args.whom.each(|channel, to, lines| {
         let mut body = json!({ "channel": channel, "to": to });
         if let (Some(reason), Some(fields)) = (&args.reason, body.as_object_mut()) {
             fields.insert("reason".to_owned(), Value::from(reason.as_str()));
         }
-        let added: Added = client.post_lines("/v1/suppressions", &body, lines)?;
+        let added: SuppressAnswer = client.post_lines("/v1/suppressions", &body, lines)?;
         sum.suppressed += added.suppressed;
         Ok(())
     })?;
-    args.whom.show(&sum, &format!("{} suppressed", sum.suppressed))
+    output::json_or(args.whom.json, &sum, || format!("{} suppressed", sum.suppressed))
 }
 
 /// Takes recipients off the list.
-pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<ExitCode> {
-    let mut sum = Lifted::default();
+pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<()> {
+    let mut sum = LiftAnswer::default();
     args.whom.each(|channel, to, lines| {
         let mut body = json!({ "channel": channel, "to": to });
         if let (Some(instant), Some(fields)) = (args.registered_at, body.as_object_mut()) {
             fields.insert("registered_at".to_owned(), Value::from(instant.to_string()));
         }
-        let lifted: Lifted = client.post_lines("/v1/suppressions/lift", &body, lines)?;
+        let lifted: LiftAnswer = client.post_lines("/v1/suppressions/lift", &body, lines)?;
         sum.lifted += lifted.lifted;
         sum.unchanged += lifted.unchanged;
         Ok(())
     })?;
-    let Lifted { lifted, unchanged } = sum;
-    args.whom.show(&sum, &format!("{lifted} lifted, {unchanged} unchanged"))
+    let LiftAnswer { lifted, unchanged } = &sum;
+    output::json_or(args.whom.json, &sum, || format!("{lifted} lifted, {unchanged} unchanged"))
 }
 
 // === impl FeedReading ===
@@ -227,11 +210,7 @@ impl FeedReading {
             let page = reads.suppression_events(self.position, PAGE).await?;
             let is_end = page.next == self.position;
             for event in page.events {
-                if args.json {
-                    output::json(&event)?;
-                } else {
-                    output::line(plain(&event_text(&event)))?;
-                }
+                output::json_or(args.json, &event, || event_text(&event))?;
                 let SuppressionEvent { position, at, .. } = event;
                 // With each line, so that an interrupt between two says where the next one is.
                 (self.position, self.count) = (position, self.count + 1);
@@ -299,15 +278,6 @@ impl WhomArgs {
             }
         }
     }
-
-    fn show(&self, sum: &impl Serialize, line: &str) -> anyhow::Result<ExitCode> {
-        if self.json {
-            output::json(sum)?;
-        } else {
-            output::line(line)?;
-        }
-        Ok(ExitCode::SUCCESS)
-    }
 }
 
 // === helpers ===
@@ -315,20 +285,19 @@ impl WhomArgs {
 /// One recipient of the list, for people.
 fn suppression_text(suppression: &Suppression) -> String {
     let Suppression { channel, recipient, reason, status, since } = suppression;
-    format!("{since} {channel} {recipient} {status} {reason}")
+    plain(&format!("{since} {channel} {recipient} {status} {reason}"))
 }
 
 /// A change, for people, with the provider's reason unchanged.
 fn event_text(event: &SuppressionEvent) -> String {
     let SuppressionEvent { position, at, channel, recipient, change } = event;
-    match change {
+    let (word, why) = match change {
         Change::Suppressed { reason, status, since } => {
-            format!(
-                "{position} {at} suppressed {channel} {recipient} since {since}: {status} {reason}"
-            )
+            ("suppressed", format!(" since {since}: {status} {reason}"))
         }
-        Change::Lifted => format!("{position} {at} lifted {channel} {recipient}"),
-    }
+        Change::Lifted => ("lifted", String::new()),
+    };
+    plain(&format!("{position} {at} {word} {channel} {recipient}{why}"))
 }
 
 /// A provider's words must not play with the terminal.

@@ -1,14 +1,12 @@
 //! `belfry vapid-key`: makes the key pair of a Web Push channel, and prints it once.
 
-use std::process::ExitCode;
-
 use anyhow::anyhow;
 use channel::webpush::VapidKey;
 
 use crate::output;
 
 /// Prints the pair. It goes to standard output and nowhere else.
-pub(crate) fn run() -> anyhow::Result<ExitCode> {
+pub(crate) fn run() -> anyhow::Result<()> {
     let made = VapidKey::generate().ok_or_else(|| anyhow!("the system has no random numbers"))?;
     output::print(&format!(
         "# The public key, for pages: pushManager.subscribe({{ userVisibleOnly: true, applicationServerKey: ... }}).\n\

@@ -4,7 +4,6 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -72,7 +71,7 @@ pub(crate) struct RotateArgs {
 const SECRET_BYTES: u64 = 64 * 1024;
 
 /// Does what `command` says. `config` is the configuration's file, if one was named.
-pub(crate) fn run(command: &CredentialCommand, config: Option<&Path>) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: &CredentialCommand, config: Option<&Path>) -> anyhow::Result<()> {
     match command {
         CredentialCommand::Key(args) => make(&args.file),
         CredentialCommand::Seal(args) => seal(args, config),
@@ -80,7 +79,7 @@ pub(crate) fn run(command: &CredentialCommand, config: Option<&Path>) -> anyhow:
     }
 }
 
-fn make(file: &Path) -> anyhow::Result<ExitCode> {
+fn make(file: &Path) -> anyhow::Result<()> {
     let key = sealed::generate()?;
     // Created with its mode: there is no moment in which another user could open it.
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
@@ -100,14 +99,11 @@ fn make(file: &Path) -> anyhow::Result<ExitCode> {
         let message = format!("cannot make {}: {error}{advice}", file.display());
         CliError::new(FailureKind::CannotCreate, message)
     })?;
-    output::line(format_args!(
-        "a master key is in {}: keep a copy in a safe place",
-        file.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    let file = file.display();
+    output::line(format_args!("a master key is in {file}: keep a copy in a safe place"))
 }
 
-fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
+fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<()> {
     let key = args.key.open(config)?;
     if io::stdin().is_terminal() {
         complain("the secret is read from this terminal, where it shows: end it with ctrl-d");
@@ -155,12 +151,11 @@ fn seal(args: &SealArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     };
     let setting = settings::known(&args.setting).context("the setting is not known")?;
     let label = Label { name: args.name.clone(), setting };
-    output::line(key.seal(&label, opened.as_deref().unwrap_or(secret))?)?;
-    Ok(ExitCode::SUCCESS)
+    output::line(key.seal(&label, opened.as_deref().unwrap_or(secret))?)
 }
 
 /// The file is replaced when everything in it is sealed anew, or not at all.
-fn rotate(args: &RotateArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> {
+fn rotate(args: &RotateArgs, config: Option<&Path>) -> anyhow::Result<()> {
     let old = args.key.open(config)?;
     let new = read_key(&args.new_key_file)?;
     let cannot_read = || format!("cannot read {}", args.file.display());
@@ -181,8 +176,7 @@ fn rotate(args: &RotateArgs, config: Option<&Path>) -> anyhow::Result<ExitCode> 
     output::line(format_args!(
         "once every file is: have the engine use {} (key_file in [credentials], or {VARIABLE}), and restart or reload it",
         args.new_key_file.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// A text in which everything sealed is under the new key.

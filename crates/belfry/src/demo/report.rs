@@ -1,11 +1,9 @@
 //! The table at the end: every figure from the provider's books, but for those that only the engine knows.
 
-use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::Result;
 use bench::{AuditOutput, Finished, Tally, Usage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The result of the demo.
 #[derive(Debug)]
@@ -40,7 +38,8 @@ impl DemoReport {
         self.lost() == 0 && self.audit.balanced && self.audit.pending == 0
     }
 
-    pub(super) fn print_table(&self) -> Result<()> {
+    /// A table for people, below an empty line.
+    pub(super) fn to_text(&self) -> String {
         let ms = |share| format!("{:.0} ms", self.since_due_ms(share));
         let per_delivery = |usage: Usage| format!("{:.1} us", self.per_delivery_us(usage));
         let rows = [
@@ -59,16 +58,11 @@ impl DemoReport {
             ("engine's CPU per delivery", per_delivery(self.engine)),
             ("provider's CPU per delivery", per_delivery(self.simulator)),
         ];
-        let mut out = std::io::stdout().lock();
-        writeln!(out)?;
-        for (name, value) in rows {
-            writeln!(out, "  {name:<28} {value:>22}")?;
-        }
-        Ok(())
+        rows.map(|(name, value)| format!("\n  {name:<28} {value:>22}")).concat()
     }
 
-    pub(super) fn print_json(&self) -> Result<()> {
-        let report = json!({
+    pub(super) fn to_json(&self) -> Value {
+        json!({
             "accepted": self.audit.accepted,
             "delivered": self.tally.accepted,
             "refused": self.tally.refused,
@@ -83,9 +77,7 @@ impl DemoReport {
             "engine_memory_bytes_max": self.engine.memory_bytes_max,
             "engine_cpu_us_per_delivery": self.per_delivery_us(self.engine),
             "provider_cpu_us_per_delivery": self.per_delivery_us(self.simulator),
-        });
-        writeln!(std::io::stdout().lock(), "{report}")?;
-        Ok(())
+        })
     }
 
     /// Recipients that the provider neither accepted nor refused, and that are not in doubt either.

@@ -19,7 +19,6 @@ mod row;
 mod submit;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Context as _;
 use futures_util::StreamExt as _;
@@ -76,7 +75,7 @@ struct ImportState<'a> {
 }
 
 /// Imports the file, and prints the summary.
-pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<()> {
     let reading = BatchReading::open(args)?;
     let rejects = match args.on_error {
         OnError::Stop => None,
@@ -104,20 +103,13 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<ExitCode
 fn finish(
     args: &ImportArgs,
     (mut summary, stop): (ImportSummary, Option<Stop>),
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     summary.next_line = stop.as_ref().map(|stop| stop.next_line);
-    if args.json {
-        output::json(&summary)?;
-    } else {
-        let ImportSummary { accepted, replayed, rejected, next_line: _ } = summary;
-        output::line(format_args!(
-            "{accepted} accepted, {replayed} replayed, {rejected} rejected"
-        ))?;
-    }
-    match stop {
-        Some(stop) => Err(stop.failure.into()),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    let ImportSummary { accepted, replayed, rejected, next_line: _ } = &summary;
+    output::json_or(args.json, &summary, || {
+        format!("{accepted} accepted, {replayed} replayed, {rejected} rejected")
+    })?;
+    stop.map_or(Ok(()), |stop| Err(stop.failure.into()))
 }
 
 // === impl ImportState ===
