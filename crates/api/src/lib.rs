@@ -63,7 +63,7 @@ pub use server::serve;
 pub use status::{
     ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
-pub use suppressions::{LiftAnswer, SuppressAnswer};
+pub use suppressions::{LiftAnswer, SuppressAnswer, SuppressionPages};
 
 use problem::Problem;
 

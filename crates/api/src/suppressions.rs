@@ -61,9 +61,9 @@ pub struct LiftAnswer {
     pub unchanged: usize,
 }
 
-/// Lines of the list, channel by channel.
-struct Export {
-    reads: Arc<dyn ReadStore>,
+/// The list, or that of one channel, a page at a time, in order of channel and recipient.
+#[derive(Debug)]
+pub struct SuppressionPages {
     /// The one that is being read.
     channel: Option<Name>,
     /// True if the list is that of all channels, not of one.
@@ -202,52 +202,52 @@ pub(crate) async fn events(
 /// The whole list, or that of one channel, in constant memory.
 async fn export(shared: &ApiState, uri: &Uri) -> Result<Response, Problem> {
     let mut query = Query::read(uri, &["channel"])?;
-    let only: Option<Name> = query.parse("channel")?;
-    let is_whole = only.is_none();
-    let channel = match only {
-        Some(channel) => Some(channel),
-        None => shared.reads.suppressed_channel(None).await?,
-    };
     let reads = Arc::clone(&shared.reads);
-    let export = Export { reads, channel, is_whole, after: None };
-    let lines = stream::unfold(Some(export), async |export| {
-        let mut export = export?;
-        match export.next().await {
-            Ok(None) => None,
-            Ok(Some(lines)) => Some((Ok::<_, StoreError>(Bytes::from(lines)), Some(export))),
-            // The connection is cut: an export that ends in order is whole.
-            Err(error) => Some((Err(error), None)),
+    let pages = SuppressionPages::new(&*reads, query.parse("channel")?).await?;
+    let lines = stream::try_unfold((reads, pages), async |(reads, mut pages)| {
+        // After an error the connection is cut: an export that ends in order is whole.
+        let page = pages.next(&*reads).await?;
+        let mut lines = Vec::new();
+        for suppression in &page {
+            append_line(&mut lines, suppression)
+                .map_err(|problem| StoreError::Damaged(problem.detail))?;
         }
+        Ok::<_, StoreError>((!page.is_empty()).then(|| (Bytes::from(lines), (reads, pages))))
     });
     Ok(([(CONTENT_TYPE, LINES)], Body::from_stream(lines)).into_response())
 }
 
-// === impl Export ===
+// === impl SuppressionPages ===
 
-impl Export {
-    /// Some more lines; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        while let Some(channel) = self.channel.clone() {
+impl SuppressionPages {
+    /// All that `reads` has, or those of the channel `only`.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn new(reads: &dyn ReadStore, only: Option<Name>) -> Result<Self, StoreError> {
+        let is_whole = only.is_none();
+        let channel = if is_whole { reads.suppressed_channel(None).await? } else { only };
+        Ok(Self { channel, is_whole, after: None })
+    }
+
+    /// The next page; empty at the end.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn next(&mut self, reads: &dyn ReadStore) -> Result<Vec<Suppression>, StoreError> {
+        while let Some(channel) = self.channel.take() {
             // Taken out, so that the list of the next channel is read from its start.
             let after = self.after.take();
-            let found = self.reads.suppressions(channel.clone(), after, limits::LIST_ITEMS).await?;
-            let Some(last) = found.last() else {
-                self.channel = if self.is_whole {
-                    self.reads.suppressed_channel(Some(channel)).await?
-                } else {
-                    None
-                };
-                continue;
-            };
-            self.after = Some(last.recipient.clone());
-            let mut lines = Vec::new();
-            for suppression in found {
-                append_line(&mut lines, &suppression)
-                    .map_err(|problem| StoreError::Damaged(problem.detail))?;
+            let found = reads.suppressions(channel.clone(), after, limits::LIST_ITEMS).await?;
+            if let Some(last) = found.last() {
+                (self.channel, self.after) = (Some(channel), Some(last.recipient.clone()));
+                return Ok(found);
             }
-            return Ok(Some(lines));
+            if self.is_whole {
+                self.channel = reads.suppressed_channel(Some(channel)).await?;
+            }
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 }
 

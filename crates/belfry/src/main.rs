@@ -14,6 +14,7 @@ mod demo;
 mod estimate;
 mod exit;
 mod import;
+mod input;
 mod log;
 mod logging;
 mod output;

@@ -1,12 +1,11 @@
 //! `belfry suppressions`: the list of recipients that are not tried. Read from the store, changed through the engine.
 
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use api::{LiftAnswer, SuppressAnswer};
+use api::{LiftAnswer, SuppressAnswer, SuppressionPages};
 use clap::{Args, Subcommand};
 use notification::{Name, Timestamp, limits};
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ use crate::client::Client;
 use crate::config::StoreConfig;
 use crate::exit::complain;
 use crate::progress::{Progress, StatusLine};
-use crate::{output, reader};
+use crate::{input, output, reader};
 
 /// The action on the list.
 #[derive(Debug, Subcommand)]
@@ -117,30 +116,20 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<(
     let mut progress = (!io::stdout().is_terminal()).then(|| Progress::new(None, "exported"));
     let mut count = 0;
     reader::ask(store, async |reads| {
-        let mut channel = match &args.channel {
-            Some(channel) => Some(channel.clone()),
-            None => reads.suppressed_channel(None).await?,
-        };
-        while let Some(name) = channel {
-            let mut after = None;
-            loop {
-                let page = reads.suppressions(name.clone(), after, PAGE).await?;
-                let Some(last) = page.last() else { break };
-                after = Some(last.recipient.clone());
-                for suppression in page {
-                    output::json_or(args.json, &suppression, || suppression_text(&suppression))?;
-                    count += 1;
-                }
-                if let Some(progress) = &mut progress {
-                    progress.tell(count, 0);
-                }
+        let mut pages = SuppressionPages::new(reads, args.channel.clone()).await?;
+        loop {
+            let page = pages.next(reads).await?;
+            if page.is_empty() {
+                return Ok(());
             }
-            channel = match args.channel {
-                Some(_) => None,
-                None => reads.suppressed_channel(Some(name)).await?,
-            };
+            for suppression in &page {
+                output::json_or(args.json, suppression, || suppression_text(suppression))?;
+                count += 1;
+            }
+            if let Some(progress) = &mut progress {
+                progress.tell(count, 0);
+            }
         }
-        Ok(())
     })?;
     if let Some(progress) = progress {
         progress.finish();
@@ -248,10 +237,11 @@ impl WhomArgs {
         }
         let Some(file) = &self.to_file else { return Ok(()) };
         let cannot_read = || format!("cannot read {}", file.display());
-        let mut progress = Progress::new(size(file), "done");
+        let (input, bytes) = input::open(file).with_context(cannot_read)?;
+        let mut progress = Progress::new(bytes, "done");
         let (mut recipients, mut count, mut offset) = (Vec::with_capacity(PAGE), 0, 0);
         let (mut lines, mut line_number) = (Vec::with_capacity(PAGE), 0);
-        let mut input = BufReader::new(open(file).with_context(cannot_read)?);
+        let mut input = BufReader::new(input);
         let mut line = String::new();
         loop {
             line.clear();
@@ -304,17 +294,4 @@ fn event_text(event: &SuppressionEvent) -> String {
 fn plain(text: &str) -> String {
     let text: String = text.chars().filter(|character| !character.is_control()).collect();
     text.trim_end().to_owned()
-}
-
-fn open(file: &Path) -> io::Result<Box<dyn io::Read>> {
-    if file == Path::new("-") { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(file)?)) }
-}
-
-fn size(file: &Path) -> Option<u64> {
-    // Standard input is no file of that name.
-    if file == Path::new("-") {
-        return None;
-    }
-    // Of a pipe or a device the length says nothing.
-    std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
 }

@@ -1,6 +1,5 @@
 //! Reads rows on a thread of its own and hands them over in batches.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
@@ -8,12 +7,13 @@ use anyhow::Context as _;
 use tokio::sync::mpsc::Sender;
 
 use crate::exit::{CliError, FailureKind};
+use crate::input;
 
 use super::args::{ImportArgs, ImportFormat, OnError};
 use super::csv::Csv;
+use super::name;
 use super::ndjson::Ndjson;
-use super::row::{BadRow, ImportRow, Parsed};
-use super::{is_standard_input, name};
+use super::row::{BadRow, ImportRow, Rows};
 
 /// Rows in one request, the size that a store keeps in one row.
 const BATCH_ROWS: usize = notification::limits::BATCH_ITEMS;
@@ -47,20 +47,12 @@ pub(super) enum Read {
 }
 
 /// An open file.
-#[derive(Debug)]
 pub(super) struct BatchReading {
-    rows: BatchRows,
+    rows: Box<dyn Rows>,
     bytes: Option<u64>,
     from_line: u64,
     key_prefix: Option<String>,
     stops: bool,
-}
-
-type RowSource = BufReader<Box<dyn io::Read + Send>>;
-
-enum BatchRows {
-    Ndjson(Ndjson<RowSource>),
-    Csv(Csv<RowSource>),
 }
 
 // === impl BatchReading ===
@@ -68,21 +60,10 @@ enum BatchRows {
 impl BatchReading {
     /// Opens the file, and reads its header if it has one.
     pub(super) fn open(args: &ImportArgs) -> anyhow::Result<Self> {
-        let (input, bytes): (Box<dyn io::Read + Send>, _) = if is_standard_input(&args.file) {
-            (Box::new(io::stdin()), None)
-        } else {
-            let open = || {
-                let file = File::open(&args.file)?;
-                let bytes = file.metadata()?.len();
-                io::Result::Ok((file, bytes))
-            };
-            let opened = open();
-            let (file, bytes) = opened.map_err(|error| {
-                let message = format!("cannot read {}: {error}", args.file.display());
-                CliError::new(FailureKind::BadInput, message)
-            })?;
-            (Box::new(file), Some(bytes))
-        };
+        let (input, bytes) = input::open(&args.file).map_err(|error| {
+            let message = format!("cannot read {}: {error}", args.file.display());
+            CliError::new(FailureKind::BadInput, message)
+        })?;
         let mut input = BufReader::with_capacity(256 * 1024, input);
         let start =
             input.fill_buf().with_context(|| format!("cannot read {}", name(&args.file)))?;
@@ -90,9 +71,9 @@ impl BatchReading {
         if start.starts_with(b"\xef\xbb\xbf") {
             input.consume(3);
         }
-        let rows = match args.format.unwrap_or_else(|| format_of(&args.file)) {
-            ImportFormat::Ndjson => BatchRows::Ndjson(Ndjson::new(input)),
-            ImportFormat::Csv => BatchRows::Csv(Csv::new(input, &name(&args.file))?),
+        let rows: Box<dyn Rows> = match args.format.unwrap_or_else(|| format_of(&args.file)) {
+            ImportFormat::Ndjson => Box::new(Ndjson::new(input)),
+            ImportFormat::Csv => Box::new(Csv::new(input, &name(&args.file))?),
         };
         let stops = args.on_error == OnError::Stop;
         let key_prefix = args.idempotency_prefix.clone();
@@ -101,10 +82,7 @@ impl BatchReading {
 
     /// The header of the file, if its format has one.
     pub(super) fn header(&self) -> Option<&[u8]> {
-        match &self.rows {
-            BatchRows::Ndjson(_) => None,
-            BatchRows::Csv(csv) => Some(csv.header()),
-        }
+        self.rows.header()
     }
 
     /// The size of the file, if it is known.
@@ -173,40 +151,6 @@ impl ImportBatch {
 /// Says whether the receiver is still there.
 fn hand_over(batch: &mut ImportBatch, reads: &Sender<Read>) -> bool {
     batch.rows.is_empty() || reads.blocking_send(Read::Batch(std::mem::take(batch))).is_ok()
-}
-
-// === impl BatchRows ===
-
-impl BatchRows {
-    fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
-        match self {
-            Self::Ndjson(rows) => rows.next(from),
-            Self::Csv(rows) => rows.next(from),
-        }
-    }
-
-    fn next_line(&self) -> u64 {
-        match self {
-            Self::Ndjson(rows) => rows.next_line(),
-            Self::Csv(rows) => rows.next_line(),
-        }
-    }
-
-    fn offset(&self) -> u64 {
-        match self {
-            Self::Ndjson(rows) => rows.offset(),
-            Self::Csv(rows) => rows.offset(),
-        }
-    }
-}
-
-impl std::fmt::Debug for BatchRows {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Ndjson(_) => "ndjson",
-            Self::Csv(_) => "csv",
-        })
-    }
 }
 
 fn format_of(file: &Path) -> ImportFormat {

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::exit::{CliError, FailureKind};
 
-use super::row::{BadRow, ImportRow, Parsed};
+use super::row::{BadRow, ImportRow, Parsed, Rows};
 
 /// More columns than there can be fields.
 const COLUMNS: usize = 256;
@@ -39,11 +39,11 @@ pub(super) struct Csv<R> {
 
 /// Where a cell goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Column {
-    Text(String),
-    Json(String),
-    /// A text deep within a JSON field.
-    Nested(Vec<String>),
+struct Column {
+    /// The field, and the way within a JSON field.
+    steps: Vec<String>,
+    /// True if its cells hold JSON, and no text.
+    is_json: bool,
 }
 
 /// The fields that the cells of a row make together.
@@ -107,31 +107,6 @@ impl<R: BufRead> Csv<R> {
         Ok(Self { records, header, columns })
     }
 
-    /// The header as it is written, without its line end.
-    pub(super) fn header(&self) -> &[u8] {
-        &self.header
-    }
-
-    /// The line that the next row begins on, or an empty one before it.
-    pub(super) fn next_line(&self) -> u64 {
-        self.records.lines + 1
-    }
-
-    /// Bytes read so far.
-    pub(super) fn offset(&self) -> u64 {
-        self.records.offset
-    }
-
-    /// The next row from line `from` on; `None` at the end.
-    pub(super) fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
-        while let Some(record) = self.records.next()? {
-            if record.line >= from {
-                return Ok(Some(self.row(&record)));
-            }
-        }
-        Ok(None)
-    }
-
     fn row(&self, record: &CsvRecord) -> Parsed {
         if record.is_too_long {
             return Err(too_long(record));
@@ -166,20 +141,39 @@ impl<R: BufRead> Csv<R> {
     }
 }
 
+impl<R: BufRead + Send> Rows for Csv<R> {
+    fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
+        while let Some(record) = self.records.next()? {
+            if record.line >= from {
+                return Ok(Some(self.row(&record)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_line(&self) -> u64 {
+        self.records.lines + 1
+    }
+
+    fn offset(&self) -> u64 {
+        self.records.offset
+    }
+
+    fn header(&self) -> Option<&[u8]> {
+        Some(&self.header)
+    }
+}
+
 // === impl Column ===
 
 impl Column {
     fn parse(name: &str) -> Result<Self, String> {
-        if TEXT_FIELDS.contains(&name) {
-            return Ok(Self::Text(name.to_owned()));
-        }
-        if JSON_FIELDS.contains(&name) {
-            return Ok(Self::Json(name.to_owned()));
-        }
         let steps: Vec<String> = name.split('.').map(str::to_owned).collect();
-        let is_nested = steps.first().is_some_and(|first| JSON_FIELDS.contains(&first.as_str()));
-        if is_nested && steps.len() > 1 && steps.iter().all(|step| !step.is_empty()) {
-            return Ok(Self::Nested(steps));
+        let is_json = JSON_FIELDS.contains(&name);
+        let is_nested = steps.first().is_some_and(|first| JSON_FIELDS.contains(&first.as_str()))
+            && steps.iter().all(|step| !step.is_empty());
+        if is_json || is_nested || TEXT_FIELDS.contains(&name) {
+            return Ok(Self { steps, is_json });
         }
         let known = [TEXT_FIELDS.as_slice(), &JSON_FIELDS].concat().join(", ");
         Err(format!(
@@ -188,10 +182,7 @@ impl Column {
     }
 
     fn name(&self) -> String {
-        match self {
-            Self::Text(name) | Self::Json(name) => name.clone(),
-            Self::Nested(steps) => steps.join("."),
-        }
+        self.steps.join(".")
     }
 
     /// Puts `cell` where it belongs; an empty one nowhere.
@@ -201,16 +192,13 @@ impl Column {
         }
         let clash = || "is given by another column, too: leave one of them empty".to_owned();
         let wrong = |error| format!("is not JSON: {error}");
-        let (steps, leaf) = match self {
-            Self::Text(name) => (std::slice::from_ref(name), to_raw_value(cell)),
+        let leaf = if self.is_json {
             // A row of JSON is one line, and in JSON line ends are spaces.
-            Self::Json(name) => {
-                let leaf = RawValue::from_string(cell.replace(['\r', '\n'], " "));
-                (std::slice::from_ref(name), leaf)
-            }
-            Self::Nested(steps) => (steps.as_slice(), to_raw_value(cell)),
+            RawValue::from_string(cell.replace(['\r', '\n'], " "))
+        } else {
+            to_raw_value(cell)
         };
-        nest(fields, steps, leaf.map_err(wrong)?).ok_or_else(clash)
+        nest(fields, &self.steps, leaf.map_err(wrong)?).ok_or_else(clash)
     }
 }
 

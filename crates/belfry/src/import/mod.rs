@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 
 use crate::client::{Client, EngineApi, EngineConnection};
 use crate::exit::{CliError, FailureKind};
+use crate::input::is_standard;
 use crate::output;
 use crate::progress::Progress;
 
@@ -214,7 +215,7 @@ fn unreadable(args: &ImportArgs, line: u64, error: &std::io::Error) -> CliError 
 
 fn rejects_path(args: &ImportArgs) -> PathBuf {
     args.rejects.clone().unwrap_or_else(|| {
-        let mut path = if is_standard_input(&args.file) {
+        let mut path = if is_standard(&args.file) {
             "import".into()
         } else {
             args.file.clone().into_os_string()
@@ -225,9 +226,5 @@ fn rejects_path(args: &ImportArgs) -> PathBuf {
 }
 
 fn name(file: &Path) -> String {
-    if is_standard_input(file) { "standard input".to_owned() } else { file.display().to_string() }
-}
-
-fn is_standard_input(file: &Path) -> bool {
-    file.as_os_str() == "-"
+    if is_standard(file) { "standard input".to_owned() } else { file.display().to_string() }
 }

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use notification::limits::LINE_BYTES;
 
-use super::row::{BadRow, ImportRow, Parsed};
+use super::row::{BadRow, ImportRow, Parsed, Rows};
 
 /// Reads a file line by line. A line longer than [`LINE_BYTES`] is read to its end and not kept.
 #[derive(Debug)]
@@ -23,18 +23,34 @@ impl<R: BufRead> Ndjson<R> {
         Self { input, line: 0, offset: 0 }
     }
 
-    /// The line that the next row begins on, or an empty one before it.
-    pub(super) fn next_line(&self) -> u64 {
+    /// Reads a line, keeps one byte more of it than is allowed, and gives its length.
+    fn read_line(&mut self, raw: &mut Vec<u8>) -> io::Result<u64> {
+        let mut bytes = 0;
+        loop {
+            let available = self.input.fill_buf()?;
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let length = end.map_or(available.len(), |end| end + 1);
+            let room = (LINE_BYTES + 1).saturating_sub(raw.len()).min(length);
+            raw.extend(available.iter().take(room));
+            self.input.consume(length);
+            bytes += length as u64;
+            if end.is_some() || length == 0 {
+                return Ok(bytes);
+            }
+        }
+    }
+}
+
+impl<R: BufRead + Send> Rows for Ndjson<R> {
+    fn next_line(&self) -> u64 {
         self.line + 1
     }
 
-    /// Bytes read so far.
-    pub(super) fn offset(&self) -> u64 {
+    fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next row from line `from` on; `None` at the end.
-    pub(super) fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
+    fn next(&mut self, from: u64) -> io::Result<Option<Parsed>> {
         loop {
             let mut raw = Vec::new();
             let bytes = self.read_line(&mut raw)?;
@@ -55,23 +71,6 @@ impl<R: BufRead> Ndjson<R> {
             }
             raw.truncate(raw.trim_ascii_end().len());
             return Ok(Some(ImportRow::from_json(self.line, raw)));
-        }
-    }
-
-    /// Reads a line, keeps one byte more of it than is allowed, and gives its length.
-    fn read_line(&mut self, raw: &mut Vec<u8>) -> io::Result<u64> {
-        let mut bytes = 0;
-        loop {
-            let available = self.input.fill_buf()?;
-            let end = available.iter().position(|byte| *byte == b'\n');
-            let length = end.map_or(available.len(), |end| end + 1);
-            let room = (LINE_BYTES + 1).saturating_sub(raw.len()).min(length);
-            raw.extend(available.iter().take(room));
-            self.input.consume(length);
-            bytes += length as u64;
-            if end.is_some() || length == 0 {
-                return Ok(bytes);
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One row of a file: good, as the JSON that the engine gets, or bad, with the reason.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -33,6 +33,23 @@ pub(super) struct BadRow {
 
 /// The next row, as a format reads it.
 pub(super) type Parsed = Result<ImportRow, BadRow>;
+
+/// A file in one of the formats, row by row.
+pub(super) trait Rows: Send {
+    /// The next row from line `from` on; `None` at the end.
+    fn next(&mut self, from: u64) -> io::Result<Option<Parsed>>;
+
+    /// The line that the next row begins on, or an empty one before it.
+    fn next_line(&self) -> u64;
+
+    /// Bytes read so far.
+    fn offset(&self) -> u64;
+
+    /// The header as it is written, without its line end, if the format has one.
+    fn header(&self) -> Option<&[u8]> {
+        None
+    }
+}
 
 /// The fields of a row that are needed before it is sent. Reading it checks the syntax of the whole.
 #[derive(Debug, Deserialize)]

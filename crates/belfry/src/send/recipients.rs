@@ -1,6 +1,5 @@
 //! A file of recipients, one per line, as the body of a broadcast: read while it is sent.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use hyper::body::Frame;
 use tokio::sync::mpsc;
 
 use crate::client::RequestBody;
+use crate::input;
 
 /// Bytes sent at once.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -24,11 +24,8 @@ pub(super) fn body(
     file: &Path,
     may_be_objects: bool,
 ) -> anyhow::Result<RequestBody> {
-    let input: Box<dyn io::Read + Send> = if file == Path::new("-") {
-        Box::new(io::stdin())
-    } else {
-        Box::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?)
-    };
+    let opened = input::open(file).with_context(|| format!("cannot read {}", file.display()));
+    let (input, _) = opened?;
     let (pieces, arrived) = mpsc::channel(PIECES);
     // Not joined: when the engine refuses the broadcast, this thread may still wait for input.
     std::thread::spawn(move || {
