@@ -43,7 +43,7 @@ struct Many {
     ids: Vec<String>,
 }
 
-/// What a notification would send.
+/// The content that a notification would send.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PreviewAnswer {
     /// The content.

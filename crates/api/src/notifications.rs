@@ -16,13 +16,7 @@ use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::{Query, parse_id};
-use crate::view::{Notification, show};
-
-#[derive(Serialize)]
-struct List {
-    items: Vec<Notification>,
-    next: Option<String>,
-}
+use crate::view::{ListAnswer, Notification, show};
 
 /// The answer to cancelling a notification, or a broadcast.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,7 +69,7 @@ pub(crate) async fn list(
             break;
         }
     }
-    Ok(Json(List { items, next: next.map(show) }).into_response())
+    Ok(Json(ListAnswer { items, next: next.map(show) }).into_response())
 }
 
 pub(crate) async fn cancel(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use notification::limits;
 use pipeline::ingest::json::ParseError;
@@ -20,8 +20,8 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     pub(crate) detail: String,
     pub(crate) errors: Vec<Located>,
-    /// The header that tells a caller what to do.
-    advice: Option<(HeaderName, HeaderValue)>,
+    /// The seconds after which to come back.
+    retry_after: Option<u64>,
 }
 
 /// A fault and where it stands.
@@ -50,7 +50,7 @@ struct Details<'a> {
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), errors: Vec::new(), advice: None }
+        Self { status, detail: detail.into(), errors: Vec::new(), retry_after: None }
     }
 
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
@@ -80,15 +80,14 @@ impl Problem {
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
-    /// The caller has not said who it is.
+    /// The caller has not said who it is, or not by a key that is known.
     pub(crate) fn unauthorized(detail: &str) -> Self {
-        let advice = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
-        Self { advice, ..Self::new(StatusCode::UNAUTHORIZED, detail) }
+        Self::new(StatusCode::UNAUTHORIZED, detail)
     }
 
     /// This problem, for a caller that is to come back after `wait`, whole seconds.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
-        Self { advice: Some((RETRY_AFTER, HeaderValue::from(wait.as_secs()))), ..self }
+        Self { retry_after: Some(wait.as_secs()), ..self }
     }
 
     /// The problem for an error of the store, where `pointer` leads to the idempotency key of an item.
@@ -176,8 +175,12 @@ impl IntoResponse for Problem {
         let body = serde_json::to_vec(&details).unwrap_or_default();
         let content_type = [(CONTENT_TYPE, "application/problem+json")];
         let mut response = (self.status, content_type, body).into_response();
-        if let Some((name, value)) = self.advice {
-            response.headers_mut().insert(name, value);
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        // Every such answer names the scheme that is asked for (RFC 9110, section 15.5.2).
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

@@ -8,7 +8,7 @@ use crate::problem::Problem;
 /// The conditions under which a process takes work. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness {
-    /// What must be fine, by the name that metrics know it by.
+    /// The conditions, by the names that metrics know it by.
     needs: Vec<(&'static str, watch::Receiver<bool>)>,
 }
 

@@ -28,7 +28,7 @@ use crate::limits::{LIST_SLICE, LOG_ENTRIES, LONG_POLL};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
-use crate::view::show;
+use crate::view::{ListAnswer, show};
 
 const SUPPRESS: &[&str] = &["channel", "to", "reason"];
 const LIFT: &[&str] = &["channel", "to", "registered_at"];
@@ -38,12 +38,6 @@ const LINES: &str = "application/x-ndjson";
 const GATHER: Duration = Duration::from_millis(200);
 /// Between two looks without a word, while a caller waits: another process's word may be lost.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
-
-#[derive(Serialize)]
-struct SuppressionList {
-    items: Vec<Suppression>,
-    next: Option<String>,
-}
 
 /// The answer to suppressing recipients.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -95,7 +89,7 @@ pub(crate) async fn read(
     // A page that is not full was the last one.
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
-    Ok(Json(SuppressionList { items: found, next }).into_response())
+    Ok(Json(ListAnswer { items: found, next }).into_response())
 }
 
 pub(crate) async fn suppress(

@@ -30,6 +30,14 @@ pub(crate) struct Notification {
     options: Option<Box<RawValue>>,
 }
 
+/// Some of a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct ListAnswer<T> {
+    pub(crate) items: Vec<T>,
+    /// Where the next call goes on (`after`); `None` at the end.
+    pub(crate) next: Option<String>,
+}
+
 /// A value as users read it.
 pub(crate) fn show(value: impl Display) -> String {
     value.to_string()

@@ -1,5 +1,7 @@
 //! `belfry cancel`: takes back what is not sent yet.
 
+use std::fmt::Write as _;
+
 use api::{CancelAnswer, CancelScopeAnswer};
 use clap::Args;
 use notification::BroadcastId;
@@ -91,7 +93,7 @@ fn scope(args: &CancelArgs, client: &Client, broadcast: Option<BroadcastId>) -> 
     let mut text = format!("{cancelled} {verb}; too late for {under_way} under way");
     if *cancelled > 0 && !args.dry_run {
         let which = broadcast.map_or_else(|| format!("--all --since {at}"), |id| id.to_string());
-        text += &format!("\nto send it again: belfry requeue --state cancelled {which}");
+        write!(text, "\nto send it again: belfry requeue --state cancelled {which}")?;
     }
     if *under_way > 0 && !args.dry_run {
         text += "\nwhat is under way may come back for another attempt: pause it, and cancel again when nothing is";

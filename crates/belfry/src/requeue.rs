@@ -1,5 +1,7 @@
 //! `belfry requeue`: sends again what was given up, or cancelled.
 
+use std::fmt::Write as _;
+
 use api::RequeuedOne;
 use clap::Args;
 use notification::{BroadcastId, Priority};
@@ -93,12 +95,13 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
     let state = args.state.replace(',', " or ");
     let mut text = format!("{requeued} of {matched} {state} notifications {verb}");
     if *expired > 0 {
-        text += &format!("; {expired} expired and stay {state}: send new ones");
+        write!(text, "; {expired} expired and stay {state}: send new ones")?;
     }
     if *not_yet > 0 {
-        text += &format!(
+        write!(
+            text,
             "\n{not_yet} were cancelled while their broadcast was not released: ask again in some seconds, or when it is resumed"
-        );
+        )?;
     }
     output::json_or(args.json, &total, || text)
 }
