@@ -16,7 +16,7 @@ use crate::exit::CliError;
 
 pub(crate) use answer::EngineAnswer;
 pub(crate) use engine::{CallError, EngineApi, EngineConnection, RequestBody};
-pub(crate) use query::with_query;
+pub(crate) use query::{percent_encoded, with_query};
 
 /// The engine, one call at a time.
 #[derive(Debug)]

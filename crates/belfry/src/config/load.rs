@@ -12,6 +12,7 @@ use crate::credential::{self, Credentials};
 use crate::exit::{CliError, FailureKind};
 
 use super::flags::Flags;
+use super::places::add_password;
 use super::problem::Mistake;
 use super::table::read_table;
 use super::{
@@ -63,8 +64,8 @@ struct Document {
     log: LogConfig,
     suppressions: SuppressionsConfig,
     channels: BTreeMap<String, Table>,
-    templates: BTreeMap<String, TemplateConfig>,
-    tenants: BTreeMap<String, TenantConfig>,
+    templates: BTreeMap<Name, TemplateConfig>,
+    tenants: BTreeMap<Name, TenantConfig>,
 }
 
 // === impl Config ===
@@ -204,11 +205,12 @@ impl Document {
                 Err(error) => problems.push(Mistake::new(path, error.to_string())),
             }
         }
-        let templates = named("templates", self.templates, problems);
-        let tenants = named("tenants", self.tenants, problems);
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
-        store.resolve(problems);
-        queue.resolve(problems);
+        let Self { templates, tenants, .. } = self;
+        let given = (store.password.as_ref(), store.password_file.as_deref());
+        add_password("store", &mut store.url, given, problems);
+        let given = (queue.password.as_ref(), queue.password_file.as_deref());
+        add_password("queue", &mut queue.url, given, problems);
         let warnings =
             channels.iter().filter_map(|(name, channel)| channel.warning(name)).collect();
         Config {
@@ -224,22 +226,6 @@ impl Document {
             warnings,
         }
     }
-}
-
-/// The tables in `prefix`, by their names.
-fn named<T>(
-    prefix: &str,
-    tables: BTreeMap<String, T>,
-    problems: &mut Vec<Mistake>,
-) -> BTreeMap<Name, T> {
-    let read = |(name, table): (String, T)| match name.parse::<Name>() {
-        Ok(name) => Some((name, table)),
-        Err(error) => {
-            problems.push(Mistake::new(format!("{prefix}.{name}"), error.to_string()));
-            None
-        }
-    };
-    tables.into_iter().filter_map(read).collect()
 }
 
 /// The settings that `flags` hold.

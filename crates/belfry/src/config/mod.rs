@@ -85,10 +85,8 @@ pub(crate) struct ServerConfig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyConfig {
     /// Says in logs whose key it is. Required, unique.
-    #[serde(deserialize_with = "units::parsed")]
     pub(crate) name: Name,
     /// Whose notifications the caller sends and sees. Required.
-    #[serde(deserialize_with = "units::parsed")]
     pub(crate) tenant: Name,
     /// True if the caller also sees what concerns every tenant: status, log, audit, suppressions. Default
     /// `false`.

@@ -100,12 +100,6 @@ impl StoreConfig {
         }
         problems
     }
-
-    /// Puts the password in its file, if one is named, into the URL.
-    pub(super) fn resolve(&mut self, problems: &mut Vec<Mistake>) {
-        let given = (self.password.as_ref(), self.password_file.as_deref());
-        add_password("store", &mut self.url, given, problems);
-    }
 }
 
 // === impl QueueConfig ===
@@ -131,12 +125,6 @@ impl QueueConfig {
             problems.push(Mistake::new("queue.url", message));
         }
         problems
-    }
-
-    /// Puts the password in its file, if one is named, into the URL.
-    pub(super) fn resolve(&mut self, problems: &mut Vec<Mistake>) {
-        let given = (self.password.as_ref(), self.password_file.as_deref());
-        add_password("queue", &mut self.url, given, problems);
     }
 }
 
@@ -169,7 +157,8 @@ fn check_of_url(
     problems
 }
 
-fn add_password(
+/// Puts the password of `table`, or the one in its file, into the URL.
+pub(super) fn add_password(
     table: &str,
     url: &mut Option<ServerUrl>,
     (password, file): (Option<&Secret>, Option<&Path>),

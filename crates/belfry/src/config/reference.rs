@@ -1,9 +1,10 @@
 //! The reference for users, generated from the default file.
 
-use std::fmt::Write as _;
-
 /// The default file, documented.
 pub(crate) const DEFAULT_FILE: &str = include_str!("../../belfry.default.toml");
+
+/// The head of the table of a section's keys.
+const TABLE_HEAD: &str = "| key | default or example | meaning |\n|---|---|---|\n";
 
 /// One table of the default file.
 #[derive(Debug, Default)]
@@ -21,18 +22,10 @@ pub(crate) fn to_markdown() -> String {
          `belfry check-config --print-default` prints; do not edit.\n\n{intro}\n"
     );
     for Section { heading, text, rows } in sections {
-        write_section(&mut page, &heading, &text, &rows);
+        page.extend(["\n## `", &heading, "`\n\n", &text, "\n\n", TABLE_HEAD]);
+        page.extend(rows);
     }
     page
-}
-
-fn write_section(page: &mut String, heading: &str, text: &str, rows: &[String]) {
-    let written = write!(
-        page,
-        "\n## `{heading}`\n\n{text}\n\n| key | default or example | meaning |\n|---|---|---|\n{}",
-        rows.concat()
-    );
-    debug_assert!(written.is_ok(), "writing to a string cannot fail");
 }
 
 /// Comments belong to the next key or table; an empty line ends them. A line that begins with `#` and no

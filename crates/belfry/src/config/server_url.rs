@@ -1,9 +1,11 @@
 //! Addresses of servers. They may hold a password, so they show without it.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
+
+use crate::client::percent_encoded;
 
 /// Address of a database or a broker, `scheme://user:password@host/name`, or of several brokers of one cluster, separated by
 /// commas. Its `Debug` and `Display` forms hide who logs in, and everything after the path.
@@ -155,18 +157,8 @@ impl ServerAddress {
         }
         // One back from the host: in front of the `@`, which is there as a user is named.
         let (before, after) = self.text.split_at(self.host_start.saturating_sub(1));
-        let mut text = format!("{before}:");
-        for byte in password.bytes() {
-            match byte {
-                // Only unreserved characters stay as they are (RFC 3986, section 2.3): another one could end the password.
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    text.push(byte.into());
-                }
-                _ => write!(text, "%{byte:02X}").map_err(|error| error.to_string())?,
-            }
-        }
-        text.push_str(after);
-        Ok(text.parse()?)
+        // Only unreserved characters stay as they are: another one could end the password.
+        Ok(format!("{before}:{}{after}", percent_encoded(password)).parse()?)
     }
 
     /// User and password: the part before `@`.

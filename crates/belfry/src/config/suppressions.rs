@@ -8,7 +8,6 @@ use serde::Deserialize;
 use super::channels::ChannelConfig;
 use super::kinds::ChannelResources;
 use super::problem::Mistake;
-use super::units;
 
 /// `[suppressions]`: what becomes of recipients that are gone.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
@@ -23,7 +22,6 @@ pub(crate) struct SuppressionsConfig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct FeedConfig {
     /// A channel of this configuration, of the kind `webhook`. Required.
-    #[serde(deserialize_with = "units::parsed")]
     pub(crate) channel: Name,
     /// The application's endpoint. Required.
     pub(crate) to: String,

@@ -65,24 +65,9 @@ pub(super) fn expected(message: &str) -> impl Iterator<Item = &str> {
 
 /// The name that differs least from `key`, if it is close enough to be meant.
 fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distances = known.iter().map(|name| (edits(key, name), *name));
+    let distances = known.iter().map(|name| (strsim::levenshtein(key, name), *name));
     let (distance, name) = distances.min()?;
     (distance <= 1 + key.len() / 4).then_some(name)
-}
-
-/// Edits that turn `from` into `to` (Levenshtein).
-fn edits(from: &str, to: &str) -> usize {
-    let mut above: Vec<usize> = (0..=to.chars().count()).collect();
-    for (i, left) in from.chars().enumerate() {
-        let mut before = i + 1;
-        let mut row = vec![before];
-        for (&[diagonal, up], right) in above.array_windows().zip(to.chars()) {
-            before = (diagonal + usize::from(left != right)).min(up + 1).min(before + 1);
-            row.push(before);
-        }
-        above = row;
-    }
-    above.last().copied().unwrap_or_default()
 }
 
 fn join(prefix: &str, segments: &[Segment]) -> String {

@@ -12,7 +12,6 @@ use toml::{Table, Value};
 use super::channels::ChannelConfig;
 use super::kinds::ChannelResources;
 use super::problem::Mistake;
-use super::units;
 
 /// A named template.
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
@@ -25,7 +24,6 @@ pub(crate) struct TemplateConfig {
     /// The channel's options. None by default.
     options: Option<Table>,
     /// The channel that it is meant for: it is asked at the start whether it takes the template, as the sample makes it.
-    #[serde(deserialize_with = "units::some_parsed")]
     channel: Option<Name>,
     /// Variables to try it with at the start. None by default.
     sample: Option<Table>,

@@ -1,8 +1,6 @@
-//! How values are written: addresses, names and spans of time as people write them.
+//! How values are written: addresses, digests and spans of time as people write them.
 
-use std::fmt::Display;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
@@ -27,26 +25,6 @@ pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sock
             "{text:?} is not an IP address with a port, such as 127.0.0.1:8473"
         ))
     })
-}
-
-/// Reads whatever can be parsed from a text.
-pub(super) fn parsed<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
-/// Parses the text of a value that may be left out.
-pub(super) fn some_parsed<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr,
-    T::Err: Display,
-{
-    parsed(deserializer).map(Some)
 }
 
 /// Reads 32 bytes written as 64 hexadecimal digits.
