@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use flow::tasks::Ended;
 use flow::{Clock, WorkerDeadline};
-use notification::Ticket;
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Claims, Ending, Outbox, QuotaLedger, Recovery, Store, StoreError, TakeTickets};
+use store::{Ending, Recovery, Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -88,26 +87,6 @@ impl Backend {
         }
     }
 
-    /// Where tickets for chunks come from, if several processes share the store.
-    pub(super) fn tickets(&self) -> Option<Arc<dyn Claims<Ticket>>> {
-        self.shared().map(|store| Arc::clone(store) as _)
-    }
-
-    /// Where chunks are taken for tickets, if several processes share the store.
-    pub(super) fn take(&self) -> Option<Arc<dyn TakeTickets>> {
-        self.shared().map(|store| Arc::clone(store) as _)
-    }
-
-    /// Where quotas are divided among processes, if several share the store.
-    pub(super) fn quota_ledger(&self) -> Option<Arc<dyn QuotaLedger>> {
-        self.shared().map(|store| Arc::clone(store) as _)
-    }
-
-    /// Where applications write notifications themselves, if they can.
-    pub(super) fn outbox(&self) -> Option<Arc<dyn Outbox>> {
-        self.shared().map(|store| Arc::clone(store) as _)
-    }
-
     /// The condition under which it can work, by its name for readiness, and whether it is met: a database that can be reached, or room on the
     /// disk for more.
     pub(super) fn available(&self) -> (&'static str, watch::Receiver<bool>) {
@@ -176,7 +155,8 @@ impl Backend {
         }
     }
 
-    /// The store, if several processes share it.
+    /// The store, if several processes share it: then it has tickets for chunks, a ledger that divides quotas among processes, and an
+    /// outbox.
     pub(super) fn shared(&self) -> Option<&Arc<Postgres>> {
         match self {
             Self::Sqlite(_) => None,

@@ -1,12 +1,11 @@
 //! Why an engine cannot go on, and how its process ends by that.
 
-use std::fmt::{Display, Formatter};
-
 use flow::tasks::Ended;
 use store::Ending;
 
 /// The failure that ends an engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub(super) struct Failed {
     reason: String,
     ending: Ending,
@@ -46,11 +45,5 @@ impl From<Ended> for Failed {
         } else {
             Self::otherwise(reason)
         }
-    }
-}
-
-impl Display for Failed {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.reason)
     }
 }

@@ -99,7 +99,8 @@ impl Stages {
 
     /// Takes in what is in the outbox, if the store has one.
     pub(super) fn drain_outbox(&mut self, parts: &StageParts<'_>, intake: &Arc<Intake>) {
-        if let Some(outbox) = parts.backend.outbox() {
+        if let Some(store) = parts.backend.shared() {
+            let outbox = Arc::clone(store) as _;
             let relay = ingest::OutboxRelay { outbox, intake: Arc::clone(intake) };
             self.start("outbox", relay.run(self.stopping()));
         }
@@ -151,10 +152,10 @@ impl Stages {
     /// Claims tickets for chunks, and publishes them to the consumers.
     pub(super) fn issue(&mut self, parts: &StageParts<'_>, link: &BrokerLink) {
         // There are: the check of the configuration refuses a broker beside a store that is not shared.
-        let Some(claims) = parts.backend.tickets() else { return };
+        let Some(store) = parts.backend.shared() else { return };
         let (lease, clock) = (limits::TICKET_LEASE, parts.clock);
         let dispatch: Dispatch<Ticket, Ticket> =
-            Dispatch { claims, queue: link.publisher(), lease, clock };
+            Dispatch { claims: Arc::clone(store) as _, queue: link.publisher(), lease, clock };
         let (stopping, in_use) = (self.stopping(), link.in_use());
         self.start("dispatch", async move {
             let ended = dispatch.run(stopping).await;
@@ -187,7 +188,8 @@ impl Stages {
         parts: &mut StageParts<'_>,
         link: &BrokerLink,
     ) -> anyhow::Result<()> {
-        let Some(store) = parts.backend.take() else { return Ok(()) };
+        let Some(store) = parts.backend.shared() else { return Ok(()) };
+        let store = Arc::clone(store) as _;
         let queue = queue::MemoryQueue::new(limits::CONSUMER_WEIGHT);
         let (tickets, clock) = (link.consumer(), parts.clock);
         let collect = Collect { tickets, store, queue: Arc::new(queue.clone()), clock };
@@ -206,7 +208,8 @@ impl Stages {
         parts: &mut StageParts<'_>,
         queue: queue::MemoryQueue<Arc<Chunk>>,
     ) -> anyhow::Result<()> {
-        if let Some(ledger) = parts.backend.quota_ledger() {
+        if let Some(store) = parts.backend.shared() {
+            let ledger = Arc::clone(store) as _;
             let (quotas, holder) = (parts.live.quotas(), parts.random.i64(..));
             let shares = QuotaShares { quotas, ledger, holder, clock: parts.clock };
             shares.begin();
