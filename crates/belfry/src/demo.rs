@@ -9,9 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use bench::{Finished, Setup, Trial, Workload, WorkloadGuarantee};
 use flow::Clock;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::output;
+use crate::progress::styled;
 use report::DemoReport;
 
 /// The arguments of the demo.
@@ -153,11 +154,7 @@ impl DemoProgress {
             return ProgressBar::hidden();
         }
         let style = "{bar:40} {human_pos} of {human_len} at the provider, {per_sec}, {elapsed}";
-        let bar = ProgressBar::new(expected);
-        match ProgressStyle::with_template(style) {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
+        styled(ProgressBar::new(expected), style)
     }
 }
 

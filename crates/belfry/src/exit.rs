@@ -1,6 +1,5 @@
 //! How the program ends: exit codes, and the one line that says why.
 
-use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
@@ -16,7 +15,8 @@ Exit codes:
   78  the configuration is wrong";
 
 /// Why a command failed, when that has an exit code of its own.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct CliError {
     kind: FailureKind,
     message: String,
@@ -52,14 +52,6 @@ impl CliError {
         self.kind
     }
 }
-
-impl fmt::Display for CliError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for CliError {}
 
 // === impl FailureKind ===
 

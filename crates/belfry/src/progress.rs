@@ -12,7 +12,8 @@ const ROWS_PER_LINE: u64 = 100_000;
 /// Shows bytes of the file, for the number of its rows is not known.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: Option<ProgressBar>,
+    /// Hidden where there is no terminal.
+    bar: ProgressBar,
     done: &'static str,
     told: u64,
 }
@@ -20,7 +21,7 @@ pub(crate) struct Progress {
 /// One line on a terminal that says how things stand, in place of what it said before; nothing elsewhere.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
-    line: Option<ProgressBar>,
+    line: ProgressBar,
 }
 
 // === impl Progress ===
@@ -28,41 +29,31 @@ pub(crate) struct StatusLine {
 impl Progress {
     /// Of a file of `bytes`, if that is known; `done` is what becomes of its rows, such as "accepted".
     pub(crate) fn new(bytes: Option<u64>, done: &'static str) -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let (bar, template) = match bytes {
-                Some(bytes) => {
-                    (ProgressBar::new(bytes), "{bar:30} {bytes}/{total_bytes} {msg} ({eta} left)")
-                }
-                None => (ProgressBar::new_spinner(), "{spinner} {bytes} {msg}"),
-            };
-            let style = ProgressStyle::with_template(template);
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
+        let bar = match bytes {
+            Some(bytes) => {
+                styled(ProgressBar::new(bytes), "{bar:30} {bytes}/{total_bytes} {msg} ({eta} left)")
+            }
+            None => styled(ProgressBar::new_spinner(), "{spinner} {bytes} {msg}"),
+        };
         Self { bar, done, told: 0 }
     }
 
     /// `rows` are done so far, and the file up to `offset`.
     pub(crate) fn tell(&mut self, rows: u64, offset: u64) {
-        match &self.bar {
-            Some(bar) => {
-                // Batches may be accepted out of order.
-                bar.set_position(bar.position().max(offset));
-                bar.set_message(format!("{rows} rows {}", self.done));
-            }
+        if !self.bar.is_hidden() {
+            // Batches may be accepted out of order.
+            self.bar.set_position(self.bar.position().max(offset));
+            self.bar.set_message(format!("{rows} rows {}", self.done));
+        } else if rows / ROWS_PER_LINE > self.told / ROWS_PER_LINE {
             // By hundred thousands passed, not by a remainder: a batch steps over the round number.
-            None if rows / ROWS_PER_LINE > self.told / ROWS_PER_LINE => {
-                self.told = rows;
-                complain(&format!("{rows} rows {}", self.done));
-            }
-            None => {}
+            self.told = rows;
+            complain(&format!("{rows} rows {}", self.done));
         }
     }
 
     /// Leaves a clean line for what comes next.
     pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 
@@ -71,28 +62,30 @@ impl Progress {
 impl StatusLine {
     /// On standard error, beside output that goes elsewhere: lines on a terminal are progress enough.
     pub(crate) fn new() -> Self {
-        let is_seen = io::stderr().is_terminal() && !io::stdout().is_terminal();
-        let style = || ProgressStyle::with_template("{spinner} {msg}");
-        let line = is_seen.then(|| {
-            let style = style().unwrap_or_else(|_| ProgressStyle::default_spinner());
-            ProgressBar::new_spinner().with_style(style)
-        });
-        Self { line }
+        let is_hidden = io::stdout().is_terminal();
+        let line = if is_hidden { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        Self { line: styled(line, "{spinner} {msg}") }
     }
 
     /// Says `text` from now on.
     pub(crate) fn say(&self, text: impl FnOnce() -> String) {
-        if let Some(line) = &self.line {
-            line.set_message(text());
-            line.tick();
+        if !self.line.is_hidden() {
+            self.line.set_message(text());
+            self.line.tick();
         }
     }
 
     /// Leaves a clean line for what comes next.
     pub(crate) fn finish(&self) {
-        if let Some(line) = &self.line {
-            line.finish_and_clear();
-        }
+        self.line.finish_and_clear();
+    }
+}
+
+/// `bar`, drawn by `template`.
+pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
     }
 }
 
