@@ -122,15 +122,15 @@ impl EngineApi {
             match connection.send(request).await {
                 Ok(response) => return read(response, connection, idle).await,
                 // The engine had closed the idle connection: nothing was sent, so it is sent anew without doubt.
-                Err(UnsentRequest::Returned(returned, _)) => request = *returned,
-                Err(UnsentRequest::Lost(reason)) => return Err(CallError::Lost(reason)),
+                Err(FailedSend { unsent: Some(unsent), .. }) => request = *unsent,
+                Err(FailedSend { reason, .. }) => return Err(CallError::Lost(reason)),
             }
         }
         let mut connection = self.open().await?;
         match connection.send(request).await {
             Ok(response) => read(response, connection, idle).await,
-            Err(UnsentRequest::Returned(_, reason)) => Err(self.unreachable(reason)),
-            Err(UnsentRequest::Lost(reason)) => Err(CallError::Lost(reason)),
+            Err(FailedSend { unsent: Some(_), reason }) => Err(self.unreachable(reason)),
+            Err(FailedSend { reason, .. }) => Err(CallError::Lost(reason)),
         }
     }
 
@@ -192,9 +192,11 @@ impl EngineApi {
 
 // === impl EngineConnection ===
 
-enum UnsentRequest {
-    Returned(Box<Request<RequestBody>>, String),
-    Lost(String),
+/// Why a request has no answer.
+struct FailedSend {
+    /// The request, if nothing of it was sent.
+    unsent: Option<Box<Request<RequestBody>>>,
+    reason: String,
 }
 
 impl EngineConnection {
@@ -214,24 +216,23 @@ impl EngineConnection {
     async fn send(
         &mut self,
         request: Request<RequestBody>,
-    ) -> Result<Response<Incoming>, UnsentRequest> {
+    ) -> Result<Response<Incoming>, FailedSend> {
         let sent = async {
             // A connection that was closed while it was idle says so here, before anything is written.
             if let Err(error) = self.sender.ready().await {
-                return Err(UnsentRequest::Returned(Box::new(request), error.to_string()));
+                let unsent = Some(Box::new(request));
+                return Err(FailedSend { unsent, reason: error.to_string() });
             }
             self.sender.try_send_request(request).await.map_err(|mut error| {
-                let request = error.take_message();
-                let reason = error.into_error().to_string();
-                request.map_or(UnsentRequest::Lost(reason.clone()), |request| {
-                    UnsentRequest::Returned(Box::new(request), reason)
-                })
+                let unsent = error.take_message().map(Box::new);
+                FailedSend { unsent, reason: error.into_error().to_string() }
             })
         };
-        // It may have left by then, so what became of it is unknown.
-        let late =
-            || UnsentRequest::Lost(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()));
-        timeout(ANSWER_TIMEOUT, sent).await.unwrap_or_else(|_| Err(late()))
+        timeout(ANSWER_TIMEOUT, sent).await.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
+            // It may have left by then, so what became of it is unknown.
+            Err(FailedSend { unsent: None, reason })
+        })
     }
 }
 

@@ -5,6 +5,8 @@ mod answer;
 mod engine;
 mod query;
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use hyper::Method;
 use serde::Serialize;
@@ -19,10 +21,11 @@ pub(crate) use engine::{CallError, EngineApi, EngineConnection, RequestBody};
 pub(crate) use query::{percent_encoded, with_query};
 
 /// The engine, one call at a time.
-#[derive(Debug)]
 pub(crate) struct Client {
     runtime: tokio::runtime::Runtime,
     engine: EngineApi,
+    /// The connection of the call before: a command that goes on page by page makes many.
+    idle: Cell<Option<EngineConnection>>,
 }
 
 // === impl Client ===
@@ -38,7 +41,7 @@ impl Client {
         let url = global.url.clone().unwrap_or_else(|| format!("http://{listen}"));
         let engine = EngineApi::new(&url, global.api_key.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { runtime, engine })
+        Ok(Self { runtime, engine, idle: Cell::default() })
     }
 
     /// Gets `path`.
@@ -52,7 +55,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
-        self.call(Method::POST, path, serde_json::to_vec(body)?.into())?.into_result()?.json()
+        self.post_lines(path, body, &[])
     }
 
     /// Posts `body`, whose list `to` was read from these lines of a file, to `path`.
@@ -85,8 +88,9 @@ impl Client {
     }
 
     fn call(&self, method: Method, path: &str, body: Bytes) -> Result<EngineAnswer, CliError> {
-        let mut connection = None;
-        let call = self.engine.call(&mut connection, method, path, body);
-        self.runtime.block_on(call).map_err(CliError::from)
+        let mut idle = self.idle.take();
+        let answer = self.runtime.block_on(self.engine.call(&mut idle, method, path, body));
+        self.idle.set(idle);
+        Ok(answer?)
     }
 }

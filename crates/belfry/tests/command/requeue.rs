@@ -32,8 +32,9 @@ fn requeueing_names_what_is_meant_and_goes_on_to_the_end() {
     let counted = belfry(&["--all", "--dry-run", "--limit", "1000", "--json"]);
     let counted: serde_json::Value = serde_json::from_str(&counted.out).unwrap();
     assert_eq!(counted, json!({"matched": 1000, "requeued": 998, "expired": 2, "not_yet": 0}));
-    let targets: Vec<String> =
-        engine.requests().into_iter().map(|request| request.target).collect();
+    let requests = engine.requests();
+    assert_eq!(requests[0].connection, requests[1].connection, "the pages of one command");
+    let targets: Vec<String> = requests.into_iter().map(|request| request.target).collect();
     assert_eq!(
         targets,
         [

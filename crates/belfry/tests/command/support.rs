@@ -1,7 +1,7 @@
 //! A directory to work in, the binary, and a double of the engine that speaks its HTTP contract.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -18,6 +18,8 @@ pub(crate) struct Request {
     pub(crate) authorization: Option<String>,
     /// The body; null when it was empty.
     pub(crate) body: Value,
+    /// The other end of the connection that it came by.
+    pub(crate) connection: Option<SocketAddr>,
 }
 
 /// The answers of the double.
@@ -84,7 +86,8 @@ fn serve(
 ) -> Option<()> {
     let mut input = BufReader::new(stream);
     loop {
-        let request = read_request(&mut input)?;
+        let connection = stream.peer_addr().ok()?;
+        let request = Request { connection: Some(connection), ..read_request(&mut input)? };
         log.lock().unwrap().push(request.clone());
         let (head, body) = match reply(&request) {
             Reply::Json(status, body) => (format!("{status} Said"), body.to_string()),
@@ -109,7 +112,7 @@ fn read_request(input: &mut impl std::io::BufRead) -> Option<Request> {
     let mut body = vec![0; length];
     input.read_exact(&mut body).ok()?;
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
-    Some(Request { target, authorization: header("authorization"), body })
+    Some(Request { target, authorization: header("authorization"), body, connection: None })
 }
 
 // === impl Workspace ===
