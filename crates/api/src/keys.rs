@@ -117,12 +117,8 @@ pub(crate) async fn authorize_operator(request: Request, next: Next) -> Result<R
 }
 
 fn sha256(key: &str) -> [u8; 32] {
-    let mut hash = [0; 32];
-    let digest = digest::digest(&digest::SHA256, key.as_bytes());
-    for (byte, digested) in hash.iter_mut().zip(digest.as_ref()) {
-        *byte = *digested;
-    }
-    hash
+    // It has as many bytes: there is no other case.
+    digest::digest(&digest::SHA256, key.as_bytes()).as_ref().try_into().unwrap_or_default()
 }
 
 // === impl Keys ===

@@ -79,12 +79,6 @@ enum StreamStage {
     Over,
 }
 
-/// The next step of a stream.
-enum StreamProgress {
-    Piece(Result<Option<Bytes>, Problem>),
-    Answered(Option<Answered>),
-}
-
 /// The answers to `incoming`, in pieces of whole lines.
 pub(crate) fn answers(
     intake: Arc<Intake>,
@@ -122,19 +116,29 @@ impl Answers {
             if is_read && self.group.lines.is_empty() && self.calls.is_empty() {
                 return self.last_line();
             }
-            match self.progress().await {
-                StreamProgress::Piece(piece) => self.take(piece).await,
-                StreamProgress::Answered(None) => {}
-                StreamProgress::Answered(Some(Ok((text, counts)))) => {
-                    self.counts.add(counts);
-                    return Some(text.into());
-                }
-                StreamProgress::Answered(Some(Err(error))) => {
-                    // A line without an answer may or may not be stored, and no more is promised of one.
-                    self.calls.clear();
-                    self.group = LineGroup::default();
-                    self.stage = StreamStage::Read(Err(error.into()));
-                }
+            let may_read = self.may_read();
+            // A stream that only waits for its next line holds no memory.
+            if self.calls.is_empty() && self.group.lines.is_empty() && !self.input.holds_some() {
+                self.held = None;
+            }
+            // For more input or for the oldest call, whichever comes first.
+            tokio::select! {
+                // Answers before input: a caller that only writes goes no faster than the store.
+                biased;
+                Some(answered) = self.calls.next(), if !self.calls.is_empty() => match answered {
+                    Ok((text, counts)) => {
+                        self.counts.add(counts);
+                        return Some(text.into());
+                    }
+                    Err(error) => {
+                        // A line without an answer may or may not be stored, and no more is promised of one.
+                        self.calls.clear();
+                        self.group = LineGroup::default();
+                        self.stage = StreamStage::Read(Err(error.into()));
+                    }
+                },
+                piece = self.input.piece(), if may_read => self.take(piece).await,
+                else => {}
             }
         }
     }
@@ -151,22 +155,6 @@ impl Answers {
             && let Some(piece) = self.input.piece_at_hand()
         {
             self.take(piece).await;
-        }
-    }
-
-    /// Waits for more input or for the oldest call, whichever comes first.
-    async fn progress(&mut self) -> StreamProgress {
-        let may_read = self.may_read();
-        // A stream that only waits for its next line holds no memory.
-        if self.calls.is_empty() && self.group.lines.is_empty() && !self.input.holds_some() {
-            self.held = None;
-        }
-        tokio::select! {
-            // Answers before input: a caller that only writes goes no faster than the store.
-            biased;
-            answered = self.calls.next(), if !self.calls.is_empty() => StreamProgress::Answered(answered),
-            piece = self.input.piece(), if may_read => StreamProgress::Piece(piece),
-            else => StreamProgress::Answered(None),
         }
     }
 
