@@ -17,7 +17,7 @@ pub(crate) struct StoreConfig {
     /// Directory of the store's files, made at first start. Default `./data`. Not together with `url`.
     pub(crate) directory: Option<PathBuf>,
     /// When a commit to these files counts as durable. Default `full`.
-    pub(crate) synchronous: SynchronousConfig,
+    pub(crate) synchronous: sqlite::Synchronous,
     /// A PostgreSQL database that several processes share, instead of the directory.
     #[serde(deserialize_with = "server_url::store")]
     pub(crate) url: Option<ServerUrl>,
@@ -27,17 +27,6 @@ pub(crate) struct StoreConfig {
     pub(crate) password: Option<Secret>,
     /// File with the password of the user in `url`.
     pub(crate) password_file: Option<PathBuf>,
-}
-
-/// When a commit counts as durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum SynchronousConfig {
-    /// On disk: what was accepted survives a power failure.
-    #[default]
-    Full,
-    /// With the operating system: survives a crash of the engine, not one of the machine.
-    Normal,
 }
 
 /// `[queue]`: what carries work from producers to consumers.
@@ -83,11 +72,7 @@ impl StoreConfig {
 
     /// The options of a store in a directory; a new one draws its id from `seed`.
     pub(crate) fn options(&self, seed: u64) -> sqlite::Options {
-        let synchronous = match self.synchronous {
-            SynchronousConfig::Full => sqlite::Synchronous::Full,
-            SynchronousConfig::Normal => sqlite::Synchronous::Normal,
-        };
-        sqlite::Options { synchronous, ..sqlite::Options::new(seed) }
+        sqlite::Options { synchronous: self.synchronous, ..sqlite::Options::new(seed) }
     }
 
     pub(super) fn check(&self) -> Vec<Mistake> {

@@ -29,23 +29,15 @@ pub(crate) struct TemplateConfig {
     sample: Option<Table>,
 }
 
-/// One key that is wrong.
-#[derive(Debug, thiserror::Error)]
-#[error("{key}: {message}")]
-pub(crate) struct Wrong {
-    key: &'static str,
-    message: String,
-}
-
 // === impl TemplateConfig ===
 
 impl TemplateConfig {
     /// All of it as JSON. Reads the file, if one is named.
-    pub(super) fn read(&self) -> Result<TemplateSource, Wrong> {
+    pub(super) fn read(&self) -> Result<TemplateSource, Mistake> {
         let payload = match (&self.content, &self.file) {
             (Some(content), None) => to_json("content", content)?,
             (None, Some(file)) => {
-                let wrong = |message| Wrong { key: "file", message };
+                let wrong = |message: String| Mistake::new("file", message);
                 let bytes = std::fs::read(file)
                     .map_err(|error| wrong(format!("cannot read {}: {error}", file.display())))?;
                 // Only checked: what is sent are the bytes of the file, with its numbers and its order of fields.
@@ -54,10 +46,7 @@ impl TemplateConfig {
                 // A line end at the end of the file would be sent with every notification.
                 Bytes::copy_from_slice(bytes.trim_ascii())
             }
-            _ => {
-                let message = "set either this or `file`".to_owned();
-                return Err(Wrong { key: "content", message });
-            }
+            _ => return Err(Mistake::new("content", "set either this or `file`")),
         };
         let table = |key, table: &Option<Table>| {
             table.as_ref().map(|table| to_json(key, table)).transpose()
@@ -77,7 +66,7 @@ impl TemplateConfig {
         let problem = |key: &str, message| Mistake::new(format!("templates.{name}.{key}"), message);
         let source = match self.read() {
             Ok(source) => source,
-            Err(Wrong { key, message }) => return Some(problem(key, message)),
+            Err(Mistake { path, message }) => return Some(problem(&path, message)),
         };
         let mut built = Channels::default();
         if let Some(channel) = &self.channel {
@@ -101,7 +90,7 @@ impl TemplateConfig {
     }
 }
 
-fn to_json(key: &'static str, value: &impl serde::Serialize) -> Result<Bytes, Wrong> {
+fn to_json(key: &str, value: &impl serde::Serialize) -> Result<Bytes, Mistake> {
     let json = serde_json::to_vec(value);
-    json.map(Bytes::from).map_err(|error| Wrong { key, message: error.to_string() })
+    json.map(Bytes::from).map_err(|error| Mistake::new(key, error.to_string()))
 }

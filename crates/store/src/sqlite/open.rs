@@ -9,6 +9,7 @@ use flow::merge::Merging;
 use notification::Timestamp;
 use refinery::Migration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
+use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::disk::{Disk, DiskSpace, FreeSpace};
@@ -40,7 +41,8 @@ pub struct Options {
 }
 
 /// Condition under which a commit counts as durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Synchronous {
     /// The commit is on the disk: it survives a power cut.
     #[default]
