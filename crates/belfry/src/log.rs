@@ -126,9 +126,7 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
 fn text(id: Option<NotificationId>, attempted: &Attempted) -> String {
     let Attempted { at, attempt, state, status, detail } = attempted;
     let id = id.map(|id| format!(" {id}")).unwrap_or_default();
-    // A provider's words must not play with the terminal.
-    let detail: String = detail.chars().filter(|character| !character.is_control()).collect();
-    format!("{at}{id} attempt {attempt} {state} {status} {detail}").trim_end().to_owned()
+    output::plain(&format!("{at}{id} attempt {attempt} {state} {status} {detail}"))
 }
 
 // === impl ReceivedLogLine ===

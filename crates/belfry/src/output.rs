@@ -28,3 +28,9 @@ pub(crate) fn json_or<T: Display>(
 ) -> anyhow::Result<()> {
     if is_json { json(value) } else { line(text()) }
 }
+
+/// `text` without what moves the cursor: a provider's words must not play with the terminal.
+pub(crate) fn plain(text: &str) -> String {
+    let text: String = text.chars().filter(|character| !character.is_control()).collect();
+    text.trim_end().to_owned()
+}

@@ -275,7 +275,7 @@ impl WhomArgs {
 /// One recipient of the list, for people.
 fn suppression_text(suppression: &Suppression) -> String {
     let Suppression { channel, recipient, reason, status, since } = suppression;
-    plain(&format!("{since} {channel} {recipient} {status} {reason}"))
+    output::plain(&format!("{since} {channel} {recipient} {status} {reason}"))
 }
 
 /// A change, for people, with the provider's reason unchanged.
@@ -287,11 +287,5 @@ fn event_text(event: &SuppressionEvent) -> String {
         }
         Change::Lifted => ("lifted", String::new()),
     };
-    plain(&format!("{position} {at} {word} {channel} {recipient}{why}"))
-}
-
-/// A provider's words must not play with the terminal.
-fn plain(text: &str) -> String {
-    let text: String = text.chars().filter(|character| !character.is_control()).collect();
-    text.trim_end().to_owned()
+    output::plain(&format!("{position} {at} {word} {channel} {recipient}{why}"))
 }

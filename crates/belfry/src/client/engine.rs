@@ -32,7 +32,6 @@ const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The address of the engine, and the API key to call it with.
-#[derive(Debug)]
 pub(crate) struct EngineApi {
     url: String,
     host: String,
@@ -266,11 +265,5 @@ impl EngineTls {
         let config = net::tls::client_trusting(net::tls::roots(None)?, &[], None)?;
         let name = ServerName::try_from(host.to_owned())?;
         Ok(Self { connector: TlsConnector::from(config), name })
-    }
-}
-
-impl std::fmt::Debug for EngineTls {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("EngineTls").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -48,8 +48,9 @@ pub(super) enum Read {
 
 /// An open file.
 pub(super) struct BatchReading {
-    rows: Box<dyn Rows>,
-    bytes: Option<u64>,
+    pub(super) rows: Box<dyn Rows>,
+    /// The size of the file, if it is known.
+    pub(super) bytes: Option<u64>,
     from_line: u64,
     key_prefix: Option<String>,
     stops: bool,
@@ -78,16 +79,6 @@ impl BatchReading {
         let stops = args.on_error == OnError::Stop;
         let key_prefix = args.idempotency_prefix.clone();
         Ok(Self { rows, bytes, from_line: args.from_line, key_prefix, stops })
-    }
-
-    /// The header of the file, if its format has one.
-    pub(super) fn header(&self) -> Option<&[u8]> {
-        self.rows.header()
-    }
-
-    /// The size of the file, if it is known.
-    pub(super) fn bytes(&self) -> Option<u64> {
-        self.bytes
     }
 
     /// Reads to the end, or until the receiver is gone.

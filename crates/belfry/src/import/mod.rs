@@ -64,7 +64,6 @@ struct Stop {
 }
 
 /// Everything that an import keeps while it runs.
-#[derive(Debug)]
 struct ImportState<'a> {
     args: &'a ImportArgs,
     engine: &'a EngineApi,
@@ -80,9 +79,9 @@ pub(crate) fn run(args: &ImportArgs, client: &Client) -> anyhow::Result<()> {
     let reading = BatchReading::open(args)?;
     let rejects = match args.on_error {
         OnError::Stop => None,
-        OnError::Skip => Some(Rejects::create(&rejects_path(args), reading.header())?),
+        OnError::Skip => Some(Rejects::create(&rejects_path(args), reading.rows.header())?),
     };
-    let progress = Progress::new(reading.bytes(), "accepted");
+    let progress = Progress::new(reading.bytes, "accepted");
     let (sender, batches) = mpsc::channel(BATCHES_READ);
     let reader = std::thread::Builder::new()
         .name("import reader".to_owned())
