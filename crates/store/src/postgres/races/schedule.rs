@@ -14,7 +14,7 @@ use super::calls::{Call, Caller, Heard};
 use super::cluster::{Cluster, Engine, WRITERS, are_blocked};
 use super::controls::Event;
 use super::gate::{Arrival, Verdict};
-use super::themes::{Kind, THEMES};
+use super::themes::{Kind, theme};
 
 /// A schedule under way.
 pub(super) struct Schedule<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Schedule<'a> {
     pub(super) engines: Vec<Engine>,
     pub(super) book: Book,
     random: fastrand::Rng,
-    theme: &'static [Kind],
+    theme: Vec<Kind>,
     actors: Vec<Actor>,
     calls: FuturesUnordered<BoxFuture<'static, (usize, usize, Heard)>>,
     called: usize,
@@ -75,7 +75,7 @@ impl<'a> Schedule<'a> {
             engines,
             book: Book::default(),
             random: fastrand::Rng::with_seed(seed),
-            theme: THEMES[usize::try_from(seed % THEMES.len() as u64).unwrap()],
+            theme: theme(seed),
             actors: (0..count * WRITERS).map(|_| Actor::default()).collect(),
             calls: FuturesUnordered::new(),
             called: 0,
@@ -160,8 +160,8 @@ impl<'a> Schedule<'a> {
     }
 
     fn draw(&mut self) -> Option<Call> {
-        let theme = self.theme;
-        self.caller().draw(theme)
+        let Self { book, random, engines, theme, .. } = self;
+        Caller { book, random, engines }.draw(theme)
     }
 
     /// A call, or an event.
