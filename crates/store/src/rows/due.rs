@@ -48,6 +48,12 @@ impl DueCursor {
     }
 }
 
+impl Default for DueCursor {
+    fn default() -> Self {
+        Self::START
+    }
+}
+
 pub(crate) const fn span_of(at: Timestamp) -> i64 {
     // Rounded down below zero as well, as `due_at >> 14` is in the index.
     at.millis() >> SPAN_BITS

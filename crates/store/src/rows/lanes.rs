@@ -21,7 +21,7 @@ use ready::ReadyLanes;
 /// The lanes with something claimed or due, and those that are due soon. The store's index says which chunk; this says
 /// which lane. A lane whose next chunk is due in a later span than that of the last claim is left to the index
 /// `chunk_due`, but for as many as a page has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Lanes {
     work: HashMap<LaneId, LaneWork>,
     numbers: HashMap<Lane, LaneId>,
@@ -48,8 +48,8 @@ pub(crate) struct Lanes {
     evidence: EvidenceBook,
     /// Every lane with a ready chunk up to here in `chunk_due` is known.
     read_to: DueCursor,
-    /// The span of the last claim.
-    span_now: i64,
+    /// The span of the last claim; `None` before the first.
+    span_now: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -86,28 +86,6 @@ struct Probe {
 
 // === impl Lanes ===
 
-impl Default for Lanes {
-    fn default() -> Self {
-        Self {
-            work: HashMap::new(),
-            numbers: HashMap::new(),
-            waiting: BTreeMap::new(),
-            waiting_count: 0,
-            ready: ReadyLanes::default(),
-            probes: BTreeSet::new(),
-            turns: 0,
-            normal_ahead: 0,
-            offered: None,
-            pauses: Arc::default(),
-            total: TotalLoad::default(),
-            heavy: HashMap::new(),
-            evidence: EvidenceBook::default(),
-            read_to: DueCursor::START,
-            span_now: DueCursor::START.span,
-        }
-    }
-}
-
 impl Lanes {
     /// Lanes without work, whose destinations have this `evidence`.
     #[cfg(feature = "postgres")]
@@ -124,8 +102,9 @@ impl Lanes {
     /// while nothing may be claimed.
     pub(crate) fn unread(&mut self, request: &ClaimRequest) -> Option<DueCursor> {
         // Noted even when nothing is to be read: `keeps` goes by it until the next claim.
-        self.span_now = span_of(request.now);
-        let is_wanted = self.read_to.span <= self.span_now && request.has_any_room(self.total);
+        let span_now = span_of(request.now);
+        self.span_now = Some(span_now);
+        let is_wanted = self.read_to.span <= span_now && request.has_any_room(self.total);
         is_wanted.then_some(self.read_to)
     }
 
@@ -148,7 +127,7 @@ impl Lanes {
     pub(crate) fn keeps(&mut self, id: LaneId, at: Timestamp) -> bool {
         let place = DueCursor::of(at, id);
         // A lane that is due now must not wait until the cursor has come through a backlog.
-        if place.span <= self.span_now {
+        if Some(place.span) <= self.span_now {
             return true;
         }
         // The cursor has not been there: the lane is read when the span begins.
