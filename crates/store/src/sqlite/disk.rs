@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::StoreError;
 
 /// Measures the free space of a disk.
-pub trait FreeSpace: Send + Sync + std::fmt::Debug {
+pub(super) trait FreeSpace: Send + Sync + std::fmt::Debug {
     /// Bytes that this process may still write to the disk that holds `directory`.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ pub trait FreeSpace: Send + Sync + std::fmt::Debug {
 
 /// The free space of a file system.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Statvfs;
+pub(super) struct Statvfs;
 
 /// The work that the disk has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -61,7 +61,6 @@ use notification::{Pauses, Timestamp};
 use rusqlite::ErrorCode;
 use tokio::sync::{oneshot, watch};
 
-pub use disk::{FreeSpace, Statvfs};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 
@@ -69,6 +68,7 @@ use crate::rows::TRANSACTION;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use crate::{Recovery, StoreError};
+use disk::{FreeSpace, Statvfs};
 use files::WalBounds;
 use reader::Beside;
 use transaction::Transaction;
@@ -113,23 +113,11 @@ impl Sqlite {
         options: Options,
         now: Timestamp,
     ) -> Result<(Self, Recovery), StoreError> {
-        Self::open_on(path, options, Arc::new(Statvfs), now)
-    }
-
-    /// Opens a store ([`Sqlite::open`]) on a disk whose room is measured by `free_space`.
-    ///
-    /// # Errors
-    /// The errors of [`Sqlite::open`].
-    pub fn open_on(
-        path: &Path,
-        options: Options,
-        free_space: Arc<dyn FreeSpace>,
-        now: Timestamp,
-    ) -> Result<(Self, Recovery), StoreError> {
         let bounds = (WalBounds::DEFAULT, Slicing::DEFAULT);
-        Self::open_within(path, options, (free_space, bounds), now)
+        Self::open_within(path, options, (Arc::new(Statvfs), bounds), now)
     }
 
+    /// Opens a store on a disk whose room is measured by `free_space`.
     fn open_within(
         path: &Path,
         options: Options,
