@@ -36,7 +36,7 @@ use crate::{
 use books::Books;
 
 /// A store in memory, lost when it is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Memory {
     books: Mutex<Books>,
     cluster: Mutex<Option<ClusterStatus>>,
@@ -51,10 +51,7 @@ pub struct Memory {
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
-        let (books, cluster) = (Mutex::default(), Mutex::default());
-        let (changes, pauses) = (watch::Sender::new(0), watch::Sender::default());
-        let (ledger, peers) = (Mutex::default(), watch::Sender::default());
-        Self { books, cluster, changes, pauses, ledger, peers }
+        Self::default()
     }
 
     /// Has [`ReadStore::cluster`] answer `status` from now on.
@@ -90,12 +87,6 @@ impl Memory {
 
     fn read<T>(&self, question: impl FnOnce(&Books) -> T) -> T {
         question(&self.books.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
