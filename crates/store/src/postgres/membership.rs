@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flow::{Backoff, Clock, WorkerDeadline};
-use notification::{Pauses, limits};
+use notification::limits;
 use tokio::sync::{Notify, watch};
 use tokio_postgres::Error;
 
@@ -33,17 +33,18 @@ pub(super) struct Worker {
     connector: Connector,
     session: Option<PostgresSession>,
     options: Options,
-    membership: Membership,
-    store_id: u16,
+    pub(super) membership: Membership,
+    pub(super) store_id: u16,
     time: DatabaseTime,
-    notify: Arc<NotifyPolicy>,
-    deadline: WorkerDeadline,
+    pub(super) notify: Arc<NotifyPolicy>,
+    pub(super) deadline: WorkerDeadline,
     clock: Clock,
     random: fastrand::Rng,
-    stats: Option<WorkerParts>,
+    /// Set once the writers are there.
+    pub(super) stats: Option<WorkerParts>,
     pace: SettleRate,
-    pauses: KnownPauses,
-    peers: watch::Sender<Peers>,
+    pub(super) pauses: KnownPauses,
+    pub(super) peers: watch::Sender<Peers>,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
     linked_since: Option<Duration>,
     /// Time since boot at which the last answered beat was sent.
@@ -148,7 +149,7 @@ impl Worker {
             random,
             stats: None,
             pace: SettleRate::new(clock.monotonic()),
-            pauses: KnownPauses::new(),
+            pauses: KnownPauses::default(),
             peers: watch::Sender::default(),
             linked_since: None,
             beaten_at: clock.boot(),
@@ -161,34 +162,6 @@ impl Worker {
             return Err(StoreError::Unavailable(late.to_owned()));
         }
         Ok(worker)
-    }
-
-    pub(super) fn membership(&self) -> Membership {
-        self.membership.clone()
-    }
-
-    pub(super) fn store_id(&self) -> u16 {
-        self.store_id
-    }
-
-    pub(super) fn notify_policy(&self) -> Arc<NotifyPolicy> {
-        Arc::clone(&self.notify)
-    }
-
-    pub(super) fn worker_deadline(&self) -> WorkerDeadline {
-        self.deadline.clone()
-    }
-
-    pub(super) fn pauses(&self) -> watch::Receiver<Arc<Pauses>> {
-        self.pauses.view()
-    }
-
-    pub(super) fn peers(&self) -> watch::Receiver<Peers> {
-        self.peers.subscribe()
-    }
-
-    pub(super) fn count(&mut self, stats: WorkerParts) {
-        self.stats = Some(stats);
     }
 
     /// Beats until it is to leave, and then leaves. `cluster` wakes it when workers come or go. A beat that fails is how a

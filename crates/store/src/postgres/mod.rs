@@ -201,18 +201,18 @@ impl Postgres {
         let time = DatabaseTime::new(clock);
         // Before the writers: a claim needs the worker's number, its partitions and the pauses.
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
-        let worker_deadline = worker.worker_deadline();
-        let ledger = LedgerLink::new(connector.clone(), worker.peers());
-        let (membership_sender, membership) = watch::channel(worker.membership());
+        let worker_deadline = worker.deadline.clone();
+        let ledger = LedgerLink::new(connector.clone(), worker.peers.subscribe());
+        let (membership_sender, membership) = watch::channel(worker.membership.clone());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
         let (available, is_available) = watch::channel(true);
         let (settled, waiting) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let parts = WriterParts {
-            store_id: worker.store_id(),
+            store_id: worker.store_id,
             connector: connector.clone(),
             time,
-            notify: worker.notify_policy(),
+            notify: Arc::clone(&worker.notify),
             membership: membership.clone(),
             available: available.clone(),
             failed,
@@ -221,7 +221,7 @@ impl Postgres {
             slicing,
             waiting: Arc::clone(&waiting),
             evidence: EvidenceBook::default(),
-            pauses: worker.pauses(),
+            pauses: worker.pauses.view.subscribe(),
         };
         let ((sender, receiver), mut tasks) = (notices::channel(NOTICES), Tasks::default());
         let intake = parts.start(
@@ -245,7 +245,7 @@ impl Postgres {
         };
         tasks.spawn("store-listener", listener.run());
         Releaser::new(&intake, &work, &waiting).start(&mut tasks, slicing);
-        worker.count(WorkerParts { settled, work: work.clone(), changes, waiting });
+        worker.stats = Some(WorkerParts { settled, work: work.clone(), changes, waiting });
         tasks.spawn("store-worker", worker.run(membership_sender, available, cluster, intended));
         Ok(Self {
             reader: PostgresReader::connect(connector, parts.evidence).await?,

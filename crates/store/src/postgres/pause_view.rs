@@ -17,9 +17,9 @@ use crate::StoreError;
 use crate::rows::paused::pause_of;
 
 /// The pauses that this process has read, and the version that its claims follow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KnownPauses {
-    view: watch::Sender<Arc<Pauses>>,
+    pub(super) view: watch::Sender<Arc<Pauses>>,
     /// The version that the view has.
     read: Option<i64>,
     /// Version under which all claims under way began, or a later one.
@@ -56,20 +56,6 @@ impl WriterRequest for EndOfEarlier {
 // === impl KnownPauses ===
 
 impl KnownPauses {
-    pub(super) fn new() -> Self {
-        Self {
-            view: watch::Sender::default(),
-            read: None,
-            settled: None,
-            said: None,
-            waiting: None,
-        }
-    }
-
-    pub(super) fn view(&self) -> watch::Receiver<Arc<Pauses>> {
-        self.view.subscribe()
-    }
-
     /// Reads them if `version` is another one than the view has, and says in the row of `worker` how far this process goes by
     /// them; whether they were read. `claims` is the writer that claims, if there is one yet.
     pub(super) async fn follow(
