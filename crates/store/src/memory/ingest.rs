@@ -8,7 +8,7 @@ use notification::{
 };
 
 use super::books::{Books, Broadcast};
-use crate::rows::packing::KeyUse;
+use crate::rows::packing::{KeyUse, used_before};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 impl Books {
@@ -81,16 +81,9 @@ impl Books {
         draft: BroadcastDraft,
     ) -> Result<BroadcastOpened, StoreError> {
         if let (Some(key), Some(idempotency)) = (broadcast_key(&draft), &draft.idempotency)
-            && let Some((known, fingerprint)) = self.keys.get(&key)
+            && let Some(used) = self.keys.get(&key)
         {
-            return match known {
-                KeyUse::Broadcast(id) if *fingerprint == idempotency.fingerprint => {
-                    Ok(BroadcastOpened::Replayed(*id))
-                }
-                KeyUse::Broadcast(_) | KeyUse::Notification(_) => {
-                    Err(StoreError::KeyReused { index: 0 })
-                }
-            };
+            return used_before(*used, idempotency);
         }
         let id = BroadcastId(self.next_number());
         self.broadcasts.insert(id, Broadcast { draft, sealed_at: None });

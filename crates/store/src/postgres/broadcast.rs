@@ -10,7 +10,7 @@ use super::ingest::{fingerprint_at, number_of};
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction};
 use crate::rows::codes;
-use crate::rows::packing::{BatchBuilder, KeyUse};
+use crate::rows::packing::{BatchBuilder, KeyUse, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// Opens one.
@@ -56,14 +56,8 @@ impl WriterRequest for OpenBroadcast {
         // A caller gets the refusal before it uploads its recipients; a key that is used meanwhile is found by sealing.
         if let Some(idempotency) = &draft.idempotency {
             let key = (draft.tenant.clone(), idempotency.key.clone());
-            match transaction.key_uses.get(&key) {
-                Some((KeyUse::Broadcast(id), fingerprint))
-                    if *fingerprint == idempotency.fingerprint =>
-                {
-                    return Ok(BroadcastOpened::Replayed(*id));
-                }
-                Some(_) => return Err(StoreError::KeyReused { index: 0 }.into()),
-                None => {}
+            if let Some(used) = transaction.key_uses.get(&key) {
+                return Ok(used_before(*used, idempotency)?);
             }
         }
         // The second row counts the recipients as they come, so that sealing walks over no batch.

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Content, ContentAddress, Draft, Envelope, Name,
+    BatchId, BroadcastId, ByteString, Content, ContentAddress, Draft, Envelope, Idempotency, Name,
     NotificationId, Timestamp, content_address, limits,
 };
 
 use super::codec::{ItemContent, encode_items};
-use crate::{Admission, StoreError};
+use crate::{Admission, BroadcastOpened, StoreError};
 
 /// Packs the drafts of a transaction into batches.
 #[derive(Debug, Default)]
@@ -244,6 +244,19 @@ impl BatchBuilder {
             .filter(|(payload, options)| !self.listed.contains(&content_address(payload, options)));
         addresses.sum::<usize>()
             + new.map(|(payload, options)| payload.len() + options.len()).sum::<usize>()
+    }
+}
+
+/// The answer to opening a broadcast under a key that was used before.
+pub(crate) fn used_before(
+    (known, fingerprint): (KeyUse, [u8; 32]),
+    idempotency: &Idempotency,
+) -> Result<BroadcastOpened, StoreError> {
+    match known {
+        KeyUse::Broadcast(id) if fingerprint == idempotency.fingerprint => {
+            Ok(BroadcastOpened::Replayed(id))
+        }
+        KeyUse::Broadcast(_) | KeyUse::Notification(_) => Err(StoreError::KeyReused { index: 0 }),
     }
 }
 

@@ -9,7 +9,7 @@ use super::rows;
 use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
-use crate::rows::packing::{BatchBuilder, Batches as _, KeyUse};
+use crate::rows::packing::{BatchBuilder, Batches as _, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// A broadcast that is open.
@@ -29,16 +29,9 @@ impl Transaction<'_> {
         let idempotency = draft.idempotency.as_ref();
         // A caller gets the refusal before it uploads its recipients; a key that is used meanwhile is found by sealing.
         if let Some(idempotency) = idempotency
-            && let Some((known, fingerprint)) = self.key_use(&draft.tenant, &idempotency.key)?
+            && let Some(used) = self.broadcast_key_use(&draft.tenant, &idempotency.key)?
         {
-            return match known {
-                KeyUse::Broadcast(id) if fingerprint == idempotency.fingerprint => {
-                    Ok(BroadcastOpened::Replayed(id))
-                }
-                KeyUse::Broadcast(_) | KeyUse::Notification(_) => {
-                    Err(StoreError::KeyReused { index: 0 })
-                }
-            };
+            return used_before(used, idempotency);
         }
         let id = self
             .sql(
@@ -112,7 +105,7 @@ impl Transaction<'_> {
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             // Used by another caller since this one was opened.
-            if self.key_use(&envelope.lane.tenant, &key)?.is_some() {
+            if self.broadcast_key_use(&envelope.lane.tenant, &key)?.is_some() {
                 return Err(StoreError::KeyReused { index: 0 });
             }
             self.sql(

@@ -8,11 +8,10 @@ use super::Sqlite;
 use super::rows::signed;
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
-use super::writer::{IngestMessage, WriterMessage};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
-use crate::rows::packing::{BatchBuilder, BatchPacker, Batches, KeyUse};
+use crate::rows::packing::{BatchBuilder, Batches, KeyUse};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
 
 #[async_trait]
@@ -25,8 +24,7 @@ impl Ingest for Sqlite {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let accept = |answer| IngestMessage { drafts, now, result: None, answer };
-        self.send(&self.intake, |answer| WriterMessage::Ingest(Box::new(accept(answer)))).await
+        self.accept(drafts.len(), Synced, move |transaction| transaction.pack(drafts, now)).await
     }
 
     async fn open_broadcast(
@@ -100,8 +98,32 @@ impl Batches for Transaction<'_> {
 }
 
 impl Transaction<'_> {
+    /// Packs drafts into batches that the drafts of all callers of this transaction share; or refuses them all.
+    pub(super) fn pack(
+        &mut self,
+        drafts: Vec<Draft>,
+        now: Timestamp,
+    ) -> Result<Vec<Admission>, StoreError> {
+        // Taken out meanwhile: the packer asks the transaction for keys and numbers.
+        let mut packer = std::mem::take(&mut self.packer);
+        let admissions = packer.pack(self, drafts, now);
+        self.packer = packer;
+        admissions
+    }
+
+    /// The use of a broadcast's key. Those that came in with drafts of this transaction are written first, to be found.
+    pub(super) fn broadcast_key_use(
+        &mut self,
+        tenant: &Name,
+        key: &str,
+    ) -> Result<Option<(KeyUse, [u8; 32])>, StoreError> {
+        self.store_packed()?;
+        self.key_use(tenant, key)
+    }
+
     /// Writes the batches packed in this transaction, due from now on.
-    pub(super) fn store_packed(&mut self, packer: BatchPacker) -> Result<(), StoreError> {
+    pub(super) fn store_packed(&mut self) -> Result<(), StoreError> {
+        let packer = std::mem::take(&mut self.packer);
         for batch in &packer.batches {
             let lane = self.lane_number(&batch.envelope.lane)?;
             self.store_batch(batch, lane)?;
@@ -161,9 +183,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut opened = open(directory.path(), Options::new(1), Arc::new(Statvfs), at(0)).unwrap();
         let mut transaction = Transaction::begin(&opened.connection, &mut opened.state).unwrap();
-        let mut packer = BatchPacker::default();
         let keyed = |content| Shape { key: Some(("key", content)), ..Shape::default() }.drafts(1);
-        let mut pack = |drafts| packer.pack(&mut transaction, drafts, at(0));
+        let mut pack = |drafts| transaction.pack(drafts, at(0));
         let first = pack(keyed(1)).unwrap()[0];
         let Admission::Accepted(first) = first else { panic!("{first:?}") };
         assert_eq!(pack(keyed(1)).unwrap(), [Admission::Replayed(first)]);
@@ -173,7 +194,6 @@ mod tests {
         let last = pack(Shape::default().drafts(1)).unwrap()[0];
         let Admission::Accepted(last) = last else { panic!("{last:?}") };
         assert_eq!((last.batch(), last.index()), (first.batch(), 1));
-        transaction.store_packed(packer).unwrap();
         transaction.commit().unwrap();
         let count = "SELECT sum(count) FROM batch";
         assert_eq!(opened.connection.query_row(count, [], |row| row.get(0)), Ok(2));

@@ -59,7 +59,7 @@ use std::time::Duration;
 use flow::merge::{Closed, Control, Counts, Groups, Merge, MergeHandle};
 use notification::{Pauses, Timestamp};
 use rusqlite::ErrorCode;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
@@ -205,11 +205,7 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let carry_on = |answer| {
-            let job = writer::job(answer, work);
-            WriterMessage::Job { job, durability, purpose: Purpose::CarryOn }
-        };
-        self.send(&self.work, carry_on).await
+        self.run(&self.work, (durability, Purpose::CarryOn), work).await
     }
 
     /// Runs `work` that brings in `items` notifications; refused when the disk is nearly full.
@@ -219,19 +215,18 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let accept = |answer| {
-            let job = writer::job(answer, work);
-            WriterMessage::Job { job, durability, purpose: Purpose::Accept(items) }
-        };
-        self.send(&self.intake, accept).await
+        self.run(&self.intake, (durability, Purpose::Accept(items)), work).await
     }
 
-    async fn send<T>(
+    async fn run<T: Send + 'static>(
         &self,
         caller: &MergeHandle<WriterMessage>,
-        make: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> WriterMessage,
+        (durability, purpose): (Durability, Purpose),
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match caller.call(make).await {
+        let message =
+            |answer| WriterMessage { job: writer::job(answer, work), durability, purpose };
+        match caller.call(message).await {
             Ok(answer) => answer,
             Err(Closed) => Err(self.refusal().await),
         }

@@ -7,7 +7,6 @@ use super::transaction::Transaction;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, NewChunk, deliveries};
-use crate::rows::packing::BatchPacker;
 use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
 
@@ -66,9 +65,8 @@ impl Transaction<'_> {
         if drafts.is_empty() {
             return Ok(());
         }
-        let mut packer = BatchPacker::default();
-        packer.pack(self, drafts, now)?;
-        self.store_packed(packer)
+        self.pack(drafts, now)?;
+        self.store_packed()
     }
 
     fn suppress_group(

@@ -16,6 +16,7 @@ use crate::rows::codes::LaneId;
 use crate::rows::lanes::Lanes;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
+use crate::rows::packing::BatchPacker;
 use crate::rows::release::Slicing;
 
 /// The state of the writer: its memory of the database. Read anew when a store is opened.
@@ -49,6 +50,8 @@ pub(super) struct Transaction<'a> {
     pub(super) woke: bool,
     /// Pauses after the commit, if the transaction changed them.
     pub(super) pauses: Option<Arc<Pauses>>,
+    /// Drafts that were accepted, and are not written yet.
+    pub(super) packer: BatchPacker,
     totals: BTreeMap<u8, i64>,
 }
 
@@ -83,11 +86,14 @@ impl<'a> Transaction<'a> {
         // The right to write is had at once: a transaction that begins as a read may be refused it half-way.
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
-        Ok(Self { connection, state, woke: false, pauses: None, totals: BTreeMap::new() })
+        let (packer, totals) = (BatchPacker::default(), BTreeMap::new());
+        Ok(Self { connection, state, woke: false, pauses: None, packer, totals })
     }
 
     /// Commits; durable when it returns, as far as the connection is set to sync.
-    pub(super) fn commit(self) -> Result<Committed, StoreError> {
+    pub(super) fn commit(mut self) -> Result<Committed, StoreError> {
+        // First: what was packed is counted in the totals, and wakes the claims.
+        self.store_packed()?;
         for (&state, &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
             self.sql(
                 "INSERT INTO totals (state, count) VALUES (?1, ?2) \

@@ -1,7 +1,6 @@
 //! The one thread that writes. Commands that arrived while the last commit ran are the next transaction ([`flow::merge`]).
 
 use flow::merge::{Groups, Weighted};
-use notification::{Draft, Timestamp};
 use rusqlite::Connection;
 use std::fs::File;
 use tokio::sync::{Mutex, oneshot, watch};
@@ -14,23 +13,13 @@ use super::owner::Owner;
 use super::release::SliceResult;
 use super::transaction::{Committed, Transaction, WriterState};
 use super::wal::{WriteAheadLog, checkpoint};
-use crate::rows::packing::BatchPacker;
-use crate::{Admission, ErrorKind, StoreError};
+use crate::{ErrorKind, StoreError};
 
-/// A message of a caller to the writer.
-pub(super) enum WriterMessage {
-    /// Drafts: those of one transaction share batches, so they are not jobs of their own.
-    Ingest(Box<IngestMessage>),
-    /// Any other request.
-    Job { job: Box<dyn WriterJob>, durability: Durability, purpose: Purpose },
-}
-
-/// Drafts of one caller.
-pub(super) struct IngestMessage {
-    pub(super) drafts: Vec<Draft>,
-    pub(super) now: Timestamp,
-    pub(super) result: Option<Result<Vec<Admission>, StoreError>>,
-    pub(super) answer: oneshot::Sender<Result<Vec<Admission>, StoreError>>,
+/// A request of a caller to the writer.
+pub(super) struct WriterMessage {
+    pub(super) job: Box<dyn WriterJob>,
+    pub(super) durability: Durability,
+    pub(super) purpose: Purpose,
 }
 
 /// The purpose of a job.
@@ -257,21 +246,8 @@ impl Writer {
 
     fn commit(&mut self, commands: &mut [WriterMessage]) -> Result<Committed, StoreError> {
         let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
-        let mut packer = BatchPacker::default();
-        for command in &mut *commands {
-            if let WriterMessage::Ingest(accept) = command {
-                // Not kept for another run: a transaction without room on the disk is refused, and not done again.
-                let drafts = std::mem::take(&mut accept.drafts);
-                let admissions = packer.pack(&mut transaction, drafts, accept.now);
-                accept.result = Some(unless_undone(admissions)?);
-            }
-        }
-        // Before the jobs: one that seals a broadcast must find the keys that came in with drafts.
-        transaction.store_packed(packer)?;
         for command in commands {
-            if let WriterMessage::Job { job, .. } = command {
-                job.run(&mut transaction)?;
-            }
+            command.job.run(&mut transaction)?;
         }
         transaction.commit()
     }
@@ -312,7 +288,7 @@ impl TransactionOutcome {
     fn answer(self) {
         let undone = self.committed.err();
         for command in self.commands {
-            command.answer(undone.as_ref());
+            command.job.answer(undone.as_ref());
         }
     }
 }
@@ -321,38 +297,30 @@ impl TransactionOutcome {
 
 impl WriterMessage {
     fn accepts(&self) -> bool {
-        matches!(self, Self::Ingest(_) | Self::Job { purpose: Purpose::Accept(_), .. })
+        matches!(self.purpose, Purpose::Accept(_))
     }
 
     fn wants_sync(&self) -> bool {
-        !matches!(self, Self::Job { durability: WithTheNext, .. })
-    }
-
-    fn answer(self, undone: Option<&StoreError>) {
-        match self {
-            Self::Ingest(accept) => answer(accept.answer, accept.result, undone),
-            Self::Job { job, .. } => job.answer(undone),
-        }
+        self.durability != WithTheNext
     }
 }
 
 impl Weighted for WriterMessage {
     /// Notifications that this brings in.
     fn weight(&self) -> usize {
-        match self {
-            Self::Ingest(accept) => accept.drafts.len(),
-            Self::Job { purpose: Purpose::Accept(items), .. } => *items,
-            Self::Job { .. } => 0,
+        match self.purpose {
+            Purpose::Accept(items) => items,
+            Purpose::CarryOn => 0,
         }
     }
 }
 
 impl std::fmt::Debug for WriterMessage {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Ingest(_) => "Ingest",
-            Self::Job { .. } => "Job",
-        })
+        formatter
+            .debug_struct("WriterMessage")
+            .field("purpose", &self.purpose)
+            .finish_non_exhaustive()
     }
 }
 
@@ -371,7 +339,10 @@ where
     }
 
     fn answer(self: Box<Self>, undone: Option<&StoreError>) {
-        answer(self.answer, self.result, undone);
+        let result = undone.cloned().map_or(self.result, |error| Some(Err(error)));
+        if let Some(result) = result {
+            let _caller_may_be_gone = self.answer.send(result);
+        }
     }
 }
 
@@ -390,16 +361,5 @@ fn unless_undone<T>(result: Result<T, StoreError>) -> Result<Result<T, StoreErro
         // It may have written a part of its rows, and a transaction is undone as a whole only.
         Err(error @ StoreError::NoSpace(_)) => Err(error),
         result => Ok(result),
-    }
-}
-
-fn answer<T>(
-    answer: oneshot::Sender<Result<T, StoreError>>,
-    result: Option<Result<T, StoreError>>,
-    undone: Option<&StoreError>,
-) {
-    let result = undone.cloned().map_or(result, |error| Some(Err(error)));
-    if let Some(result) = result {
-        let _caller_may_be_gone = answer.send(result);
     }
 }
