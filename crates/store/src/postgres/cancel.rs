@@ -25,14 +25,9 @@ pub(super) struct CancelNotification {
     pub(super) now: Timestamp,
 }
 
-/// Withdraws the pending members of some batches of a broadcast; with the first of them all that wait for their chunk.
+/// Withdraws the pending members of some batches of a broadcast; with the first call all that wait for their chunk.
 #[derive(Debug)]
-struct CancelBroadcastSlice {
-    broadcast: BroadcastId,
-    request: CancelScope,
-    /// Place at which the slice before ended.
-    place: Option<CancelCursor>,
-}
+struct CancelBroadcastSlice(BroadcastId, CancelScope);
 
 #[async_trait]
 impl WriterRequest for CancelNotification {
@@ -85,15 +80,8 @@ impl WriterRequest for CancelBroadcastSlice {
     type Answer = Option<CancelSlice>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
-        let Self { broadcast, request, place } = self;
-        let mut slice = CancelSlice::default();
-        let place = match place {
-            Some(place) => Some(*place),
-            None => transaction.begin_cancel(*broadcast, request, &mut slice).await?,
-        };
-        let Some(place) = place else { return Ok(None) };
-        transaction.cancel_batches(*broadcast, place, request, &mut slice).await?;
-        Ok(Some(slice))
+        let Self(broadcast, request) = self;
+        transaction.cancel_slice(*broadcast, request).await
     }
 }
 
@@ -107,17 +95,17 @@ impl WriterHandle {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
-        let mut cancellation = Cancellation::default();
-        let scope = Scope::Broadcast(broadcast);
-        let request = CancelScope { tenant, scope, from: None, is_dry: false, now };
-        let next = |place| CancelBroadcastSlice { broadcast, request: request.clone(), place };
-        let mut slice = self.run_or_give_up(next(None)).await?;
+        let (mut cancellation, scope) = (Cancellation::default(), Scope::Broadcast(broadcast));
+        let mut request = CancelScope { tenant, scope, from: None, is_dry: false, now };
+        let mut slice =
+            self.run_or_give_up(CancelBroadcastSlice(broadcast, request.clone())).await?;
         while let Some(done) = slice {
-            let Some(place) = cancellation.add(&done) else {
+            request.from = cancellation.add(done);
+            if request.from.is_none() {
                 return Ok(Some(cancellation.answer()));
-            };
+            }
             // To give up now would be to say that nothing was done.
-            slice = self.run(next(Some(place))).await?;
+            slice = self.run(CancelBroadcastSlice(broadcast, request.clone())).await?;
         }
         Ok(None)
     }
@@ -160,9 +148,23 @@ impl CancelNotification {
 // === impl Transaction ===
 
 impl Transaction<'_> {
+    /// Runs one call of the cancellation of a broadcast; `None` when there is no such broadcast.
+    pub(super) async fn cancel_slice(
+        &mut self,
+        broadcast: BroadcastId,
+        request: &CancelScope,
+    ) -> Result<Option<CancelSlice>, RunError> {
+        let mut slice = CancelSlice::default();
+        let begin = self.begin_cancel(broadcast, request, &mut slice).await?;
+        let Some(begin) = begin else { return Ok(None) };
+        let place = slice.begins_at(request, begin);
+        self.cancel_batches(broadcast, place, request, &mut slice).await?;
+        Ok(Some(slice))
+    }
+
     /// Withdraws all notifications that wait for their chunk, at once; begin of the slices, or `None` when there is no such
     /// broadcast.
-    pub(super) async fn begin_cancel(
+    async fn begin_cancel(
         &mut self,
         broadcast: BroadcastId,
         request: &CancelScope,
@@ -195,7 +197,7 @@ impl Transaction<'_> {
     }
 
     /// Withdraws the pending members of the batches from a place on.
-    pub(super) async fn cancel_batches(
+    async fn cancel_batches(
         &mut self,
         broadcast: BroadcastId,
         CancelCursor { after, until }: CancelCursor,
@@ -231,7 +233,7 @@ impl Transaction<'_> {
         slice.counted.cancelled += cancelled;
         slice.counted.ended += total.saturating_sub(under_way + cancelled);
         let last = batches.last().filter(|_| batches.len() == size);
-        slice.next = last.map(|&after| CancelCursor { after, until });
+        slice.ends_at(last.copied(), until);
         Ok(())
     }
 

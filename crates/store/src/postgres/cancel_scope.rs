@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use notification::{BroadcastId, Scope, State};
+use notification::{Scope, State};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -48,7 +48,8 @@ impl WriterRequest for CancelScope {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         if let Scope::Broadcast(id) = self.scope {
-            return self.cancel_broadcast(id, transaction).await;
+            let slice = transaction.cancel_slice(id, self).await?;
+            return Ok(slice.map(CancelSlice::into_page));
         }
         let mut page = CancelPage::default();
         let only = match self.scope.lane_of(&self.tenant) {
@@ -79,21 +80,6 @@ impl WriterRequest for CancelScope {
 // === impl CancelScope ===
 
 impl CancelScope {
-    async fn cancel_broadcast(
-        &self,
-        id: BroadcastId,
-        transaction: &mut Transaction<'_>,
-    ) -> Result<Option<CancelPage>, RunError> {
-        let mut slice = CancelSlice::default();
-        let begin = transaction.begin_cancel(id, self, &mut slice).await?;
-        let Some(begin) = begin else { return Ok(None) };
-        let place = slice.begins_at(self, begin);
-        transaction.cancel_batches(id, place, self, &mut slice).await?;
-        let next = slice.next.map(|next| CancelPlace(CancelStage::Batches(next)));
-        let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
-        Ok(Some(CancelPage { cancelled, under_way, next }))
-    }
-
     /// Number of deliveries claimed in lanes of the scope.
     async fn claimed(
         &self,

@@ -8,7 +8,7 @@ use notification::{State, Timestamp, limits};
 use super::codec::{LogGroup, LogLine};
 use super::members::Members;
 use crate::cancel::{CancelCursor, CancelStage};
-use crate::{Attempted, CancelPlace, CancelScope, Cancelled};
+use crate::{Attempted, CancelPage, CancelPlace, CancelScope, Cancelled};
 
 /// Division of broadcasts into slices.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +44,8 @@ pub(crate) struct CancelSlice {
     pub(crate) counted: Cancelled,
     /// All notifications of the broadcast, where that is known at once. Then not all of them are in slices.
     pub(crate) recipients: Option<u64>,
-    /// Cursor of the next slice.
-    pub(crate) next: Option<CancelCursor>,
+    /// Place of the next slice.
+    pub(crate) next: Option<CancelPlace>,
 }
 
 /// A cancellation, slice by slice.
@@ -101,13 +101,25 @@ impl CancelSlice {
         *self = Self::default();
         CancelCursor { after: from.after, until: from.until.min(begin.until) }
     }
+
+    /// Notes that the slice ended with batch `last`, if more follow up to `until`.
+    pub(crate) fn ends_at(&mut self, last: Option<i64>, until: i64) {
+        let place = |after| CancelPlace(CancelStage::Batches(CancelCursor { after, until }));
+        self.next = last.map(place);
+    }
+
+    /// The slice as the answer to a call over the broadcast as a scope.
+    pub(crate) fn into_page(self) -> CancelPage {
+        let Cancelled { cancelled, under_way, ended: _ } = self.counted;
+        CancelPage { cancelled, under_way, next: self.next }
+    }
 }
 
 // === impl Cancellation ===
 
 impl Cancellation {
     /// Counts a slice; where the next one begins.
-    pub(crate) fn add(&mut self, slice: &CancelSlice) -> Option<CancelCursor> {
+    pub(crate) fn add(&mut self, slice: CancelSlice) -> Option<CancelPlace> {
         self.counted.cancelled += slice.counted.cancelled;
         self.counted.under_way += slice.counted.under_way;
         self.counted.ended += slice.counted.ended;

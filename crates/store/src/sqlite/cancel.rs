@@ -24,21 +24,15 @@ impl Sqlite {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
-        let (mut cancellation, mut place) = (Cancellation::default(), None);
+        let (mut cancellation, scope) = (Cancellation::default(), Scope::Broadcast(id));
+        let mut request = CancelScope { tenant, scope, from: None, is_dry: false, now };
         loop {
-            let request = CancelScope {
-                tenant: tenant.clone(),
-                scope: Scope::Broadcast(id),
-                from: None,
-                is_dry: false,
-                now,
-            };
-            let next = move |transaction: &mut Transaction<'_>| {
-                transaction.cancel_next(id, place, &request)
-            };
-            let Some(slice) = self.write(Synced, next).await? else { return Ok(None) };
-            place = cancellation.add(&slice);
-            if place.is_none() {
+            let next = request.clone();
+            let cancel =
+                move |transaction: &mut Transaction<'_>| transaction.cancel_slice(id, &next);
+            let Some(slice) = self.write(Synced, cancel).await? else { return Ok(None) };
+            request.from = cancellation.add(slice);
+            if request.from.is_none() {
                 return Ok(Some(cancellation.answer()));
             }
         }
@@ -124,25 +118,22 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Withdraws the pending members of the batches from `place` on; with the first of them all that wait for their chunk.
-    fn cancel_next(
+    /// Withdraws the pending members of some batches of a broadcast; with the first call all that wait for their chunk. `None` when
+    /// there is no such broadcast.
+    pub(super) fn cancel_slice(
         &mut self,
         id: BroadcastId,
-        place: Option<CancelCursor>,
         request: &CancelScope,
     ) -> Result<Option<CancelSlice>, StoreError> {
         let mut slice = CancelSlice::default();
-        let place = match place {
-            Some(place) => Some(place),
-            None => self.begin_cancel(id, request, &mut slice)?,
-        };
-        let Some(place) = place else { return Ok(None) };
+        let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
+        let place = slice.begins_at(request, begin);
         self.cancel_batches(id, place, request, &mut slice)?;
         Ok(Some(slice))
     }
 
     /// Withdraws the pending members of the batches from a place on.
-    pub(super) fn cancel_batches(
+    fn cancel_batches(
         &mut self,
         id: BroadcastId,
         CancelCursor { after, until }: CancelCursor,
@@ -175,13 +166,13 @@ impl Transaction<'_> {
             slice.counted.ended += u64::from(count) - pending;
         }
         let last = batches.last().filter(|_| batches.len() == size);
-        slice.next = last.map(|&(after, _)| CancelCursor { after, until });
+        slice.ends_at(last.map(|(batch, _)| *batch), until);
         Ok(())
     }
 
     /// Withdraws all notifications that wait for their chunk, at once; begin of the slices, or `None` when there is no such
     /// broadcast.
-    pub(super) fn begin_cancel(
+    fn begin_cancel(
         &mut self,
         id: BroadcastId,
         request: &CancelScope,

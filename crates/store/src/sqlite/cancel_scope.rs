@@ -1,6 +1,6 @@
 //! Cancelling what waits of a lane, a channel, a tenant or a broadcast, some rows in each transaction.
 
-use notification::{BroadcastId, Name, Scope, State};
+use notification::{Name, Scope, State};
 use rusqlite::{OptionalExtension, params};
 
 use super::rows::{self, select_chunk, signed};
@@ -28,7 +28,7 @@ impl Transaction<'_> {
         request: &CancelScope,
     ) -> Result<Option<CancelPage>, StoreError> {
         if let Scope::Broadcast(id) = request.scope {
-            return self.cancel_of_broadcast(id, request);
+            return Ok(self.cancel_slice(id, request)?.map(CancelSlice::into_page));
         }
         let mut page = CancelPage::default();
         let only = match request.scope.lane_of(&request.tenant) {
@@ -53,20 +53,6 @@ impl Transaction<'_> {
             page.next = self.cancel_ready(&walk, request, &mut page)?;
         }
         Ok(Some(page))
-    }
-
-    fn cancel_of_broadcast(
-        &mut self,
-        id: BroadcastId,
-        request: &CancelScope,
-    ) -> Result<Option<CancelPage>, StoreError> {
-        let mut slice = CancelSlice::default();
-        let Some(begin) = self.begin_cancel(id, request, &mut slice)? else { return Ok(None) };
-        let place = slice.begins_at(request, begin);
-        self.cancel_batches(id, place, request, &mut slice)?;
-        let next = slice.next.map(|next| CancelPlace(CancelStage::Batches(next)));
-        let (cancelled, under_way) = (slice.counted.cancelled, slice.counted.under_way);
-        Ok(Some(CancelPage { cancelled, under_way, next }))
     }
 
     /// Number of deliveries claimed in lanes of the scope.
