@@ -49,7 +49,7 @@ macro_rules! answer {
         // Before the session is idle: a snapshot that stays open keeps dead rows from being removed.
         snapshot.end().await?;
         $self.pool.give_back(session);
-        Ok(answer)
+        answer
     }};
 }
 
@@ -86,23 +86,7 @@ impl PostgresReader {
 
     /// Workers that are alive and may not go by `version` of the pauses yet.
     pub(super) async fn workers_behind(&self, version: i64) -> Result<i64, StoreError> {
-        answer!(self, workers_behind, version)
-    }
-
-    async fn look_at_log(
-        &self,
-        position: LogPosition,
-        entries: usize,
-    ) -> Result<(LogPage, bool), StoreError> {
-        answer!(self, log, position, entries)
-    }
-
-    async fn look_at_suppressions(
-        &self,
-        position: EventPosition,
-        events: usize,
-    ) -> Result<(SuppressionPage, bool), StoreError> {
-        answer!(self, suppression_events, position, events)
+        Ok(answer!(self, workers_behind, version))
     }
 }
 
@@ -144,7 +128,7 @@ async fn connect(connector: &Connector) -> Result<PostgresSession, StoreError> {
 #[async_trait]
 impl ReadStore for PostgresReader {
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
-        answer!(self, find, id)
+        Ok(answer!(self, find, id))
     }
 
     async fn list(
@@ -153,43 +137,44 @@ impl ReadStore for PostgresReader {
         after: Option<NotificationId>,
         items: usize,
     ) -> Result<Page<History>, StoreError> {
-        answer!(self, list, &filter, after, items)
+        Ok(answer!(self, list, &filter, after, items))
     }
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
-        answer!(self, broadcast, id)
+        Ok(answer!(self, broadcast, id))
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {
-        answer!(self, totals)
+        Ok(answer!(self, totals))
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
-        answer!(self, lanes, &self.evidence)
+        Ok(answer!(self, lanes, &self.evidence))
     }
 
     async fn paces(&self) -> Result<Vec<LanePace>, StoreError> {
-        answer!(self, paces, &self.evidence)
+        Ok(answer!(self, paces, &self.evidence))
     }
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
-        answer!(self, parked, &offered)
+        Ok(answer!(self, parked, &offered))
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
-        answer!(self, audit)
+        Ok(answer!(self, audit))
     }
 
     async fn log(&self, position: LogPosition, entries: usize) -> Result<LogPage, StoreError> {
-        for _ in 1..LOG_LOOKS {
-            let (page, is_sure) = self.look_at_log(position, entries).await?;
+        let mut looks = 0;
+        loop {
+            let (page, is_sure) = answer!(self, log, position, entries);
+            looks += 1;
             // An empty page that is not sure may stand before entries that are committed: a caller would take it for the end of
             // the log.
-            if is_sure || !page.entries.is_empty() {
+            if is_sure || !page.entries.is_empty() || looks == LOG_LOOKS {
                 return Ok(page);
             }
         }
-        Ok(self.look_at_log(position, entries).await?.0)
     }
 
     async fn suppressions(
@@ -198,16 +183,15 @@ impl ReadStore for PostgresReader {
         after: Option<ByteString>,
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError> {
-        answer!(self, suppressions, &channel, after.as_ref(), items)
+        Ok(answer!(self, suppressions, &channel, after.as_ref(), items))
     }
 
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {
-        let status: Result<_, StoreError> = answer!(self, cluster);
-        status.map(Some)
+        Ok(Some(answer!(self, cluster)))
     }
 
     async fn suppressed_channel(&self, after: Option<Name>) -> Result<Option<Name>, StoreError> {
-        answer!(self, suppressed_channel, after.as_ref())
+        Ok(answer!(self, suppressed_channel, after.as_ref()))
     }
 
     async fn suppression_events(
@@ -215,20 +199,21 @@ impl ReadStore for PostgresReader {
         position: EventPosition,
         events: usize,
     ) -> Result<SuppressionPage, StoreError> {
-        for _ in 1..LOG_LOOKS {
-            let (page, is_sure) = self.look_at_suppressions(position, events).await?;
-            if is_sure || !page.events.is_empty() {
+        let mut looks = 0;
+        loop {
+            let (page, is_sure) = answer!(self, suppression_events, position, events);
+            looks += 1;
+            if is_sure || !page.events.is_empty() || looks == LOG_LOOKS {
                 return Ok(page);
             }
         }
-        Ok(self.look_at_suppressions(position, events).await?.0)
     }
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
-        answer!(self, feed, &feed)
+        Ok(answer!(self, feed, &feed))
     }
 
     async fn pauses(&self) -> Result<Pauses, StoreError> {
-        answer!(self, pauses)
+        Ok(answer!(self, pauses))
     }
 }
