@@ -50,24 +50,8 @@ pub(super) struct Writes {
     chunks: Vec<NewChunk>,
     /// Chunks that were cut off others.
     rests: Vec<NewChunk>,
-    gone: Vec<DeletedChunk>,
-    kept: Vec<ChangedChunk>,
-}
-
-/// A chunk of which nothing is left.
-#[derive(Debug)]
-struct DeletedChunk {
-    id: i64,
-    epoch: i64,
-}
-
-/// A chunk that is left with fewer members.
-#[derive(Debug)]
-struct ChangedChunk {
-    id: i64,
-    epoch: i64,
-    count: i32,
-    members: Vec<u8>,
+    /// What is left of chunks, by number, and the epoch in which it is; of one without members nothing is left.
+    changed: BTreeMap<i64, (i64, Members)>,
 }
 
 /// Reason for which a request was not done.
@@ -373,12 +357,16 @@ impl<'a> Transaction<'a> {
         let client = &session.client;
         let (batches, entries): (Vec<i64>, Vec<Vec<u8>>) = writes.log.into_iter().unzip();
         let new = ChunkColumns::new(&writes.chunks);
+        let (deleted, left): (Vec<_>, Vec<_>) =
+            writes.changed.into_iter().partition(|(_, (_, members))| members.is_empty());
         let (gone_ids, gone_epochs): (Vec<i64>, Vec<i64>) =
-            writes.gone.iter().map(|gone| (gone.id, gone.epoch)).unzip();
+            deleted.into_iter().map(|(id, (epoch, _))| (id, epoch)).unzip();
         let (ids, epochs): (Vec<i64>, Vec<i64>) =
-            writes.kept.iter().map(|kept| (kept.id, kept.epoch)).unzip();
-        let counts: Vec<i32> = writes.kept.iter().map(|kept| kept.count).collect();
-        let members: Vec<&[u8]> = writes.kept.iter().map(|kept| &*kept.members).collect();
+            left.iter().map(|(id, (epoch, _))| (*id, *epoch)).unzip();
+        let counts: Vec<i32> =
+            left.iter().map(|(_, (_, members))| counted(members.len())).collect();
+        let members: Vec<Vec<u8>> =
+            left.iter().map(|(_, (_, members))| members.to_blob()).collect();
         let log_row: [&(dyn ToSql + Sync); 2] = [&batches, &entries];
         let new_row = new.parameters();
         let gone_row: [&(dyn ToSql + Sync); 2] = [&gone_ids, &gone_epochs];
@@ -442,14 +430,7 @@ impl Writes {
     pub(super) fn set_members(&mut self, chunk: &ChunkRow, members: &Members) {
         let (id, epoch) = (chunk.id.0.cast_signed(), i64::from(chunk.epoch.0));
         // Several settlements may be of one chunk, and reaping cuts one twice: the last members count.
-        self.kept.retain(|kept| kept.id != id);
-        self.gone.retain(|gone| gone.id != id);
-        if members.is_empty() {
-            self.gone.push(DeletedChunk { id, epoch });
-        } else {
-            let (count, members) = (counted(members.len()), members.to_blob());
-            self.kept.push(ChangedChunk { id, epoch, count, members });
-        }
+        self.changed.insert(id, (epoch, members.clone()));
     }
 }
 
