@@ -36,16 +36,7 @@ pub(crate) struct RequeuedMembers {
 /// Balance of each member's ends in states that a requeue takes back, less its requeues. They are counted, since a log that is
 /// read by several transactions has no order to rely on.
 #[derive(Debug, Default)]
-pub(crate) struct EndCounts {
-    by_state: BTreeMap<State, MemberCounts>,
-}
-
-/// Ends less requeues. Nearly all members have one end and no requeue.
-#[derive(Debug, Default)]
-struct MemberCounts {
-    once: Members,
-    more: BTreeMap<u16, i32>,
-}
+pub(crate) struct EndCounts(BTreeMap<(State, u16), i32>);
 
 /// The log's word for a requeue, by the state that it takes back.
 const REQUEUED: [(State, &str); 2] =
@@ -107,8 +98,10 @@ impl BatchToRequeue {
     fn ended(&self) -> BTreeMap<State, Members> {
         let mut ends = EndCounts::default();
         self.log.iter().for_each(|group| ends.add(group));
-        let mut ended: BTreeMap<State, Members> =
-            ends.by_state.iter().map(|(state, balance)| (*state, balance.members())).collect();
+        let mut ended = BTreeMap::<State, Members>::new();
+        for (state, index, _) in ends.iter().filter(|(.., ends)| *ends > 0) {
+            ended.entry(state).or_default().insert(index);
+        }
         // Once a broadcast is withdrawn, its waiting members are cancelled, though the log has no lines for them yet.
         if let Some(waiting) = self.waiting
             && waiting.state() == State::Cancelled
@@ -159,40 +152,19 @@ impl EndCounts {
             None if group.attempted.state.may_be_requeued() => (group.attempted.state, 1),
             None => return,
         };
-        let balance = self.by_state.entry(state).or_default();
-        group.indexes.iter().for_each(|index| balance.add(*index, change));
+        for &index in &group.indexes {
+            *self.0.entry((state, index)).or_default() += change;
+        }
     }
 
     /// Number of times, by state and member, that a member ended in it more often than it was requeued from it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (State, u16, i32)> {
-        let by_state = self.by_state.iter();
-        by_state.flat_map(|(state, of)| of.iter().map(|(index, ends)| (*state, index, ends)))
+        self.0.iter().map(|(&(state, index), &ends)| (state, index, ends))
     }
 
     /// Members that ended in one of these states, and were not requeued since.
     pub(crate) fn members(&self) -> Members {
         self.iter().filter(|(.., ends)| *ends > 0).map(|(_, index, _)| index).collect()
-    }
-}
-
-// === impl MemberCounts ===
-
-impl MemberCounts {
-    fn add(&mut self, index: u16, change: i32) {
-        if change < 0 || !self.once.insert(index) {
-            *self.more.entry(index).or_default() += change;
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (u16, i32)> {
-        let more = |index: u16| self.more.get(&index).copied().unwrap_or(0);
-        let others = self.more.iter().filter(|(index, _)| !self.once.contains(**index));
-        let once = self.once.iter().map(move |index| (index, 1 + more(index)));
-        once.chain(others.map(|(index, ends)| (*index, *ends)))
-    }
-
-    fn members(&self) -> Members {
-        self.iter().filter(|(_, ends)| *ends > 0).map(|(index, _)| index).collect()
     }
 }
 
