@@ -7,6 +7,7 @@
 use notification::{BatchId, Timestamp, limits};
 
 use crate::rows::model::NewChunk;
+use crate::rows::period::PeriodCounts;
 
 /// A destination, as a number that is the same in every process: a hash of its channel and its name. Lanes of other tenants and
 /// priorities have the same one.
@@ -18,16 +19,8 @@ pub(super) struct DestinationHash(u64);
 pub(super) struct RecentArrivals {
     /// Deliveries in a minute from which on a destination is hot.
     hot_from: u32,
-    /// By hash. Destinations that share a place are hot together.
-    places: Vec<MinuteCounts>,
-}
-
-/// Deliveries to a destination by the minute: as many in the last one, and in the present one.
-#[derive(Debug, Clone, Copy, Default)]
-struct MinuteCounts {
-    minute: i64,
-    last: u32,
-    present: u32,
+    /// Deliveries by the minute, by hash. Destinations that share a place are hot together.
+    places: Vec<PeriodCounts>,
 }
 
 /// Deliveries in a minute from which on a destination is hot: four full chunks. Fewer are little work for one process, also where
@@ -61,7 +54,7 @@ impl DestinationHash {
 
 impl RecentArrivals {
     pub(super) fn new(hot_from: u32) -> Self {
-        Self { hot_from, places: vec![MinuteCounts::default(); PLACES] }
+        Self { hot_from, places: vec![PeriodCounts::default(); PLACES] }
     }
 
     /// Counts the deliveries of new chunks, and gives those of cold destinations the partitions of these. All are counted first,
@@ -86,23 +79,7 @@ impl RecentArrivals {
 
     fn is_hot(&self, destination: DestinationHash) -> bool {
         let counts = self.places.get(destination.place()).copied().unwrap_or_default();
-        counts.last.max(counts.present) >= self.hot_from
-    }
-}
-
-// === impl MinuteCounts ===
-
-impl MinuteCounts {
-    fn add(&mut self, minute: i64, count: usize) {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        match minute - self.minute {
-            // Also when the clock was set back.
-            ..=0 => self.present = self.present.saturating_add(count),
-            passed => {
-                let last = if passed == 1 { self.present } else { 0 };
-                *self = Self { minute, last, present: count };
-            }
-        }
+        counts.highest() >= self.hot_from
     }
 }
 

@@ -9,6 +9,7 @@ use notification::{Disposition, Settlement, State, Timestamp};
 
 use super::codes::LaneId;
 use super::pace::Paces;
+use super::period::PeriodCounts;
 use crate::LaneEvidence;
 
 /// Evidence from settlements of a lane.
@@ -36,7 +37,8 @@ pub(crate) struct Evidence {
     failing: Option<Failing>,
     places: usize,
     latency: Option<Duration>,
-    rate: Rate,
+    /// Answered deliveries by the second.
+    rate: PeriodCounts,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,14 +58,6 @@ pub(crate) enum LaneHealth {
     Unproven,
     /// Every attempt fails, and the next one is not made before `closed_until`; `at_a_time` may then be under way.
     Failing { closed_until: Timestamp, at_a_time: usize },
-}
-
-/// Deliveries by the second in which they were answered: as many in the last whole one, and in the present one.
-#[derive(Debug, Clone, Copy, Default)]
-struct Rate {
-    second: i64,
-    last: usize,
-    present: usize,
 }
 
 /// The evidence of many lanes: the writer that claims notes it, readers show it. Clones share it.
@@ -162,7 +156,7 @@ impl Evidence {
             self.failing = None;
             self.places = attempts.places;
             self.latency = attempts.latency;
-            self.rate.add(attempts.at, attempts.answered);
+            self.rate.add(attempts.at.seconds(), attempts.answered);
         } else if attempts.has_failed {
             self.note_failure(attempts.at);
         } else if let Some(until) = attempts.handed_back_until {
@@ -175,8 +169,8 @@ impl Evidence {
         let is_ahead = |at: Timestamp| at.since(now) > WAIT_MAX;
         self.answered_at = self.answered_at.filter(|at| !is_ahead(*at));
         self.failing = self.failing.filter(|failing| !is_ahead(failing.closed_until));
-        if is_ahead(self.rate.began_at()) {
-            self.rate = Rate::default();
+        if is_ahead(Timestamp::from_millis(self.rate.period.saturating_mul(1_000))) {
+            self.rate = PeriodCounts::default();
         }
     }
 
@@ -249,7 +243,7 @@ impl Evidence {
         }
         let of_places = self.places.saturating_mul(2);
         // Never less than a lane is given of whose destination nothing is known.
-        of_places.saturating_add(self.rate.per_second() / 10).max(PROBE_ITEMS)
+        of_places.saturating_add(self.rate.highest() as usize / 10).max(PROBE_ITEMS)
     }
 
     /// True if it is worth keeping for a lane without work.
@@ -263,30 +257,6 @@ impl From<Evidence> for LaneEvidence {
         let Evidence { answered_at, failing, places, latency, .. } = evidence;
         let closed_until = failing.map(|failing| failing.closed_until);
         Self { answered_at, closed_until, limit: NonZeroUsize::new(places), latency }
-    }
-}
-
-// === impl Rate ===
-
-impl Rate {
-    fn add(&mut self, at: Timestamp, count: usize) {
-        let second = at.millis().div_euclid(1_000);
-        match second - self.second {
-            ..=0 => self.present += count,
-            passed => {
-                let last = if passed == 1 { self.present } else { 0 };
-                *self = Self { second, last, present: count };
-            }
-        }
-    }
-
-    fn began_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.second.saturating_mul(1_000))
-    }
-
-    fn per_second(&self) -> usize {
-        // At the beginning of a second its own count says nothing yet.
-        self.last.max(self.present)
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) mod pace;
 pub(crate) mod packing;
 pub(crate) mod parked;
 pub(crate) mod paused;
+pub(crate) mod period;
 pub(crate) mod progress;
 pub(crate) mod release;
 pub(crate) mod requeue;
