@@ -143,8 +143,7 @@ impl Transaction<'_> {
     ) -> Result<TakenChunk, StoreError> {
         let now = request.now;
         let lane = self.lane(chunk.lane)?;
-        let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
-        let mut batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
+        let mut batch = BatchRow::read(self.connection, chunk.batch, &lane)?;
         // Before its size is looked at: an expired chunk needs no room.
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
             self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;

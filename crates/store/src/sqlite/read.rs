@@ -163,8 +163,7 @@ impl Snapshot {
         let waiting = select
             .query_row([id.0.cast_signed()], |row| Ok(WaitingState::new(row.get(0)?)))
             .optional()?;
-        let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
-        let mut batch = BatchRow::find(&self.connection, id, &lane)?.ok_or_else(missing)?;
+        let mut batch = BatchRow::read(&self.connection, id, &lane)?;
         if batch.content.is_none()
             && let Some(broadcast) = batch.envelope.broadcast
         {

@@ -75,17 +75,18 @@ impl NewChunk {
 
 impl BatchRow {
     /// Reads a batch of a lane that is known.
-    pub(super) fn find(
+    pub(super) fn read(
         connection: &Connection,
         id: BatchId,
         lane: &Lane,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Self, StoreError> {
         let mut select = connection.prepare_cached(
             "SELECT guarantee, accepted_at, due_at, expires_at, broadcast, tenant, options, payload, \
              items FROM batch WHERE id = ?1",
         )?;
         let mut rows = select.query([id.0.cast_signed()])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
+        let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
+        let row = rows.next()?.ok_or_else(missing)?;
         let content = match (row.get_ref(6)?, row.get_ref(7)?) {
             (ValueRef::Blob(options), ValueRef::Blob(payload)) => Some(Content {
                 payload: Bytes::copy_from_slice(payload),
@@ -103,13 +104,13 @@ impl BatchRow {
             expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
             broadcast: row.get::<_, Option<i64>>(4)?.map(|id| BroadcastId(id.cast_unsigned())),
         };
-        Ok(Some(Self {
+        Ok(Self {
             id,
             envelope,
             accepted_at: Timestamp::from_millis(row.get(1)?),
             content,
             items: Bytes::copy_from_slice(row.get_ref(8)?.as_blob()?),
-        }))
+        })
     }
 }
 

@@ -76,8 +76,7 @@ impl Transaction<'_> {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let lane = self.lane(chunk.lane)?;
-        let missing = || StoreError::Damaged(format!("batch {} is missing", chunk.batch.0));
-        let batch = BatchRow::find(self.connection, chunk.batch, &lane)?.ok_or_else(missing)?;
+        let batch = BatchRow::read(self.connection, chunk.batch, &lane)?;
         let members: Members = group.indexes.iter().copied().collect();
         for delivery in deliveries(&batch, &members)? {
             let whose = (lane.channel.clone(), delivery.recipient);
