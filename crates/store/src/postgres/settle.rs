@@ -2,7 +2,6 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,12 +18,9 @@ use crate::rows::model::{ChunkRow, NewChunk, deliveries};
 use crate::rows::settlement;
 use crate::{Mark, MarkAnswer, Settled, StoreError, Suppression};
 
-/// Writes outcomes: those of a part of the settlements.
-#[derive(Debug, Clone)]
-pub(super) struct SettleChunks {
-    settlements: Arc<[Settlement]>,
-    part: Range<usize>,
-}
+/// Writes outcomes.
+#[derive(Debug)]
+pub(super) struct SettleChunks(pub(super) Arc<[Settlement]>);
 
 /// Marks at-most-once deliveries as begun.
 #[derive(Debug)]
@@ -35,14 +31,14 @@ impl WriterRequest for SettleChunks {
     type Answer = Vec<Settled>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
-        let settlements = self.settlements.get(self.part.clone()).unwrap_or_default();
+        let Self(settlements) = self;
         let ids: Vec<i64> = settlements.iter().map(|part| part.chunk.0.cast_signed()).collect();
         // Locked before anything is judged: the epoch that is compared below must still be the chunk's when its rows are written.
         let mut chunks = transaction.lock_chunks(&ids).await?;
         let mut writes = Writes::default();
         let mut answers = Vec::with_capacity(settlements.len());
         let (mut suppressed, mut again) = (Vec::new(), Vec::new());
-        for settlement in settlements {
+        for settlement in settlements.iter() {
             let applied = chunks
                 .get(&settlement.chunk)
                 .and_then(|chunk| Some((chunk, settlement::apply(chunk, settlement)?)));
@@ -132,14 +128,6 @@ impl WriterRequest for BeginDeliveries {
     }
 }
 
-// === impl SettleChunks ===
-
-impl SettleChunks {
-    pub(super) fn all(settlements: Arc<[Settlement]>) -> Self {
-        Self { part: 0..settlements.len(), settlements }
-    }
-}
-
 // === impl WriterHandle ===
 
 impl WriterHandle {
@@ -152,7 +140,7 @@ impl WriterHandle {
         &self,
         settlements: Arc<[Settlement]>,
     ) -> Result<Vec<Settled>, StoreError> {
-        let settled = self.run(SettleChunks::all(Arc::clone(&settlements))).await;
+        let settled = self.run(SettleChunks(Arc::clone(&settlements))).await;
         // The refusal may be of one settlement only, and what the others say was sent would be sent again if it went with it.
         let is_refused = |error: &StoreError| {
             matches!(
@@ -165,10 +153,8 @@ impl WriterHandle {
         }
         let mut answers = Vec::with_capacity(settlements.len());
         let mut failure = None;
-        for place in 0..settlements.len() {
-            let part = place..place + 1;
-            let alone = SettleChunks { settlements: Arc::clone(&settlements), part };
-            match self.run_at_last(&alone).await {
+        for settlement in settlements.iter() {
+            match self.run_at_last(settlement).await {
                 Ok(answer) => answers.extend(answer),
                 // The rest is still written: these outcomes are known here alone, and the process ends behind them.
                 Err(error) => failure = Some(error),
@@ -177,10 +163,10 @@ impl WriterHandle {
         failure.map_or(Ok(answers), |error| Err(error.ending()))
     }
 
-    /// Writes outcomes, for as long as another transaction is in the way.
-    async fn run_at_last(&self, settle: &SettleChunks) -> Result<Vec<Settled>, StoreError> {
+    /// Writes the outcomes of one settlement, for as long as another transaction is in the way.
+    async fn run_at_last(&self, settlement: &Settlement) -> Result<Vec<Settled>, StoreError> {
         loop {
-            match self.run(settle.clone()).await {
+            match self.run(SettleChunks([settlement.clone()].into())).await {
                 Err(StoreError::Unavailable(reason)) => {
                     tracing::warn!(reason, "outcomes wait for another transaction to end");
                 }

@@ -215,7 +215,7 @@ impl Caller<'_> {
     ) -> Option<Call> {
         let settlement = self.settlement(&chunk, rest, outcome)?;
         let words = format!("settle {settlement:?}");
-        let request = settle::SettleChunks::all([settlement.clone()].into());
+        let request = settle::SettleChunks([settlement.clone()].into());
         let called = self.book.settle(&settlement);
         Some(self.work(engine, words, request, move |book, answer| {
             for answer in book.answer(answer).unwrap_or_default() {

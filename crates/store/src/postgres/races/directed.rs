@@ -209,7 +209,7 @@ async fn one_that_is_requeued_while_it_is_cancelled_can_be_read() {
     let fallbacks = Vec::new();
     let settlement =
         Settlement { chunk, epoch, at: at(0), groups, places: 0, latency: None, fallbacks };
-    schedule.through(one.run(settle::SettleChunks::all([settlement].into()))).await.unwrap();
+    schedule.through(one.run(settle::SettleChunks([settlement].into()))).await.unwrap();
 
     let answer = Box::pin(async move {
         let tenant = name("tenant");

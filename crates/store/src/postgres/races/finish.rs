@@ -378,9 +378,8 @@ impl Schedule<'_> {
         let work = self.engines[0].work.clone();
         let asked = settlements.clone();
         let called = self.book.call();
-        let settled = self
-            .through(async move { work.run(settle::SettleChunks::all(asked.into())).await })
-            .await;
+        let settled =
+            self.through(async move { work.run(settle::SettleChunks(asked.into())).await }).await;
         let answers = self.book.answer(settled).unwrap_or_default();
         for ((chunk, settlement), answer) in chunks.iter().zip(&settlements).zip(answers) {
             self.book.settled(chunk, settlement, called, answer);
