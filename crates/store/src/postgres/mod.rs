@@ -84,6 +84,7 @@ pub use reader::PostgresReader;
 
 use crate::StoreError;
 use crate::rows::evidence::EvidenceBook;
+use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
 use connection::Connector;
 use listener::Listener;
@@ -321,14 +322,13 @@ impl WriterParts {
         let (handle, commands) = WriterHandle::new(self.failed.subscribe(), self.time.clock());
         // Intake writes nothing to the log, and its long transactions must not hold up the log's readers.
         let logs = matches!(notices, Notices::Claimer(_));
-        let (notify, slicing) = (Arc::clone(&self.notify), self.slicing);
-        let membership = self.membership.clone();
+        let (notify, membership) = (Arc::clone(&self.notify), self.membership.clone());
+        let mut state = WriterState::new(self.store_id, membership, self.time, notify, logs);
+        state.claiming.lanes = Lanes::knowing(self.evidence.clone());
+        (state.slicing, state.pauses) = (self.slicing, self.pauses.clone());
         let mut writer = Writer {
             connector: self.connector.clone(),
-            state: WriterState::new(self.store_id, membership, self.time, notify, logs)
-                .slicing(slicing)
-                .knowing(self.evidence.clone())
-                .pausing(self.pauses.clone()),
+            state,
             commands,
             available: self.available.clone(),
             failed: self.failed.clone(),

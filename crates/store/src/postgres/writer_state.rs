@@ -13,7 +13,7 @@ use super::notify::NotifyPolicy;
 use super::placement::{HOT_FROM, RecentArrivals};
 use super::time::DatabaseTime;
 use crate::rows::codes::LaneId;
-use crate::rows::evidence::{AttemptEvidence, EvidenceBook};
+use crate::rows::evidence::AttemptEvidence;
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
 use crate::rows::room::LaneLoad;
@@ -129,28 +129,6 @@ impl WriterState {
             is_notifying: false,
             committing: None,
         }
-    }
-
-    /// The state with other slices.
-    pub(super) fn slicing(self, slicing: Slicing) -> Self {
-        Self { slicing, ..self }
-    }
-
-    /// The state in which a destination is hot from so many deliveries in a minute on.
-    #[cfg(test)]
-    pub(super) fn hot_from(self, hot_from: u32) -> Self {
-        Self { recent_arrivals: RecentArrivals::new(hot_from), ..self }
-    }
-
-    /// The state with `evidence` of the destinations of lanes, to which it adds.
-    pub(super) fn knowing(mut self, evidence: EvidenceBook) -> Self {
-        self.claiming.lanes = Lanes::knowing(evidence);
-        self
-    }
-
-    /// The state with the `pauses` that it follows.
-    pub(super) fn pausing(self, pauses: watch::Receiver<Arc<Pauses>>) -> Self {
-        Self { pauses, ..self }
     }
 
     /// Invalidates the memory: the next claim reads it anew.

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::super::connection::{Connector, PostgresSession};
 use super::super::notices::{self, Notice, NoticeSender};
 use super::super::notify::NotifyPolicy;
-use super::super::placement::HOT_FROM;
+use super::super::placement::{HOT_FROM, RecentArrivals};
 use super::super::reader::PostgresReader;
 use super::super::request::WriterHandle;
 use super::super::time::DatabaseTime;
@@ -222,18 +222,13 @@ impl Cluster {
             let mut connector = self.connector.clone();
             connector.gate = Some(Gate { actor, arrivals: self.arriving.clone() });
             let logs = matches!(notices, Notices::Claimer(_));
+            let (membership, notify) = (is_member.clone(), Arc::clone(&notify));
+            let mut state = WriterState::new(STORE_ID, membership, self.time, notify, logs);
+            state.recent_arrivals = RecentArrivals::new(hot_from);
+            (state.slicing, state.pauses) = (SLICING, self.pauses.subscribe());
             let mut writer = Writer {
                 connector,
-                state: WriterState::new(
-                    STORE_ID,
-                    is_member.clone(),
-                    self.time,
-                    Arc::clone(&notify),
-                    logs,
-                )
-                .slicing(SLICING)
-                .hot_from(hot_from)
-                .pausing(self.pauses.subscribe()),
+                state,
                 commands,
                 available: watch::channel(true).0,
                 failed,
