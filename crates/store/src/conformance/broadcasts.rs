@@ -6,7 +6,8 @@ use flow::forecast::Series;
 use notification::{BroadcastId, Bytes, Chunk, Content, Disposition, State, limits};
 
 use super::support::{
-    BroadcastShape, Shape, at, claim_all, find, groups, name, part, settle_all, settle_one,
+    BroadcastShape, DELIVERED, Shape, at, claim_all, find, groups, name, part, settle_all,
+    settle_one,
 };
 use crate::{
     BroadcastDraft, BroadcastOpened, BroadcastPart, Filter, RecipientGroup, Settled, Store,
@@ -47,8 +48,7 @@ pub(super) async fn a_sealed_broadcast_is_claimed_with_one_content(store: &dyn S
 }
 
 pub(super) async fn what_is_left_of_a_broadcast_is_told_by_lane(store: &dyn Store) {
-    let opened = store.open_broadcast(BroadcastShape::default().draft(), at(0)).await.unwrap();
-    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    let id = BroadcastShape::default().open(store, 0).await;
     let to = |destination: &str, count| RecipientGroup {
         destination: destination.into(),
         ..groups(count).remove(0)
@@ -56,13 +56,12 @@ pub(super) async fn what_is_left_of_a_broadcast_is_told_by_lane(store: &dyn Stor
     store.add_recipients(id, vec![to("here", 4), to("there", 2)], at(0)).await.unwrap();
     store.seal_broadcast(id, at(4)).await.unwrap();
     for chunk in claim_all(store, 4).await {
-        let delivered = Disposition::Ended(State::Delivered);
         if &*chunk.envelope.lane.destination == "there" {
-            settle_all(store, &chunk, delivered).await;
+            settle_all(store, &chunk, DELIVERED).await;
             continue;
         }
         for (index, disposition) in [
-            (0, delivered),
+            (0, DELIVERED),
             (1, Disposition::Retry { at: at(900) }),
             (2, Disposition::Ended(State::Expired)),
         ] {
@@ -85,8 +84,7 @@ async fn personal(
     count: usize,
     content: impl Fn(usize) -> Content,
 ) -> Vec<Chunk> {
-    let opened = store.open_broadcast(BroadcastShape::default().draft(), at(0)).await.unwrap();
-    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    let id = BroadcastShape::default().open(store, 0).await;
     let mut groups = groups(count);
     groups[0].contents = (0..count).map(content).collect();
     store.add_recipients(id, groups, at(0)).await.unwrap();

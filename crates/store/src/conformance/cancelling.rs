@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use notification::{BroadcastId, Disposition, Pause, Priority, Scope, State, limits};
 
 use super::support::{
-    BroadcastShape, Shape, at, cancel_scope, cancelled, claim_all, claim_one, count_scope, find,
-    indexes, name, part, settle_all, settle_one,
+    BroadcastShape, DELIVERED, Shape, at, cancel_scope, cancelled, claim_all, claim_one,
+    count_scope, find, indexes, name, part, settle_all, settle_one,
 };
 use crate::{CancelScope, CancelTarget, Cancelled, ClaimRequest, Filter, Store};
 
@@ -33,7 +33,7 @@ pub(super) async fn what_is_claimed_is_under_way(store: &dyn Store) {
     let target = CancelTarget::Notification(ids[0]);
     let under_way = Cancelled { under_way: 1, ..Cancelled::default() };
     assert_eq!(store.cancel(target, name("tenant"), at(1)).await.unwrap(), Some(under_way));
-    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     assert_eq!(find(store, ids[0]).await.state, State::Delivered);
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn a_broadcast_is_cancelled_as_far_as_it_goes(store: &dyn Store
     store.seal_broadcast(id, at(0)).await.unwrap();
     let request = ClaimRequest { items: 1, ..super::claim_request(0) };
     let chunk = store.claim(request).await.unwrap().chunks.remove(0);
-    settle_one(store, part(&chunk, &[0, 1], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0, 1], DELIVERED)).await;
     let items = limits::BATCH_ITEMS as u64;
     let expect = Cancelled { cancelled: items, under_way: items - 2, ended: 2 };
     assert_eq!(store.cancel(target, name("tenant"), at(1)).await.unwrap(), Some(expect));
@@ -95,7 +95,7 @@ pub(super) async fn a_scope_is_cancelled_and_nothing_else(store: &dyn Store) {
         for chunk in claim_all(store, 900).await {
             let lane = chunk.envelope.lane.clone();
             *left.entry(lane).or_insert(0) += chunk.deliveries.len() as u64;
-            settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+            settle_all(store, &chunk, DELIVERED).await;
         }
         let left = shapes.each_ref().map(|shape| left.get(&shape.draft("0").envelope.lane));
         assert_eq!(left.map(|count| count.copied().unwrap_or(0)), expect, "{scope}");
@@ -110,7 +110,7 @@ pub(super) async fn what_is_paused_is_cancelled_to_the_last(store: &dyn Store) {
     let pause = Pause { tenant: name("tenant"), scope: scope.clone(), since: at(1) };
     store.pause(pause).await.unwrap();
     assert_eq!(cancel_scope(store, "tenant", "channel/channel").await, cancelled(2, 4));
-    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(2) })).await;
     assert_eq!(cancel_scope(store, "tenant", "channel/channel").await, cancelled(1, 2));
     settle_one(store, part(&chunk, &[2, 3], Disposition::HandedBack { at: at(2) })).await;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use notification::{Chunk, Disposition, Epoch, Priority, State, limits};
 
 use super::support::{
-    LEASE, Shape, at, claim_all, claim_one, claim_request, find, part, settle_all, settle_one,
+    DELIVERED, LEASE, Shape, at, claim_all, claim_one, claim_request, find, part, settle_all,
+    settle_one,
 };
 use crate::{ClaimRequest, ParkedChannel, Store};
 
@@ -19,7 +20,7 @@ pub(super) async fn nothing_is_claimed_before_it_is_due(store: &dyn Store) {
     assert_eq!((chunk.attempt, chunk.epoch), (1, Epoch(1)));
     assert_eq!(chunk.lease_until, at(50).plus(LEASE));
     assert_eq!(in_time.next_at, Some(chunk.lease_until), "only the lease's end can bring work");
-    settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+    settle_all(store, chunk, DELIVERED).await;
     assert_eq!(store.claim(claim_request(51)).await.unwrap().next_at, None);
 }
 
@@ -151,7 +152,7 @@ pub(super) async fn parked_channels_say_how_much_waits(store: &dyn Store) {
     settle_all(store, &chunk, Disposition::HandedBack { at: at(6) }).await;
     assert_eq!(parked("another").await, [(2, 7, at(6))]);
     for chunk in claim_all(store, 30).await {
-        settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+        settle_all(store, &chunk, DELIVERED).await;
     }
     assert_eq!(parked("another").await, []);
 }
@@ -175,10 +176,9 @@ pub(super) async fn a_full_lane_gets_nothing_more(store: &dyn Store) {
     assert!(store.claim(narrow).await.unwrap().chunks.is_empty());
     let is_here = |chunk: &&Chunk| &*chunk.envelope.lane.destination == "here";
     let first = claim.chunks.iter().find(is_here).unwrap();
-    let delivered = Disposition::Ended(State::Delivered);
-    settle_one(store, part(first, &[0], delivered)).await;
+    settle_one(store, part(first, &[0], DELIVERED)).await;
     assert!(store.claim(narrow).await.unwrap().chunks.is_empty(), "three are still claimed");
-    settle_one(store, part(first, &[1], delivered)).await;
+    settle_one(store, part(first, &[1], DELIVERED)).await;
     assert_eq!(store.claim(narrow).await.unwrap().chunks.len(), 1);
 }
 
@@ -237,7 +237,7 @@ pub(super) async fn a_lane_of_large_contents_holds_few_of_them_and_leaves_room_f
         small.ingest(store, 1).await;
         let other = store.claim(request).await.unwrap().chunks.remove(0);
         for chunk in chunks.iter().chain([&other]) {
-            settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+            settle_all(store, chunk, DELIVERED).await;
         }
         settled += chunks.len();
     }

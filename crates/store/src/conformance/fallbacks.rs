@@ -9,9 +9,9 @@ use notification::{
 
 use super::support::{
     BroadcastShape, LEASE, Shape, accepted, at, claim_all, claim_one, find, indexes, name, part,
-    settle_one,
+    settle_one, suppression,
 };
-use crate::{BroadcastOpened, Filter, RecipientGroup, Settled, Store, Suppression};
+use crate::{Filter, RecipientGroup, Settled, Store, Suppression};
 
 fn alternative(recipient: &str) -> Alternative {
     Alternative {
@@ -100,15 +100,8 @@ pub(super) async fn a_settlement_that_is_stale_accepts_no_fallback(store: &dyn S
 }
 
 pub(super) async fn a_fallback_is_accepted_when_its_recipient_is_suppressed(store: &dyn Store) {
-    let gone = |channel: &str, recipient: &str| Suppression {
-        channel: name(channel),
-        recipient: recipient.into(),
-        reason: String::new(),
-        status: 0,
-        since: at(0),
-    };
-    let list = vec![gone("channel", "a"), gone("other", "b")];
-    store.suppress(list, at(0)).await.unwrap();
+    let elsewhere = Suppression { channel: name("other"), ..suppression("b", "") };
+    store.suppress(vec![suppression("a", ""), elsewhere], at(0)).await.unwrap();
     let first = ingest(store, draft("a", &["b", "c"])).await;
     ingest(store, Shape { destination: "elsewhere", ..Shape::default() }.draft("a")).await;
     let mut claimed = claim_all(store, 5).await;
@@ -162,8 +155,7 @@ pub(super) async fn fallbacks_of_a_broadcast_share_their_contents(store: &dyn St
     let other = Alternative { payload: large(b'2'), ..alternative("") };
     let count = limits::BATCH_ITEMS + 1;
     let group = with_fallbacks(count, &content, &other);
-    let opened = store.open_broadcast(BroadcastShape::default().draft(), at(0)).await.unwrap();
-    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    let id = BroadcastShape::default().open(store, 0).await;
     store.add_recipients(id, vec![group.clone()], at(0)).await.unwrap();
     assert_eq!(store.seal_broadcast(id, at(0)).await.unwrap(), count as u64);
     let chunks = claim_all(store, 0).await;

@@ -3,11 +3,9 @@
 use notification::{ChunkId, Disposition, Epoch, Guarantee, State};
 
 use super::support::{
-    LEASE, Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
+    DELIVERED, LEASE, Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
 };
 use crate::{Mark, MarkAnswer, Settled, Store};
-
-const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
 #[expect(clippy::cast_possible_truncation, reason = "a minute")]
 const LEASE_MILLIS: i64 = LEASE.as_millis() as i64;

@@ -3,8 +3,8 @@
 use notification::{BatchId, Disposition, NotificationId, State};
 
 use super::support::{
-    BroadcastShape, Shape, at, claim_all, claim_one, claim_request, find, name, part, settle_all,
-    settle_one, whole_log,
+    BroadcastShape, DELIVERED, Shape, at, claim_all, claim_one, claim_request, find, name, part,
+    settle_all, settle_one, whole_log,
 };
 use crate::{ClaimRequest, Filter, LaneEvidence, LaneStatus, LogPosition, Store};
 
@@ -28,7 +28,7 @@ pub(super) async fn a_list_is_paged_and_filtered(store: &dyn Store) {
     let broadcast = BroadcastShape::default().open(store, 3).await;
     store.seal_broadcast(broadcast, at(0)).await.unwrap();
     let first = store.claim(ClaimRequest { items: 1, ..claim_request(0) }).await.unwrap();
-    settle_all(store, &first.chunks[0], Disposition::Ended(State::Delivered)).await;
+    settle_all(store, &first.chunks[0], DELIVERED).await;
     let all = async |filter: Filter| {
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
@@ -63,7 +63,7 @@ pub(super) async fn the_log_is_read_once_from_start_to_end(store: &dyn Store) {
     assert_eq!((empty.entries.len(), empty.next), (0, start));
     let ids = Shape::default().ingest(store, 4).await;
     let chunk = claim_one(store, 0).await;
-    let ended = Disposition::Ended(State::Delivered);
+    let ended = DELIVERED;
     settle_one(store, part(&chunk, &[1, 3], Disposition::Retry { at: at(9) })).await;
     settle_one(store, part(&chunk, &[0, 2], ended)).await;
     settle_all(store, &claim_one(store, 9).await, ended).await;
@@ -92,7 +92,7 @@ pub(super) async fn lanes_show_their_work(store: &dyn Store) {
     here.ingest(store, 4).await;
     there.ingest(store, 1).await;
     let chunk = claim_one(store, 5).await;
-    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(70) })).await;
     let answered = LaneEvidence { answered_at: Some(at(7)), ..LaneEvidence::default() };
     let status = |shape: &Shape, claimed, next_due_at, evidence| LaneStatus {
@@ -104,7 +104,7 @@ pub(super) async fn lanes_show_their_work(store: &dyn Store) {
     let expect = [status(&here, 2, 70, answered), status(&there, 0, 8, LaneEvidence::default())];
     assert_eq!(store.lanes().await.unwrap(), expect);
     for chunk in claim_all(store, 1_000_000).await {
-        settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+        settle_all(store, &chunk, DELIVERED).await;
     }
     assert_eq!(store.lanes().await.unwrap(), []);
 }

@@ -37,6 +37,8 @@ pub use support::{
     BroadcastShape, Shape, at, claim_all, claim_by_tenant, claim_request, groups, groups_in_turn,
     name, settle_all, the_books_balance,
 };
+#[cfg(test)]
+pub(crate) use support::{DELIVERED, indexes, part};
 
 /// A store under test, empty, and whatever must live as long.
 #[derive(Debug)]

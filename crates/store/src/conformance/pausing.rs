@@ -2,21 +2,16 @@
 
 use std::sync::Arc;
 
-use notification::{Disposition, Pause, Priority, Scope, State};
+use notification::{Disposition, Pause, Scope, State};
 
-use super::support::{Shape, at, claim_all, find, indexes, name, part, settle_all, settle_one};
+use super::support::{
+    DELIVERED, Shape, at, claim_all, find, indexes, name, part, settle_all, settle_one,
+};
 use crate::{CancelTarget, Paused, Store};
 
-const THERE: Shape = Shape {
-    destination: "there",
-    priority: Priority::Normal,
-    guarantee: notification::Guarantee::AtLeastOnce,
-    due_at: 0,
-    expires_at: None,
-    payload: notification::Bytes::from_static(b"{}"),
-    key: None,
-    tenant: "tenant",
-};
+fn there() -> Shape {
+    Shape { destination: "there", ..Shape::default() }
+}
 
 fn scope(text: &str) -> Scope {
     text.parse().unwrap()
@@ -38,7 +33,7 @@ async fn resume(store: &dyn Store, text: &str) -> bool {
 async fn deliver_all(store: &dyn Store) -> Vec<(String, String)> {
     let chunks = claim_all(store, 5).await;
     for chunk in &chunks {
-        settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+        settle_all(store, chunk, DELIVERED).await;
     }
     let lanes = chunks.iter().map(|chunk| &chunk.envelope.lane);
     let mut lanes: Vec<_> =
@@ -63,7 +58,7 @@ pub(super) async fn what_is_paused_waits_until_it_is_resumed(store: &dyn Store) 
     ];
     for (text, others) in scopes {
         // A notification from before the pause, and others that come meanwhile.
-        THERE.ingest(store, 2).await;
+        there().ingest(store, 2).await;
         assert_eq!(pause(store, text).await, at(3));
         Shape::default().ingest(store, 1).await;
         Shape { tenant: "other", ..Shape::default() }.ingest(store, 1).await;
@@ -87,7 +82,7 @@ pub(super) async fn to_pause_or_resume_twice_is_to_do_it_once(store: &dyn Store)
     let pauses = store.pauses().await.unwrap();
     assert_eq!(pauses.len(), 2);
     assert_eq!(pauses.since(&name("tenant"), &scope("tenant")), Some(at(3)));
-    THERE.ingest(store, 1).await;
+    there().ingest(store, 1).await;
     assert!(resume(store, "tenant").await);
     assert!(!resume(store, "tenant").await);
     assert_eq!(deliver_all(store).await, [], "the channel is paused yet");
@@ -98,7 +93,7 @@ pub(super) async fn to_pause_or_resume_twice_is_to_do_it_once(store: &dyn Store)
 
 pub(super) async fn the_view_of_deliver_is_as_new_as_the_answer(store: &dyn Store) {
     let view = store.watch_pauses();
-    let envelope = THERE.draft("0").envelope;
+    let envelope = there().draft("0").envelope;
     assert!(!view.borrow().covers(&envelope));
     pause(store, "lane/channel/normal/there").await;
     assert!(view.borrow().covers(&envelope), "nothing of it is begun any more");
@@ -108,11 +103,11 @@ pub(super) async fn the_view_of_deliver_is_as_new_as_the_answer(store: &dyn Stor
 }
 
 pub(super) async fn what_is_claimed_and_handed_back_waits_with_the_rest(store: &dyn Store) {
-    let ids = THERE.ingest(store, 3).await;
+    let ids = there().ingest(store, 3).await;
     let chunk = claim_all(store, 1).await.remove(0);
     pause(store, "channel/channel").await;
     // One was under way, and is tried again; one was not begun.
-    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(2) })).await;
     settle_one(store, part(&chunk, &[2], Disposition::HandedBack { at: at(2) })).await;
     assert_eq!(deliver_all(store).await, []);
@@ -129,8 +124,8 @@ pub(super) async fn what_is_claimed_and_handed_back_waits_with_the_rest(store: &
 }
 
 pub(super) async fn what_is_paused_is_cancelled_and_expires(store: &dyn Store) {
-    let ids = THERE.ingest(store, 1).await;
-    let soon = Shape { expires_at: Some(4), ..THERE }.ingest(store, 1).await;
+    let ids = there().ingest(store, 1).await;
+    let soon = Shape { expires_at: Some(4), ..there() }.ingest(store, 1).await;
     pause(store, "tenant").await;
     let target = CancelTarget::Notification(ids[0]);
     let cancelled = store.cancel(target, name("tenant"), at(3)).await.unwrap().unwrap();
@@ -142,7 +137,7 @@ pub(super) async fn what_is_paused_is_cancelled_and_expires(store: &dyn Store) {
 
 pub(super) async fn a_resumed_lane_is_told_of(store: &dyn Store) {
     pause(store, "tenant").await;
-    THERE.ingest(store, 1).await;
+    there().ingest(store, 1).await;
     assert_eq!(deliver_all(store).await, []);
     let mut changes = store.changes();
     changes.mark_unchanged();

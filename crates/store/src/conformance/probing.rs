@@ -3,13 +3,12 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use notification::{Chunk, Disposition, Priority, Settlement, State, Timestamp, limits};
+use notification::{Chunk, Disposition, Priority, Settlement, Timestamp, limits};
 
-use super::support::{Shape, claim_one, indexes, name, part, settle_one};
+use super::support::{DELIVERED, Shape, claim_one, indexes, part, settle_one, suppression};
 use super::{at, claim_request};
-use crate::{ClaimRequest, LaneEvidence, Store, Suppression};
+use crate::{ClaimRequest, LaneEvidence, Store};
 
-const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 const LATENCY: Option<Duration> = Some(Duration::from_millis(80));
 
 /// A claim of everything that the evidence allows.
@@ -165,13 +164,7 @@ pub(super) async fn what_expired_is_no_probe(store: &dyn Store) {
 
 pub(super) async fn a_suppressed_recipient_is_no_probe(store: &dyn Store) {
     close_lately_answered(store).await;
-    let suppressed = Suppression {
-        channel: name("channel"),
-        recipient: "gone".into(),
-        reason: "asked us".into(),
-        status: 0,
-        since: at(1),
-    };
+    let suppressed = suppression("gone", "asked us");
     store.suppress(vec![suppressed], at(2_000)).await.unwrap();
     let to = |recipient| Shape::default().draft(recipient);
     store.ingest(vec![to("gone")], at(3_100)).await.unwrap();

@@ -3,13 +3,12 @@
 use notification::{Disposition, Guarantee, NotificationId, State};
 
 use super::support::{
-    BroadcastShape, Shape, at, cancel_scope, claim_all, claim_one, find, indexes, name, part,
-    settle_all, settle_one,
+    BroadcastShape, DELIVERED, Shape, at, cancel_scope, claim_all, claim_one, find, indexes, name,
+    part, settle_all, settle_one,
 };
 use crate::{CancelTarget, Filter, Mark, MarkAnswer, Requeued, Store};
 
 const DEAD: Disposition = Disposition::Ended(State::Dead);
-const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
 async fn requeue(store: &dyn Store, ids: &[NotificationId], millis: i64) -> Vec<Requeued> {
     requeue_from(store, &[State::Dead], ids, millis).await

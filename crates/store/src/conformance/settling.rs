@@ -1,13 +1,11 @@
 //! Outcomes are written once.
 
-use notification::{Account, Disposition, Guarantee, OutcomeGroup, Settlement, State};
+use notification::{Account, Disposition, Guarantee, Settlement, State};
 
 use super::support::{
-    Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
+    DELIVERED, Shape, at, claim_all, claim_one, find, indexes, part, settle_all, settle_one,
 };
 use crate::{Mark, MarkAnswer, Settled, Store};
-
-const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 
 pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
     let once = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
@@ -22,24 +20,13 @@ pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
         (State::InDoubt, 0),
         (State::Dead, 503),
     ];
-    let group = |(index, (state, status)): (u16, (State, u16))| OutcomeGroup {
-        disposition: Disposition::Ended(state),
-        status,
-        detail: state.as_str().into(),
-        suppress: false,
-        gone_since: [].into(),
-        indexes: vec![index],
+    let group = |(index, (state, status)): (u16, (State, u16))| {
+        let mut groups = part(&chunk, &[index], Disposition::Ended(state)).groups;
+        (groups[0].status, groups[0].detail) = (status, state.as_str().into());
+        groups
     };
-    let groups = (0..).zip(ends).map(group).collect();
-    let settlement = Settlement {
-        chunk: chunk.id,
-        epoch: chunk.epoch,
-        at: at(7),
-        groups,
-        places: 0,
-        latency: None,
-        fallbacks: Vec::new(),
-    };
+    let groups = (0..).zip(ends).flat_map(group).collect();
+    let settlement = Settlement { groups, ..part(&chunk, &[], DELIVERED) };
     assert_eq!(settle_one(store, settlement).await, Settled::Applied { remaining: 1 });
     for (id, (state, status)) in ids.iter().zip(ends) {
         let history = find(store, *id).await;

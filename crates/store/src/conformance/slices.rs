@@ -5,8 +5,9 @@ use notification::{
 };
 
 use super::support::{
-    BroadcastShape, Shape, at, cancel_scope, cancelled, claim_all, claim_request, count_scope,
-    find, groups, groups_in_turn, name, part, settle_all, settle_one, the_books_balance, whole_log,
+    BroadcastShape, DELIVERED, Shape, at, cancel_scope, cancelled, claim_all, claim_request,
+    count_scope, find, groups, groups_in_turn, name, part, settle_all, settle_one,
+    the_books_balance, whole_log,
 };
 use crate::{
     BroadcastDraft, BroadcastOpened, CancelScope, CancelTarget, Cancelled, ClaimRequest, Filter,
@@ -41,6 +42,13 @@ async fn requeue(store: &dyn Store, ids: &[NotificationId]) -> Vec<Requeued> {
     store.requeue(ids.to_vec(), states, name("tenant"), at(3)).await.unwrap()
 }
 
+/// Makes all slices that are left.
+async fn make_the_rest(store: &dyn Store, next: &impl AsyncFn() -> bool) {
+    while next().await {
+        the_books_balance(store).await;
+    }
+}
+
 /// Claims the first chunk alone.
 async fn claim_one(store: &dyn Store) -> Chunk {
     let request = ClaimRequest { items: 1, ..claim_request(1) };
@@ -51,7 +59,7 @@ async fn claim_one(store: &dyn Store) -> Chunk {
 async fn deliver_all(store: &dyn Store) -> usize {
     let chunks = claim_all(store, 5).await;
     for chunk in &chunks {
-        settle_all(store, chunk, Disposition::Ended(State::Delivered)).await;
+        settle_all(store, chunk, DELIVERED).await;
     }
     chunks.iter().map(|chunk| chunk.deliveries.len()).sum()
 }
@@ -118,9 +126,7 @@ pub(super) async fn one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent(
     let account = store.broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.pending), (3, 9));
     assert_eq!(find(store, all[5]).await.state, State::Pending, "beside one that is cancelled");
-    while next().await {
-        the_books_balance(store).await;
-    }
+    make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 9);
     let account = store.broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.cancelled, account.pending), (9, 3, 0));
@@ -162,17 +168,15 @@ pub(super) async fn a_cancellation_goes_by_slices_and_counts_everybody_once(
     let id = four_batches(store).await;
     assert!(next().await);
     let chunk = claim_one(store).await;
-    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     // Two batches have their chunks, and one of these is under way; two wait.
     let expect = Cancelled { cancelled: 9, under_way: 2, ended: 1 };
     assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await, expect);
     the_books_balance(store).await;
-    while next().await {
-        the_books_balance(store).await;
-    }
+    make_the_rest(store, next).await;
     let again = Cancelled { cancelled: 0, under_way: 2, ended: 10 };
     assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await, again);
-    settle_one(store, part(&chunk, &[1, 2], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[1, 2], DELIVERED)).await;
     let account = store.broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.delivered, account.pending), (9, 3, 0));
 }
@@ -190,7 +194,7 @@ pub(super) async fn a_small_broadcast_goes_before_the_rest_of_a_large_one(
     for chunk in claim_all(store, 5).await {
         let of_large = chunk.envelope.broadcast == Some(large);
         sent[usize::from(of_large)] += chunk.deliveries.len();
-        settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+        settle_all(store, &chunk, DELIVERED).await;
     }
     assert_eq!(sent, [2, 3]);
 }
@@ -219,7 +223,7 @@ pub(super) async fn a_paused_broadcast_is_neither_released_nor_claimed(
     let chunks = claim_all(store, 5).await;
     assert_eq!(chunks.len(), 1);
     assert_eq!(chunks[0].envelope.broadcast, Some(other), "it is not held up");
-    settle_all(store, &chunks[0], Disposition::Ended(State::Delivered)).await;
+    settle_all(store, &chunks[0], DELIVERED).await;
     let again = store.claim(claim_request(1_000_000)).await.unwrap();
     assert_eq!(again.chunks, [], "it is not looked at again and again");
     assert!(again.next_at.is_none_or(|at| at > Timestamp::from_millis(1 << 40)), "{again:?}");
@@ -262,7 +266,7 @@ pub(super) async fn what_is_resumed_comes_back_slice_by_slice(
     // One chunk is under way; of it one is tried again, and one was not begun.
     let chunk = claim_one(store).await;
     pause(store, id).await;
-    settle_one(store, part(&chunk, &[0], Disposition::Ended(State::Delivered))).await;
+    settle_one(store, part(&chunk, &[0], DELIVERED)).await;
     settle_one(store, part(&chunk, &[1], Disposition::Retry { at: at(3) })).await;
     settle_one(store, part(&chunk, &[2], Disposition::HandedBack { at: at(3) })).await;
     assert_eq!(deliver_all(store).await, 0);
@@ -271,9 +275,7 @@ pub(super) async fn what_is_resumed_comes_back_slice_by_slice(
     }
     assert!(resume(store, id).await);
     assert!(!resume(store, id).await);
-    while next().await {
-        the_books_balance(store).await;
-    }
+    make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 11);
     assert_eq!(store.totals().await.unwrap().delivered, 12);
     // The broadcast is paused anew while chunks that were put away come back.
@@ -334,15 +336,13 @@ pub(super) async fn what_waits_is_withdrawn_with_its_channel_and_comes_back(
         the_books_balance(store).await;
     }
     assert_eq!(cancel_scope(store, "tenant", "tenant").await, cancelled(0, 3));
-    settle_all(store, &chunk, Disposition::Ended(State::Delivered)).await;
+    settle_all(store, &chunk, DELIVERED).await;
     // It is not written down yet which members were withdrawn: none is both sent again and withdrawn.
     let (early, late) = (vec![Requeued::Requeued; 3], vec![Requeued::NotYet; 6]);
     let expect = [vec![Requeued::OtherState; 3], early, late].concat();
     assert_eq!(requeue(store, &all).await, expect);
     the_books_balance(store).await;
-    while next().await {
-        the_books_balance(store).await;
-    }
+    make_the_rest(store, next).await;
     let expect = [vec![Requeued::OtherState; 6], vec![Requeued::Requeued; 6]].concat();
     assert_eq!(requeue(store, &all).await, expect);
     assert_eq!(deliver_all(store).await, 9, "each of them, once");
@@ -373,9 +373,7 @@ pub(super) async fn a_lane_is_cancelled_with_what_waits_for_it(
     assert_eq!(requeue(store, &there).await, [Requeued::NotYet; 3], "they wait with the others");
     let account = store.broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.pending), (3, 3));
-    while next().await {
-        the_books_balance(store).await;
-    }
+    make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 3, "the other lane");
     assert_eq!(requeue(store, &there).await, [Requeued::Requeued; 3]);
     assert_eq!(deliver_all(store).await, 3);
@@ -394,9 +392,7 @@ pub(super) async fn what_is_put_away_is_cancelled_by_its_lane(
     assert_eq!(cancel_scope(store, "tenant", "lane/channel/bulk/here").await, cancelled(12, 0));
     the_books_balance(store).await;
     assert!(resume(store, id).await);
-    while next().await {
-        the_books_balance(store).await;
-    }
+    make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 0);
     assert_eq!(requeue(store, &ids(store, id).await).await, [Requeued::Requeued; 12]);
     assert_eq!(deliver_all(store).await, 12);

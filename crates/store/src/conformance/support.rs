@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use notification::{
     ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency, Lane,
-    NotificationId, OutcomeGroup, Priority, Scope, Settlement, Timestamp,
+    NotificationId, OutcomeGroup, Priority, Scope, Settlement, State, Timestamp,
 };
 
 pub use notification::sample::name;
 
 use crate::{
     Admission, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, ClaimRequest, History,
-    LogEntry, LogPosition, RecipientGroup, Settled, Store,
+    LogEntry, LogPosition, RecipientGroup, Settled, Store, Suppression,
 };
 
 /// A notification to be stored, with defaults for all that a case does not set.
@@ -42,6 +42,7 @@ pub struct BroadcastShape {
     pub key: Option<(&'static str, u8)>,
 }
 
+pub(crate) const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 /// Lease of a claim in these tests.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 
@@ -187,8 +188,19 @@ pub(super) async fn claim_one(store: &dyn Store, millis: i64) -> Chunk {
     chunks.remove(0)
 }
 
+/// An operator's entry of the list, since 1.
+pub(super) fn suppression(recipient: &str, reason: &str) -> Suppression {
+    Suppression {
+        channel: name("channel"),
+        recipient: recipient.into(),
+        reason: reason.to_owned(),
+        status: 0,
+        since: at(1),
+    }
+}
+
 /// A settlement of `indexes` of `chunk` that all came to the same.
-pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> Settlement {
+pub(crate) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> Settlement {
     let group = OutcomeGroup {
         disposition,
         status: 200,
@@ -208,7 +220,7 @@ pub(super) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
     }
 }
 
-pub(super) fn indexes(chunk: &Chunk) -> Vec<u16> {
+pub(crate) fn indexes(chunk: &Chunk) -> Vec<u16> {
     chunk.deliveries.iter().map(|delivery| delivery.index).collect()
 }
 

@@ -4,18 +4,10 @@ use std::collections::BTreeMap;
 
 use notification::{Chunk, Disposition, State};
 
-use super::support::{Shape, at, claim_all, claim_one, find, indexes, name, part, settle_one};
+use super::support::{
+    Shape, at, claim_all, claim_one, find, indexes, name, part, settle_one, suppression,
+};
 use crate::{Change, EventPosition, FeedCursor, Lift, Store, Suppression, SuppressionEvent};
-
-fn suppression(recipient: &str, reason: &str) -> Suppression {
-    Suppression {
-        channel: name("channel"),
-        recipient: recipient.into(),
-        reason: reason.to_owned(),
-        status: 0,
-        since: at(1),
-    }
-}
 
 fn lift(recipient: &str, registered_at: Option<i64>) -> Lift {
     let registered_at = registered_at.map(at);

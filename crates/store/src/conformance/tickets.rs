@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use notification::{Chunk, Disposition, Epoch, Guarantee, Priority, State, Ticket};
+use notification::{Chunk, Disposition, Epoch, Guarantee, Priority, Settlement, State, Ticket};
 
 use super::support::{
-    Shape, at, claim_all, claim_request, find, indexes, part, settle_all, settle_one,
+    DELIVERED, Shape, at, claim_all, claim_request, find, indexes, part, settle_all, settle_one,
+    suppression,
 };
 use crate::{Claims, Mark, MarkAnswer, Settled, Store, TakeTickets};
 
-const DELIVERED: Disposition = Disposition::Ended(State::Delivered);
 const TICKET_LEASE_MILLIS: i64 = 30_000;
 const LEASE: Duration = Duration::from_mins(2);
 
@@ -31,7 +31,7 @@ where
     assert_eq!(chunk.lease_until, at(5).plus(LEASE));
     assert_eq!(indexes(chunk), [0, 1, 2]);
     assert_eq!(take(one, ticket, 6).await, None, "nobody else gets it");
-    let late = part_of(ticket, &[0]);
+    let late = Settlement { epoch: ticket.epoch, ..part(chunk, &[0], DELIVERED) };
     assert_eq!(settle_one(other, late).await, Settled::Stale, "the ticket itself settles nothing");
     settle_all(other, chunk, DELIVERED).await;
     assert_eq!(take(one, ticket, 7).await, None);
@@ -84,14 +84,7 @@ where
     let suppressed = elsewhere.ingest(one, 2).await;
     let tickets = issue(one, 5).await;
     assert_eq!(tickets.len(), 2);
-    let gone = crate::Suppression {
-        channel: super::name("channel"),
-        recipient: "1".into(),
-        reason: "gone".to_owned(),
-        status: 0,
-        since: at(6),
-    };
-    other.suppress(vec![gone], at(0)).await.unwrap();
+    other.suppress(vec![suppression("1", "gone")], at(0)).await.unwrap();
     let taken = other.take(tickets, at(10), LEASE).await.unwrap();
     let chunks: Vec<&Chunk> = taken.iter().flatten().collect();
     assert_eq!((taken.len(), chunks.len()), (2, 1));
@@ -138,24 +131,4 @@ async fn issue_one<S: Claims<Ticket>>(store: &S, millis: i64) -> Ticket {
 
 async fn take<S: TakeTickets>(store: &S, ticket: Ticket, millis: i64) -> Option<Chunk> {
     store.take(vec![ticket], at(millis), LEASE).await.unwrap().remove(0)
-}
-
-fn part_of(ticket: Ticket, indexes: &[u16]) -> notification::Settlement {
-    let group = notification::OutcomeGroup {
-        disposition: DELIVERED,
-        status: 200,
-        detail: "".into(),
-        suppress: false,
-        gone_since: [].into(),
-        indexes: indexes.to_vec(),
-    };
-    notification::Settlement {
-        chunk: ticket.chunk,
-        epoch: ticket.epoch,
-        at: at(7),
-        groups: vec![group],
-        places: 0,
-        latency: None,
-        fallbacks: Vec::new(),
-    }
 }

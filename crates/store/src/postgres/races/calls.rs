@@ -6,8 +6,8 @@ use std::time::Duration;
 use flow::Clock;
 use futures_util::future::BoxFuture;
 use notification::{
-    Alternative, BroadcastId, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, OutcomeGroup,
-    Settlement, State,
+    Alternative, BroadcastId, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, Settlement,
+    State,
 };
 
 use super::super::request::WriterRequest;
@@ -17,7 +17,7 @@ use super::book::{Book, Held};
 use super::cluster::{Engine, WRITERS, recipient};
 use super::feed;
 use super::themes::Kind;
-use crate::conformance::{BroadcastShape, Shape, at, claim_request, groups_in_turn, name};
+use crate::conformance::{BroadcastShape, Shape, at, claim_request, groups_in_turn, name, part};
 use crate::{
     BroadcastOpened, CancelTarget, ClaimRequest, Filter, Lift, Mark, ReadStore as _, StoreError,
     Suppression,
@@ -255,17 +255,9 @@ impl Caller<'_> {
         let fallbacks = refused.filter_map(fallback).collect();
         let is_listable = chunk.envelope.lane.channel == name("channel");
         let suppress = is_listable && is_refused && self.random.bool();
-        let group = OutcomeGroup {
-            disposition,
-            status: 200,
-            detail: "".into(),
-            suppress,
-            gone_since: [].into(),
-            indexes,
-        };
-        let (chunk, epoch) = (chunk.id, chunk.epoch);
-        let groups = vec![group];
-        Some(Settlement { chunk, epoch, at: at(now), groups, places: 0, latency: None, fallbacks })
+        let mut settlement = part(chunk, &indexes, disposition);
+        settlement.groups[0].suppress = suppress;
+        Some(Settlement { at: at(now), fallbacks, ..settlement })
     }
 
     pub(super) fn cancel_one(&mut self, engine: usize) -> Option<Call> {

@@ -1,6 +1,6 @@
 //! Interleavings that were found once, or are promised, played on purpose.
 
-use notification::{Disposition, Epoch, Guarantee, OutcomeGroup, Settlement, State};
+use notification::{Disposition, Epoch, Guarantee, State};
 
 use super::super::membership::depart;
 use super::super::{broadcast, cancel, claim, ingest, reap, requeue, settle};
@@ -10,7 +10,7 @@ use super::cluster::{Cluster, WRITERS, are_blocked};
 use super::controls::Event;
 use super::finish::STRANDED;
 use super::schedule::Schedule;
-use crate::conformance::{BroadcastShape, Shape, at, claim_request, name};
+use crate::conformance::{BroadcastShape, Shape, at, claim_request, name, part};
 use crate::{
     Admission, BroadcastOpened, ClaimRequest, Ending, Mark, MarkAnswer, ReadStore as _,
     RecipientGroup, Requeued, StoreError,
@@ -197,18 +197,7 @@ async fn one_that_is_requeued_while_it_is_cancelled_can_be_read() {
     schedule.cluster.give_all(&schedule.engines[0]).await;
     let claim = claim::ClaimChunks(claim_request(0));
     let chunk = schedule.through(one.run(claim)).await.unwrap().chunks.remove(0);
-    let group = OutcomeGroup {
-        disposition: Disposition::Ended(State::Dead),
-        status: 0,
-        detail: "".into(),
-        suppress: false,
-        gone_since: [].into(),
-        indexes: vec![id.index()],
-    };
-    let (chunk, epoch, groups) = (chunk.id, chunk.epoch, vec![group]);
-    let fallbacks = Vec::new();
-    let settlement =
-        Settlement { chunk, epoch, at: at(0), groups, places: 0, latency: None, fallbacks };
+    let settlement = part(&chunk, &[id.index()], Disposition::Ended(State::Dead));
     schedule.through(one.run(settle::SettleChunks([settlement].into()))).await.unwrap();
 
     let answer = Box::pin(async move {

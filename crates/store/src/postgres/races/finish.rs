@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use notification::{
-    BroadcastId, ByteString, Chunk, ChunkId, Disposition, Epoch, NotificationId, OutcomeGroup,
-    Scope, Settlement, State,
+    BroadcastId, ByteString, Chunk, ChunkId, Epoch, NotificationId, Scope, Settlement, State,
 };
 use tokio_postgres::types::ToSql;
 
@@ -17,7 +16,7 @@ use super::cluster::Engine;
 use super::controls::ONLY_ONE;
 use super::feed;
 use super::schedule::Schedule;
-use crate::conformance::{at, name};
+use crate::conformance::{DELIVERED, at, indexes, name, part};
 use crate::{Change, ClaimRequest, EventPosition, Filter, History, Mark, ReadStore as _};
 
 /// More than one schedule makes.
@@ -373,8 +372,10 @@ impl Schedule<'_> {
     }
 
     async fn deliver(&mut self, chunks: Vec<Chunk>) {
-        let settlements: Vec<Settlement> =
-            chunks.iter().map(|chunk| delivered(chunk, self.book.now)).collect();
+        let now = at(self.book.now);
+        let delivered =
+            |chunk: &Chunk| Settlement { at: now, ..part(chunk, &indexes(chunk), DELIVERED) };
+        let settlements: Vec<Settlement> = chunks.iter().map(delivered).collect();
         let work = self.engines[0].work.clone();
         let asked = settlements.clone();
         let called = self.book.call();
@@ -399,18 +400,4 @@ impl Schedule<'_> {
             }
         }
     }
-}
-
-/// All of `chunk` delivered.
-fn delivered(chunk: &Chunk, now: i64) -> Settlement {
-    let group = OutcomeGroup {
-        disposition: Disposition::Ended(State::Delivered),
-        status: 200,
-        detail: "".into(),
-        suppress: false,
-        gone_since: [].into(),
-        indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
-    };
-    let (epoch, groups, fallbacks) = (chunk.epoch, vec![group], Vec::new());
-    Settlement { chunk: chunk.id, epoch, at: at(now), groups, places: 0, latency: None, fallbacks }
 }
