@@ -7,8 +7,8 @@
 //! settlement, because its outcomes are known here alone, and to go on without them would send again and again what was
 //! sent; and a claim, because what it meets is stored, and an engine that accepts and delivers nothing must not look well.
 
-use std::error::Error as _;
-use std::io;
+use std::iter::successors;
+use std::{error, io};
 
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
@@ -209,14 +209,12 @@ pub(super) fn in_words(error: &Error) -> String {
         return format!("{}{detail}, SQLSTATE {}", told.message(), told.code().code());
     }
     let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
+    for cause in causes(error) {
+        let more = cause.to_string();
         // Some errors have their cause in their own words already.
         if !words.contains(&more) {
             words = format!("{words}: {more}");
         }
-        cause = error.source();
     }
     words
 }
@@ -236,14 +234,14 @@ fn place(config: &Config) -> String {
 }
 
 fn io_error(error: &Error) -> Option<&io::Error> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref() {
-            return Some(error);
-        }
-        cause = error.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// The errors that led to `error`, the nearest first.
+pub(super) fn causes<'e>(
+    error: &'e (dyn error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn error::Error + 'static)> {
+    successors(error.source(), |cause| cause.source())
 }
 
 /// Of what stores nothing: a question, a look at the schema.

@@ -4,7 +4,7 @@ use refinery::Migration;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
-use super::errors::in_words;
+use super::errors::{causes, in_words};
 use super::restored;
 use crate::StoreError;
 
@@ -209,12 +209,5 @@ fn lacks_rights(login: &Login, grants: &[&str]) -> StoreError {
 
 /// The server's error within that of the migrations.
 fn database_error(error: &refinery::Error) -> Option<&tokio_postgres::Error> {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref() {
-            return Some(error);
-        }
-        cause = error.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref())
 }

@@ -4,7 +4,6 @@
 //! the host name in it are verified, always. A login by SCRAM is bound to the server's certificate (`tls-server-end-point`, RFC
 //! 5929), so that a server in between cannot pass it on.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -23,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 use crate::StoreError;
 
 /// Makes a handshake for each connection. Clones share the trusted roots.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Tls {
     config: Arc<ClientConfig>,
 }
@@ -58,12 +57,6 @@ pub(super) fn connector(ca_file: Option<&Path>) -> Result<Tls, StoreError> {
 }
 
 // === impl Tls ===
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Tls")
-    }
-}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
     type Stream = PostgresTlsStream<S>;
