@@ -24,14 +24,10 @@ pub(super) fn with_pause(pauses: &Pauses, id: BroadcastId, is_paused: bool) -> A
 
 impl Caller<'_> {
     pub(super) fn release(&mut self, engine: usize) -> Call {
-        self.intake(
-            engine,
-            "make the next slice".to_owned(),
-            release::ReleaseSlice,
-            |book, answer| {
-                book.answer(answer);
-            },
-        )
+        let words = "make the next slice".to_owned();
+        self.intake(engine, words, release::ReleaseSlice, |book, answer| {
+            book.answer(answer);
+        })
     }
 
     pub(super) fn write_off(&mut self, engine: usize) -> Call {
