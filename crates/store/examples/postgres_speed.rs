@@ -128,7 +128,8 @@ async fn one_offs(store: &Postgres, count: usize) {
 
 /// Claims and settles as the pipeline does: settlements come in parts, while the next chunk is claimed.
 async fn the_way_through(store: &Arc<Postgres>, part: usize, what: &'static str) {
-    let pending = usize::try_from(store.totals().await.expect("totals").pending).expect("fits");
+    let pending =
+        usize::try_from(store.reader().totals().await.expect("totals").pending).expect("fits");
     println!("  {what}:");
     let step = Step::start("claim and settle, together", pending);
     let request = ClaimRequest { items: limits::CLAIM_ITEMS, ..claim_request(0) };
@@ -151,7 +152,7 @@ async fn the_way_through(store: &Arc<Postgres>, part: usize, what: &'static str)
         one.await.expect("settled");
     }
     step.stop();
-    let left = store.totals().await.expect("totals").pending;
+    let left = store.reader().totals().await.expect("totals").pending;
     assert_eq!(left, 0, "everything is settled");
 }
 

@@ -80,7 +80,8 @@ async fn ingest_own(store: &Sqlite, count: usize) {
 }
 
 async fn the_way_through(store: &Sqlite, part: usize, own: bool) {
-    let pending = usize::try_from(store.totals().await.expect("totals").pending).expect("fits");
+    let pending =
+        usize::try_from(store.reader().totals().await.expect("totals").pending).expect("fits");
     let (claim, settle) = if own {
         ("claim, own contents", "settle in parts of 100")
     } else {

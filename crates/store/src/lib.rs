@@ -2,7 +2,7 @@
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
 //! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries and [`Operations`] for changes by callers and
-//! operators. [`Store`] is all of them.
+//! operators. [`Store`] is all of them, but that its queries are answered by a reader of its own.
 //!
 //! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
 //! second. (Leases and open broadcasts need only outlive the process, not a power cut: both end with it.) Calls of all callers
@@ -48,8 +48,8 @@ pub use operations::{Operations, Paused, Requeued};
 pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
-    Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, HasReader, History, LaneEvidence,
-    LanePace, LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace,
+    LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
 pub use sqlite::{Sqlite, SqliteReader};
@@ -61,9 +61,7 @@ pub use suppression::{
 use notification::Chunk;
 
 /// The whole interface of a backend.
-pub trait Store:
-    Ingest + Claims<Chunk> + Offer + Begin + Settlements + ReadStore + Operations
-{
+pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations {
+    /// Answers questions about the store, and can do nothing else.
+    fn reader(&self) -> &dyn ReadStore;
 }
-
-impl<T: Ingest + Claims<Chunk> + Offer + Begin + Settlements + ReadStore + Operations> Store for T {}

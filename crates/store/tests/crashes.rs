@@ -69,7 +69,7 @@ impl World {
     }
 
     async fn state(&self, id: NotificationId) -> State {
-        self.store.find(id).await.unwrap().unwrap().state
+        self.store.reader().find(id).await.unwrap().unwrap().state
     }
 }
 
@@ -100,9 +100,9 @@ async fn a_delivery_that_ends_the_process_is_found_and_the_others_are_delivered(
         for chunk in world.next().await {
             settle_all(&world.store, &chunk, DELIVERED).await;
         }
-        let account = world.store.totals().await.unwrap();
+        let account = world.store.reader().totals().await.unwrap();
         assert_eq!((account.delivered, account.dead), (3_499, 1), "{ending:?}");
-        let history = world.store.find(poison).await.unwrap().unwrap();
+        let history = world.store.reader().find(poison).await.unwrap().unwrap();
         assert!(history.attempts[0].detail.starts_with("quarantined: "), "{history:?}");
         the_books_balance(&world.store).await;
     }

@@ -40,7 +40,7 @@ async fn fill_it_and_be_killed() {
     let refused = store.ingest(Shape::default().drafts(1), at(0)).await;
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
     settle(&store, NOTIFICATIONS / 2).await;
-    assert_eq!(store.totals().await.unwrap().delivered, NOTIFICATIONS / 2);
+    assert_eq!(store.reader().totals().await.unwrap().delivered, NOTIFICATIONS / 2);
     // Some are under way when the process is killed.
     let claim = ClaimRequest { items: 8_000, ..claim_request(0) };
     assert!(!store.claim(claim).await.unwrap().chunks.is_empty());
@@ -58,7 +58,7 @@ async fn restart_on_the_full_disk() {
     let refused = store.ingest(Shape::default().drafts(1), at(0)).await;
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
     settle(&store, NOTIFICATIONS / 2).await;
-    let totals = store.totals().await.unwrap();
+    let totals = store.reader().totals().await.unwrap();
     assert_eq!((totals.accepted, totals.delivered), (NOTIFICATIONS, NOTIFICATIONS));
     the_books_balance(&store).await;
     let reserve = place.disk().join("belfry.reserve").metadata().unwrap().len();

@@ -326,7 +326,7 @@ impl<F: Fast> Pair<F> {
             });
         }
         assert_eq!(answers[0], answers[1]);
-        let (one, other) = (self.memory.pauses().await, self.fast.store().pauses().await);
+        let (one, other) = (self.memory.pauses().await, self.fast.store().reader().pauses().await);
         assert_eq!(one.unwrap().len(), other.unwrap().len());
     }
 
@@ -357,12 +357,18 @@ impl<F: Fast> Pair<F> {
     async fn compare(&self) {
         the_books_balance(&self.memory).await;
         the_books_balance(self.fast.store()).await;
-        assert_eq!(self.memory.totals().await.unwrap(), self.fast.store().totals().await.unwrap());
-        assert_eq!(self.memory.lanes().await.unwrap(), self.fast.store().lanes().await.unwrap());
+        assert_eq!(
+            self.memory.totals().await.unwrap(),
+            self.fast.store().reader().totals().await.unwrap()
+        );
+        assert_eq!(
+            self.memory.lanes().await.unwrap(),
+            self.fast.store().reader().lanes().await.unwrap()
+        );
         let mut attempts = vec![Vec::new(); self.ids.len()];
         for (position, (memory, sqlite)) in self.ids.iter().enumerate() {
             let memory = self.memory.find(*memory).await.unwrap().unwrap();
-            let sqlite = self.fast.store().find(*sqlite).await.unwrap().unwrap();
+            let sqlite = self.fast.store().reader().find(*sqlite).await.unwrap().unwrap();
             attempts[position].clone_from(&sqlite.attempts);
             assert_eq!(comparable(memory), comparable(sqlite));
         }
@@ -377,7 +383,7 @@ impl<F: Fast> Pair<F> {
         let mut attempts = vec![Vec::new(); self.ids.len()];
         let mut position = LogPosition::default();
         loop {
-            let page = store.log(position, 50).await.unwrap();
+            let page = store.reader().log(position, 50).await.unwrap();
             if page.next == position {
                 return attempts;
             }
@@ -391,7 +397,7 @@ impl<F: Fast> Pair<F> {
 
 async fn members(store: &dyn Store, broadcast: BroadcastId) -> Vec<NotificationId> {
     let filter = store::Filter { broadcast: Some(broadcast), ..store::Filter::default() };
-    let page = store.list(filter, None, 1_000).await.unwrap();
+    let page = store.reader().list(filter, None, 1_000).await.unwrap();
     page.items.into_iter().map(|history| history.id).collect()
 }
 

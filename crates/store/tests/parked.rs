@@ -55,8 +55,8 @@ async fn is_parked_without_a_write<V: PartialEq + std::fmt::Debug>(
         assert_eq!(claim_some(store).await, (0, None), "and no timer will bring the next claim");
     }
     assert_eq!(version().await, before, "nothing was written");
-    assert_eq!(store.totals().await.unwrap().pending, ROWS as u64);
-    let parked = store.parked(BTreeSet::from([name("another")])).await.unwrap();
+    assert_eq!(store.reader().totals().await.unwrap().pending, ROWS as u64);
+    let parked = store.reader().parked(BTreeSet::from([name("another")])).await.unwrap();
     let parked = parked.iter();
     let counted = parked.map(|it| (it.lanes, it.notifications, it.next_due_at, it.is_at_least));
     let counted: Vec<_> = counted.collect();

@@ -67,7 +67,7 @@ async fn refuse_wait_and_go_on() {
         place.make_room().unwrap();
     };
     tokio::join!(settle(&store, accepted), make_room);
-    let totals = store.totals().await.unwrap();
+    let totals = store.reader().totals().await.unwrap();
     assert_eq!((totals.accepted, totals.delivered), (accepted as u64, accepted as u64));
     Shape::default().ingest(&store, limits::BATCH_ITEMS).await;
     settle(&store, limits::BATCH_ITEMS).await;

@@ -63,7 +63,7 @@ async fn a_pause_waits_for_a_claim_that_began_before_it_and_a_cancellation_count
         settle_all(&producer, chunk, Disposition::HandedBack { at: at(0) }).await;
     }
     assert_eq!(cancel_all(&operator).await, (2, 0));
-    assert_eq!(operator.totals().await.unwrap().cancelled, 5);
+    assert_eq!(operator.reader().totals().await.unwrap().cancelled, 5);
     the_books_balance(&operator).await;
 }
 

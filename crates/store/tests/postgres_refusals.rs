@@ -85,11 +85,11 @@ async fn a_settlement_that_cannot_be_written_keeps_no_other_from_being_written_o
     // No other process has its outcome: this one is not to go on.
     let StoreError::Broken(words) = shared.unwrap_err() else { panic!("not told to end") };
     assert!(words.contains("no such row"), "{words}");
-    let totals = store.totals().await.unwrap();
+    let totals = store.reader().totals().await.unwrap();
     assert_eq!((totals.delivered, totals.pending), (2 * (CALLERS as u64 - 1), 2));
     for chunk in &chunks {
         let expect = if chunk.batch == bad { State::Claimed } else { State::Delivered };
-        let history = store.find(chunk.notification_id(0)).await.unwrap().unwrap();
+        let history = store.reader().find(chunk.notification_id(0)).await.unwrap().unwrap();
         assert_eq!(history.state, expect);
         assert_eq!(history.attempts.len(), usize::from(expect == State::Delivered));
     }
@@ -115,7 +115,7 @@ async fn what_cannot_be_cancelled_is_told_and_nothing_else_is_undone() {
             Err(error) => assert!(matches!(error, StoreError::Invalid(_)) && caller == BAD),
         }
     }
-    assert_eq!(store.totals().await.unwrap().cancelled, CALLERS as u64 - 1);
+    assert_eq!(store.reader().totals().await.unwrap().cancelled, CALLERS as u64 - 1);
     the_books_balance(&store).await;
 }
 
@@ -145,7 +145,7 @@ async fn a_row_of_the_outbox_that_the_database_refuses_is_put_aside_alone() {
         more = drained.more;
     }
     assert_eq!((taken, rejected), (3, 2));
-    assert_eq!(accepted(&store).await, 3);
+    assert_eq!(accepted(store.reader()).await, 3);
     let reasons =
         database.query("SELECT reason FROM belfry.outbox_rejected ORDER BY recipient").unwrap();
     let refused = "the database refuses it: invalid byte sequence for encoding \"UTF8\": 0x00, SQLSTATE 22021";
@@ -183,7 +183,7 @@ async fn a_row_of_the_outbox_that_a_rule_refuses_is_put_aside_and_those_behind_i
             rejected += drained.rejected;
             more = drained.more;
         }
-        assert_eq!((accepted(&store).await, rejected), (3, 1), "{state}");
+        assert_eq!((accepted(store.reader()).await, rejected), (3, 1), "{state}");
         let reason = database.query("SELECT tenant, reason FROM belfry.outbox_rejected").unwrap();
         assert!(reason.contains("the database refuses it: not this one, SQLSTATE"), "{reason}");
         assert!(reason.starts_with("bad") && !reason.contains("secret"), "{reason}");
@@ -234,7 +234,7 @@ async fn an_outcome_waits_until_the_transaction_in_its_way_has_ended() {
 async fn a_question_that_the_database_refuses_is_refused_and_others_are_answered() {
     let database = fresh();
     let store = open(database.url()).await;
-    let ask = |after: &str| store.suppressions(name("channel"), Some(after.into()), 10);
+    let ask = |after: &str| store.reader().suppressions(name("channel"), Some(after.into()), 10);
     assert!(matches!(ask("\0").await, Err(StoreError::Invalid(_))));
     assert_eq!(ask("a").await, Ok(Vec::new()));
 }
@@ -275,7 +275,7 @@ async fn ingest_together(store: &Postgres, shape: impl Fn(usize) -> Shape) -> St
             other => panic!("caller {caller}: {other:?}"),
         }
     }
-    assert_eq!(accepted(store).await, CALLERS as u64 - 1);
+    assert_eq!(accepted(store.reader()).await, CALLERS as u64 - 1);
     // They were one transaction, and then its halves.
     assert_eq!(batches[0], batches[3], "those of a half share a batch");
     assert_eq!(*store.failed().borrow(), None);

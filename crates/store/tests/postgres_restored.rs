@@ -119,17 +119,17 @@ async fn a_dump_goes_on_where_it_stood_on_a_server_with_lower_numbers() {
     store.suppress(listed.to_vec(), at(2)).await.unwrap();
     store.lift(vec![lift("back")], at(50)).await.unwrap();
     let feed = || name("hooks");
-    let (told, end) = changes(&store, EventPosition::default()).await;
+    let (told, end) = changes(store.reader(), EventPosition::default()).await;
     assert_eq!(told.len(), 4);
     let fixed = FeedCursor { until: Some(end), ..FeedCursor::default() };
     store.move_feed(feed(), FeedCursor::default(), fixed).await.unwrap();
-    let log_end = store.log(LogPosition::default(), 100).await.unwrap().next;
+    let log_end = store.reader().log(LogPosition::default(), 100).await.unwrap().next;
     store.close().await;
     servers.copy();
     // The changes of the former server after that, which an application saw, are lost.
     let store = open(from.url()).await;
     store.suppress(vec![suppression("lost")], at(3)).await.unwrap();
-    let beyond = changes(&store, end).await.1;
+    let beyond = changes(store.reader(), end).await.1;
     store.close().await;
     assert!(beyond > end);
 
@@ -139,9 +139,9 @@ async fn a_dump_goes_on_where_it_stood_on_a_server_with_lower_numbers() {
         "{refused}"
     );
     let store = open(to.url()).await;
-    assert_eq!(store.feed(feed()).await.unwrap(), fixed);
-    assert_eq!(changes(&store, EventPosition::default()).await, (told, end));
-    assert_eq!(changes(&store, end).await, (vec![], end));
+    assert_eq!(store.reader().feed(feed()).await.unwrap(), fixed);
+    assert_eq!(changes(store.reader(), EventPosition::default()).await, (told, end));
+    assert_eq!(changes(store.reader(), end).await, (vec![], end));
     // The marks and the entries of before can be changed, and are still obeyed.
     refuse(&store, "back", 50).await;
     refuse(&store, "back", 51).await;
@@ -150,10 +150,10 @@ async fn a_dump_goes_on_where_it_stood_on_a_server_with_lower_numbers() {
     store.suppress(vec![other], at(61)).await.unwrap();
     let expect = [("back", true), ("a", false), ("b", true)];
     let expect = expect.map(|(recipient, is_listed)| (recipient.to_owned(), is_listed)).to_vec();
-    let (news, next) = changes(&store, end).await;
+    let (news, next) = changes(store.reader(), end).await;
     assert_eq!(news, expect);
-    assert_eq!(changes(&store, beyond).await, (expect, next), "also for who was further");
-    let page = store.log(log_end, 100).await.unwrap();
+    assert_eq!(changes(store.reader(), beyond).await, (expect, next), "also for who was further");
+    let page = store.reader().log(log_end, 100).await.unwrap();
     assert_eq!(page.entries.len(), 2, "the log goes on");
     the_books_balance(&store).await;
     store.close().await;

@@ -149,7 +149,7 @@ async fn processes_that_start_at_once_make_one_schema() {
     let database = fresh();
     let url = database.url();
     let (one, two, three) = tokio::join!(open(url), open(url), open(url));
-    let workers = one.cluster().await.unwrap().unwrap().workers;
+    let workers = one.reader().cluster().await.unwrap().unwrap().workers;
     assert_eq!(workers.len(), 3);
     for store in [one, two, three] {
         store.close().await;

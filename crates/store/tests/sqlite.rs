@@ -54,7 +54,7 @@ async fn a_second_owner_is_refused_until_the_first_is_gone() {
     assert!(message.contains(&format!("pid {}", std::process::id())), "{message}");
     store.close().await;
     let again = open(directory.path()).0;
-    assert_eq!(store.totals().await.unwrap(), again.totals().await.unwrap());
+    assert_eq!(store.reader().totals().await.unwrap(), again.reader().totals().await.unwrap());
     drop(again);
     open(directory.path());
 }
@@ -72,7 +72,7 @@ async fn a_closed_store_refuses_and_everything_asked_before_is_kept() {
     assert!(!directory.path().join("belfry.db-wal").metadata().is_ok_and(|wal| wal.len() > 0));
     let (store, recovery) = open(directory.path());
     assert_eq!(recovery, Recovery::default());
-    assert_eq!(store.totals().await.unwrap().pending, 10);
+    assert_eq!(store.reader().totals().await.unwrap().pending, 10);
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn what_was_answered_survives_a_crash_at_any_moment() {
     assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Granted]);
     let in_doubt = Recovery { returned: 1, in_doubt: 3, ..Recovery::default() };
     assert_eq!(crash(&mut directory, &mut store), in_doubt);
-    let history = store.find(ids[1]).await.unwrap().unwrap();
+    let history = store.reader().find(ids[1]).await.unwrap().unwrap();
     assert_eq!((history.state, &*history.attempts[0].detail), (State::InDoubt, "process ended"));
     let rest = claim_all(&store, 0).await.remove(0);
     assert_eq!(store.begin(vec![mark]).await.unwrap(), [MarkAnswer::Stale]);
@@ -195,11 +195,11 @@ async fn a_database_that_may_not_grow_refuses_and_nothing_answered_is_lost() {
     assert!(error.to_string().contains("full"), "{error}");
     assert_eq!(*store.failed().borrow(), None, "the process goes on");
     assert!(!accepted.is_empty());
-    assert_eq!(store.totals().await.unwrap().accepted, accepted.len() as u64);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, accepted.len() as u64);
     the_books_balance(&store).await;
     drop(store);
     let store = open(directory.path()).0;
-    assert_eq!(store.totals().await.unwrap().accepted, accepted.len() as u64);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, accepted.len() as u64);
     the_books_balance(&store).await;
     Shape::default().ingest(&store, 1).await;
 }
@@ -252,9 +252,9 @@ async fn a_list_passes_what_does_not_match_in_bounded_steps() {
     store.seal_broadcast(id, at(0)).await.unwrap();
     let wanted = Shape { tenant: "other", ..Shape::default() }.ingest(&store, 2).await;
     let filter = Filter { tenant: Some(name("other")), ..Filter::default() };
-    let first = store.list(filter.clone(), None, 10).await.unwrap();
+    let first = store.reader().list(filter.clone(), None, 10).await.unwrap();
     assert_eq!(first.items, []);
-    let second = store.list(filter, first.next, 10).await.unwrap();
+    let second = store.reader().list(filter, first.next, 10).await.unwrap();
     assert_eq!(second.items.iter().map(|history| history.id).collect::<Vec<_>>(), wanted);
     assert_eq!(second.next, None);
 }

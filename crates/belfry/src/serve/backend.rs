@@ -8,7 +8,7 @@ use flow::tasks::Ended;
 use flow::{Clock, WorkerDeadline};
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Ending, Recovery, Store, StoreError};
+use store::{Ending, ReadStore, Recovery, Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -84,6 +84,14 @@ impl Backend {
         match self {
             Self::Sqlite(store) => Arc::clone(store) as _,
             Self::Postgres { store, .. } => Arc::clone(store) as _,
+        }
+    }
+
+    /// The reader of the store.
+    pub(super) fn reads(&self) -> Arc<dyn ReadStore> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.reader().clone()),
+            Self::Postgres { store, .. } => Arc::new(store.reader().clone()),
         }
     }
 

@@ -118,7 +118,7 @@ impl Stages {
         let feed = Feed {
             name,
             changes: Claims::<Chunk>::changes(&*store),
-            reads: Arc::clone(&store) as _,
+            reads: parts.backend.reads(),
             operations: store as _,
             is_shared: parts.backend.worker().is_some(),
             intake: Arc::clone(intake),
@@ -279,7 +279,7 @@ impl StageParts<'_> {
         Ok(api::site(ApiState {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
-            reads: Arc::clone(&store) as _,
+            reads: self.backend.reads(),
             operations: api::Locked::new(store),
             keys: self.live.keys(),
             default_tenant: "default".parse()?,

@@ -17,9 +17,9 @@ use crate::{
 pub(super) async fn an_open_broadcast_is_not_there_yet(store: &dyn Store) {
     let id = BroadcastShape::default().open(store, 10).await;
     assert!(claim_all(store, 0).await.is_empty());
-    assert_eq!(store.totals().await.unwrap().accepted, 0);
-    assert_eq!(store.broadcast(id).await.unwrap(), None);
-    assert_eq!(store.list(Filter::default(), None, 9).await.unwrap().items, []);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 0);
+    assert_eq!(store.reader().broadcast(id).await.unwrap(), None);
+    assert_eq!(store.reader().list(Filter::default(), None, 9).await.unwrap().items, []);
     let unknown = BroadcastId(id.0 + 1);
     let refused = store.add_recipients(unknown, groups(1), at(0)).await;
     assert_eq!(refused, Err(StoreError::NoOpenBroadcast(unknown)));
@@ -31,7 +31,7 @@ pub(super) async fn a_sealed_broadcast_is_claimed_with_one_content(store: &dyn S
     let expect = limits::BATCH_ITEMS + 8;
     assert_eq!(store.seal_broadcast(id, at(4)).await.unwrap(), expect as u64);
     assert_eq!(store.seal_broadcast(id, at(5)).await, Err(StoreError::NoOpenBroadcast(id)));
-    let status = store.broadcast(id).await.unwrap().unwrap();
+    let status = store.reader().broadcast(id).await.unwrap().unwrap();
     assert_eq!((status.tenant, status.channel), (name("tenant"), name("channel")));
     assert_eq!((status.accepted_at, status.account.pending), (at(4), expect as u64));
     let content = BroadcastShape::default().draft().content;
@@ -69,7 +69,7 @@ pub(super) async fn what_is_left_of_a_broadcast_is_told_by_lane(store: &dyn Stor
             assert!(matches!(settled, Settled::Applied { .. }));
         }
     }
-    let status = store.broadcast(id).await.unwrap().unwrap();
+    let status = store.reader().broadcast(id).await.unwrap().unwrap();
     assert_eq!((status.due_at, status.account.pending), (at(0), 2));
     let (mut retries, mut series) = (Series::default(), Series::default());
     retries.add(Duration::from_millis(900), 0, 1);
@@ -114,7 +114,8 @@ pub(super) async fn recipients_with_contents_of_their_own_are_sent_those(store: 
     let chunks = personal(store, 3, equal).await;
     check_personal(store, &chunks, equal).await;
     let broadcast = chunks[0].envelope.broadcast;
-    let listed = store.list(Filter { broadcast, ..Filter::default() }, None, 9).await.unwrap();
+    let listed =
+        store.reader().list(Filter { broadcast, ..Filter::default() }, None, 9).await.unwrap();
     assert!(listed.items.iter().all(|history| history.content == equal(0)));
 }
 
@@ -164,7 +165,7 @@ pub(super) async fn an_abandoned_broadcast_never_was(store: &dyn Store) {
     let next = BroadcastShape::default().open(store, 1).await;
     assert_ne!(next, id, "numbers are not used again");
     store.seal_broadcast(next, at(0)).await.unwrap();
-    assert_eq!(store.totals().await.unwrap().accepted, 1);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 1);
 }
 
 pub(super) async fn a_key_belongs_to_a_broadcast_from_sealing_on(store: &dyn Store) {

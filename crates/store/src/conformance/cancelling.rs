@@ -48,7 +48,7 @@ pub(super) async fn a_broadcast_is_cancelled_as_far_as_it_goes(store: &dyn Store
     let items = limits::BATCH_ITEMS as u64;
     let expect = Cancelled { cancelled: items, under_way: items - 2, ended: 2 };
     assert_eq!(store.cancel(target, name("tenant"), at(1)).await.unwrap(), Some(expect));
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.pending, account.delivered), (items, items - 2, 2));
     assert!(account.is_balanced());
 }
@@ -60,7 +60,7 @@ pub(super) async fn nobody_cancels_for_another_tenant(store: &dyn Store) {
     for target in [CancelTarget::Notification(ids[0]), CancelTarget::Broadcast(broadcast)] {
         assert_eq!(store.cancel(target, name("other"), at(0)).await.unwrap(), None);
     }
-    assert_eq!(store.totals().await.unwrap().pending, 2);
+    assert_eq!(store.reader().totals().await.unwrap().pending, 2);
 }
 
 pub(super) async fn a_scope_is_cancelled_and_nothing_else(store: &dyn Store) {
@@ -88,7 +88,7 @@ pub(super) async fn a_scope_is_cancelled_and_nothing_else(store: &dyn Store) {
         }
         let wanted = 12 - expect.iter().sum::<u64>();
         assert_eq!(count_scope(store, tenant, scope).await, cancelled(wanted, 0), "{scope}");
-        assert_eq!(store.totals().await.unwrap().pending, 12, "it was only counted");
+        assert_eq!(store.reader().totals().await.unwrap().pending, 12, "it was only counted");
         assert_eq!(cancel_scope(store, tenant, scope).await, cancelled(wanted, 0), "{scope}");
         assert_eq!(cancel_scope(store, tenant, scope).await, cancelled(0, 0), "{scope}, again");
         let mut left = BTreeMap::new();
@@ -120,7 +120,7 @@ pub(super) async fn what_is_paused_is_cancelled_to_the_last(store: &dyn Store) {
     let history = find(store, ids[1]).await;
     let lines: Vec<_> = history.attempts.iter().map(|it| (it.attempt, it.state)).collect();
     assert_eq!(lines, [(1, State::Pending), (0, State::Cancelled)]);
-    let account = store.totals().await.unwrap();
+    let account = store.reader().totals().await.unwrap();
     assert_eq!((account.delivered, account.cancelled, account.pending), (1, 5, 0));
 }
 
@@ -149,7 +149,7 @@ pub(super) async fn a_broadcast_is_a_scope_like_the_others(store: &dyn Store) {
     assert_eq!(under_way as u64, items, "one of its two chunks, behind what is more urgent");
     assert_eq!(count_scope(store, "tenant", &scope).await, cancelled(items, items));
     assert_eq!(cancel_scope(store, "tenant", &scope).await, cancelled(items, items));
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.pending), (items, items));
 }
 
@@ -164,7 +164,7 @@ pub(super) async fn a_lane_is_cancelled_with_its_part_of_a_broadcast(store: &dyn
     assert_eq!(count_scope(store, "tenant", lane).await, cancelled(3, 0));
     assert_eq!(cancel_scope(store, "tenant", lane).await, cancelled(3, 0));
     let filter = Filter { states: [State::Cancelled].into(), ..Filter::default() };
-    let items = store.list(filter, None, 9).await.unwrap().items;
+    let items = store.reader().list(filter, None, 9).await.unwrap().items;
     let destinations = items.iter().map(|it| &*it.envelope.lane.destination);
     assert_eq!(destinations.collect::<Vec<_>>(), ["there"; 3]);
     assert_eq!(claim_all(store, 0).await.iter().flat_map(indexes).count(), 2);

@@ -116,7 +116,7 @@ pub(super) async fn lanes_of_channels_that_are_not_offered_are_parked(store: &dy
     later.ingest(store, 1).await;
     let claim = store.claim(claim_request(5)).await.unwrap();
     assert_eq!((claim.chunks, claim.next_at), (Vec::new(), None), "nothing will be due by itself");
-    assert_eq!(store.totals().await.unwrap().pending, 3);
+    assert_eq!(store.reader().totals().await.unwrap().pending, 3);
     let changes = store.changes();
     offer("channel").await;
     assert!(changes.has_changed().unwrap(), "it can be claimed at once");
@@ -132,7 +132,7 @@ pub(super) async fn lanes_of_channels_that_are_not_offered_are_parked(store: &dy
 
 pub(super) async fn parked_channels_say_how_much_waits(store: &dyn Store) {
     let parked = async |offered: &str| {
-        let channels = store.parked(BTreeSet::from([super::name(offered)])).await.unwrap();
+        let channels = store.reader().parked(BTreeSet::from([super::name(offered)])).await.unwrap();
         let whole = |it: &ParkedChannel| !it.is_at_least;
         assert!(channels.iter().all(whole), "{channels:?}");
         let tell = |it: ParkedChannel| (it.lanes, it.notifications, it.next_due_at);
@@ -255,7 +255,7 @@ pub(super) async fn what_expired_is_settled_and_not_returned(store: &dyn Store) 
         let [line] = &history.attempts[..] else { panic!("{history:?}") };
         assert_eq!((line.state, line.attempt, line.at), (State::Expired, 0, at(10)));
     }
-    assert_eq!(store.totals().await.unwrap().expired, 2);
+    assert_eq!(store.reader().totals().await.unwrap().expired, 2);
 }
 
 pub(super) async fn changes_tell_of_new_work(store: &dyn Store) {

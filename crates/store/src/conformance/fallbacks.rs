@@ -77,10 +77,10 @@ pub(super) async fn a_fallback_is_accepted_with_the_refusal_and_takes_the_others
     settle_one(store, refusal(&third)).await;
     assert!(claim_all(store, 8).await.is_empty(), "nothing is left of the list");
     assert_eq!(find(store, third_id).await.fallback_id, None);
-    let listed = store.list(Filter::default(), None, 9).await.unwrap().items;
+    let listed = store.reader().list(Filter::default(), None, 9).await.unwrap().items;
     let links: Vec<_> = listed.iter().map(|history| (history.id, history.fallback_id)).collect();
     assert_eq!(links, [(first, Some(second_id)), (second_id, Some(third_id)), (third_id, None)]);
-    let totals = store.totals().await.unwrap();
+    let totals = store.reader().totals().await.unwrap();
     assert_eq!((totals.accepted, totals.refused), (3, 3));
 }
 
@@ -90,12 +90,12 @@ pub(super) async fn a_settlement_that_is_stale_accepts_no_fallback(store: &dyn S
     let lease_ended = i64::try_from(LEASE.as_millis()).unwrap();
     let current = claim_one(store, lease_ended).await;
     assert_eq!(settle_one(store, refusal(&late)).await, Settled::Stale);
-    assert_eq!(store.totals().await.unwrap().accepted, 1);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 1);
     // Settled in one call twice, and once more because the answer was lost.
     let answers = store.settle(vec![refusal(&current), refusal(&current)]).await.unwrap();
     assert_eq!(answers, [Settled::Applied { remaining: 0 }, Settled::Stale]);
     assert_eq!(settle_one(store, refusal(&current)).await, Settled::Stale);
-    assert_eq!(store.totals().await.unwrap().accepted, 2);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 2);
     assert_eq!(claim_one(store, lease_ended).await.deliveries.len(), 1);
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn a_fallback_is_accepted_when_its_recipient_is_suppressed(stor
     assert_eq!(find(store, second).await.state, State::Suppressed);
     let third = find(store, second).await.fallback_id.unwrap();
     assert_eq!(third, claimed[0].notification_id(claimed[0].deliveries[0].index));
-    let totals = store.totals().await.unwrap();
+    let totals = store.reader().totals().await.unwrap();
     assert_eq!((totals.accepted, totals.suppressed), (4, 3));
 }
 
@@ -178,6 +178,6 @@ pub(super) async fn fallbacks_of_a_broadcast_share_their_contents(store: &dyn St
         assert_eq!(used[0].content_of(delivery).unwrap().payload, other.payload);
     }
     assert_eq!(used[0].envelope.broadcast, None);
-    let of_broadcast = store.broadcast(id).await.unwrap().unwrap().account;
+    let of_broadcast = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((of_broadcast.accepted, of_broadcast.refused), (count as u64, count as u64));
 }

@@ -12,13 +12,13 @@ pub(super) async fn the_same_key_twice_is_one_notification(store: &dyn Store) {
     let again =
         store.ingest(vec![Shape::default().draft("b"), keyed().draft("a")], at(9)).await.unwrap();
     assert_eq!(again[1], Admission::Replayed(accepted(first[0])));
-    assert_eq!(store.totals().await.unwrap().accepted, 2);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 2);
 }
 
 pub(super) async fn the_same_key_twice_in_one_request_is_one_notification(store: &dyn Store) {
     let both = store.ingest(vec![keyed().draft("a"), keyed().draft("a")], at(0)).await.unwrap();
     assert_eq!(both[1], Admission::Replayed(accepted(both[0])));
-    assert_eq!(store.totals().await.unwrap().accepted, 1);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 1);
 }
 
 pub(super) async fn a_key_with_other_content_refuses_the_whole_request(store: &dyn Store) {
@@ -30,7 +30,7 @@ pub(super) async fn a_key_with_other_content_refuses_the_whole_request(store: &d
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Request);
     let refused = store.ingest(vec![fresh(1).draft("a"), fresh(2).draft("a")], at(0)).await;
     assert_eq!(refused, Err(StoreError::KeyReused { index: 1 }));
-    assert_eq!(store.totals().await.unwrap().accepted, 1, "a refusal stores nothing");
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 1, "a refusal stores nothing");
     accepted(store.ingest(vec![fresh(3).draft("a")], at(0)).await.unwrap()[0]);
 }
 

@@ -9,7 +9,7 @@ pub(super) async fn nothing_in_means_nothing_done(store: &dyn Store) {
     assert_eq!(store.ingest(Vec::new(), at(0)).await.unwrap(), []);
     assert_eq!(store.settle(Vec::new()).await.unwrap(), []);
     assert_eq!(store.begin(Vec::new()).await.unwrap(), []);
-    assert_eq!(store.totals().await.unwrap().accepted, 0);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 0);
     assert!(claim_all(store, 0).await.is_empty());
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn a_late_settlement_is_stale(store: &dyn Store) {
     let late = claim_one(store, 0).await;
     let current = claim_one(store, LEASE_MILLIS).await;
     assert_eq!(settle_one(store, part(&late, &[0, 1], DELIVERED)).await, Settled::Stale);
-    assert_eq!(store.totals().await.unwrap().delivered, 0);
+    assert_eq!(store.reader().totals().await.unwrap().delivered, 0);
     settle_all(store, &current, DELIVERED).await;
     assert_eq!(settle_one(store, part(&current, &[0], DELIVERED)).await, Settled::Stale);
 }

@@ -17,7 +17,7 @@ pub(super) async fn strangers_are_not_found(store: &dyn Store) {
         NotificationId::new(time, store_id, BatchId(batch.0 + 1_000), 0),
         NotificationId::new(time, store_id, batch, 1),
     ] {
-        assert_eq!(store.find(stranger).await.unwrap(), None);
+        assert_eq!(store.reader().find(stranger).await.unwrap(), None);
     }
     assert_eq!(find(store, id).await.id, id);
 }
@@ -32,7 +32,7 @@ pub(super) async fn a_list_is_paged_and_filtered(store: &dyn Store) {
     let all = async |filter: Filter| {
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = store.list(filter.clone(), after, 2).await.unwrap();
+            let page = store.reader().list(filter.clone(), after, 2).await.unwrap();
             assert!(page.items.len() <= 2);
             ids.extend(page.items.iter().map(|history| history.id));
             after = page.next;
@@ -59,7 +59,7 @@ pub(super) async fn a_list_is_paged_and_filtered(store: &dyn Store) {
 
 pub(super) async fn the_log_is_read_once_from_start_to_end(store: &dyn Store) {
     let start = LogPosition::default();
-    let empty = store.log(start, 10).await.unwrap();
+    let empty = store.reader().log(start, 10).await.unwrap();
     assert_eq!((empty.entries.len(), empty.next), (0, start));
     let ids = Shape::default().ingest(store, 4).await;
     let chunk = claim_one(store, 0).await;
@@ -102,9 +102,9 @@ pub(super) async fn lanes_show_their_work(store: &dyn Store) {
         evidence,
     };
     let expect = [status(&here, 2, 70, answered), status(&there, 0, 8, LaneEvidence::default())];
-    assert_eq!(store.lanes().await.unwrap(), expect);
+    assert_eq!(store.reader().lanes().await.unwrap(), expect);
     for chunk in claim_all(store, 1_000_000).await {
         settle_all(store, &chunk, DELIVERED).await;
     }
-    assert_eq!(store.lanes().await.unwrap(), []);
+    assert_eq!(store.reader().lanes().await.unwrap(), []);
 }

@@ -79,7 +79,7 @@ pub(super) async fn to_pause_or_resume_twice_is_to_do_it_once(store: &dyn Store)
     let again = store.pause(later).await.unwrap();
     assert_eq!(again, Paused::InForce { since: at(3), is_everywhere: true });
     pause(store, "channel/channel").await;
-    let pauses = store.pauses().await.unwrap();
+    let pauses = store.reader().pauses().await.unwrap();
     assert_eq!(pauses.len(), 2);
     assert_eq!(pauses.since(&name("tenant"), &scope("tenant")), Some(at(3)));
     there().ingest(store, 1).await;
@@ -88,7 +88,7 @@ pub(super) async fn to_pause_or_resume_twice_is_to_do_it_once(store: &dyn Store)
     assert_eq!(deliver_all(store).await, [], "the channel is paused yet");
     assert!(resume(store, "channel/channel").await);
     assert_eq!(deliver_all(store).await, [lane("there", "tenant")]);
-    assert!(store.pauses().await.unwrap().is_empty());
+    assert!(store.reader().pauses().await.unwrap().is_empty());
 }
 
 pub(super) async fn the_view_of_deliver_is_as_new_as_the_answer(store: &dyn Store) {
@@ -112,7 +112,7 @@ pub(super) async fn what_is_claimed_and_handed_back_waits_with_the_rest(store: &
     settle_one(store, part(&chunk, &[2], Disposition::HandedBack { at: at(2) })).await;
     assert_eq!(deliver_all(store).await, []);
     assert_eq!(find(store, ids[0]).await.state, State::Delivered);
-    let lanes = store.lanes().await.unwrap();
+    let lanes = store.reader().lanes().await.unwrap();
     assert_eq!(lanes.iter().map(|lane| lane.claimed).collect::<Vec<_>>(), [0]);
     assert!(resume(store, "channel/channel").await);
     let mut again = claim_all(store, 5).await;

@@ -49,7 +49,7 @@ async fn fail(store: &dyn Store, millis: i64) -> (usize, Option<Timestamp>) {
 
 /// Evidence of the only lane.
 async fn evidence(store: &dyn Store) -> LaneEvidence {
-    let lanes = store.lanes().await.unwrap();
+    let lanes = store.reader().lanes().await.unwrap();
     assert_eq!(lanes.len(), 1);
     lanes[0].evidence
 }
@@ -57,7 +57,7 @@ async fn evidence(store: &dyn Store) -> LaneEvidence {
 pub(super) async fn how_fast_a_lane_went_while_it_was_busy_is_known(store: &dyn Store) {
     Shape::default().ingest(store, 60).await;
     let chunk = claim_one(store, 0).await;
-    assert_eq!(store.paces().await.unwrap(), []);
+    assert_eq!(store.reader().paces().await.unwrap(), []);
     for (second, first) in (1..=11).zip((0..).step_by(5)) {
         let indexes: Vec<u16> = (first..first + 5).collect();
         let settlement =
@@ -66,7 +66,7 @@ pub(super) async fn how_fast_a_lane_went_while_it_was_busy_is_known(store: &dyn 
         // A notice about a lane has taken effect by the next claim at the latest.
         store.claim(request(1_000 * second)).await.unwrap();
     }
-    let [pace] = store.paces().await.unwrap().try_into().unwrap();
+    let [pace] = store.reader().paces().await.unwrap().try_into().unwrap();
     assert_eq!(pace.lane, chunk.envelope.lane);
     // The first second may not have been whole, and the last is not over.
     assert_eq!((pace.answered, pace.at), (vec![5; 9], at(11_000)));
@@ -94,7 +94,7 @@ pub(super) async fn an_unproven_lane_is_given_a_few_and_more_when_these_are_answ
     for chunk in more.chunks.iter().chain(&most.chunks) {
         settle(store, chunk, 9, DELIVERED).await;
     }
-    assert_eq!(store.totals().await.unwrap().delivered, 100);
+    assert_eq!(store.reader().totals().await.unwrap().delivered, 100);
 }
 
 pub(super) async fn a_lane_that_fails_is_given_one_at_a_time_and_ever_later(store: &dyn Store) {
@@ -158,7 +158,7 @@ pub(super) async fn what_expired_is_no_probe(store: &dyn Store) {
     close_lately_answered(store).await;
     Shape { expires_at: Some(2_500), ..Shape::default() }.ingest(store, 1).await;
     assert!(store.claim(request(3_500)).await.unwrap().chunks.is_empty());
-    assert_eq!(store.totals().await.unwrap().expired, 1);
+    assert_eq!(store.reader().totals().await.unwrap().expired, 1);
     assert_eq!(evidence(store).await.closed_until, Some(at(3_000)), "nothing was tried");
 }
 
@@ -169,7 +169,7 @@ pub(super) async fn a_suppressed_recipient_is_no_probe(store: &dyn Store) {
     let to = |recipient| Shape::default().draft(recipient);
     store.ingest(vec![to("gone")], at(3_100)).await.unwrap();
     assert!(store.claim(request(3_500)).await.unwrap().chunks.is_empty());
-    assert_eq!(store.totals().await.unwrap().suppressed, 1);
+    assert_eq!(store.reader().totals().await.unwrap().suppressed, 1);
     assert_eq!(evidence(store).await.closed_until, Some(at(3_000)), "nothing was tried");
     // What is behind it is the probe.
     store.ingest(vec![to("gone")], at(3_500)).await.unwrap();
@@ -192,7 +192,7 @@ pub(super) async fn what_was_not_sent_tells_nothing(store: &dyn Store) {
 pub(super) async fn what_expired_ends_at_once_however_little_may_be_sent(store: &dyn Store) {
     Shape { expires_at: Some(10), ..Shape::default() }.ingest(store, 100).await;
     assert_eq!(store.claim(request(10)).await.unwrap().chunks, []);
-    assert_eq!(store.totals().await.unwrap().expired, 100);
+    assert_eq!(store.reader().totals().await.unwrap().expired, 100);
 }
 
 pub(super) async fn lanes_that_do_not_answer_leave_room_for_those_that_do(store: &dyn Store) {

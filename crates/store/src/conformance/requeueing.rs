@@ -31,7 +31,7 @@ pub(super) async fn a_dead_one_is_sent_again_as_itself(store: &dyn Store) {
     assert_eq!(requeue(store, &[id], 9).await, [Requeued::Requeued]);
     let history = find(store, id).await;
     assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(9))));
-    let account = store.totals().await.unwrap();
+    let account = store.reader().totals().await.unwrap();
     assert_eq!((account.accepted, account.dead, account.pending), (1, 0, 1));
     let again = claim_one(store, 9).await;
     assert_eq!((again.notification_id(0), again.attempt), (id, 1));
@@ -47,7 +47,7 @@ pub(super) async fn a_dead_one_is_sent_again_as_itself(store: &dyn Store) {
     assert_eq!(attempts, expect);
     let replayed = store.ingest(vec![keyed.draft("0")], at(10)).await.unwrap();
     assert_eq!(replayed, [crate::Admission::Replayed(id)], "its key is still its own");
-    let account = store.totals().await.unwrap();
+    let account = store.reader().totals().await.unwrap();
     assert_eq!((account.accepted, account.dead, account.delivered), (1, 0, 1));
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn a_cancelled_one_is_sent_again_as_itself(store: &dyn Store) {
     let expect = [Requeued::Requeued, Requeued::Requeued, Requeued::OtherState];
     assert_eq!(requeue_from(store, &both, &twice, 9).await, expect);
     assert_eq!(requeue_from(store, &both, &expires, 9).await, [Requeued::OtherState]);
-    let account = store.totals().await.unwrap();
+    let account = store.reader().totals().await.unwrap();
     assert_eq!((account.accepted, account.cancelled, account.pending), (4, 1, 3));
     let history = find(store, ids[0]).await;
     assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(9))));
@@ -128,7 +128,8 @@ pub(super) async fn a_cancelled_one_is_sent_again_as_itself(store: &dyn Store) {
     assert_eq!(lines, [(0, State::Cancelled, ""), back, (1, State::Delivered, "")]);
     assert_eq!(requeue_from(store, &both, &ids[..2], 9).await, [Requeued::OtherState; 2]);
     let states = [State::Cancelled].into();
-    let left = store.list(Filter { states, ..Filter::default() }, None, 9).await.unwrap().items;
+    let left =
+        store.reader().list(Filter { states, ..Filter::default() }, None, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|it| it.id).collect::<Vec<_>>(), ids[2..]);
 }
 
@@ -137,11 +138,11 @@ pub(super) async fn what_is_cancelled_and_dead_in_turn_is_counted_where_it_stand
 ) {
     let broadcast = BroadcastShape::default().open(store, 3).await;
     store.seal_broadcast(broadcast, at(0)).await.unwrap();
-    let page = store.list(Filter::default(), None, 3).await.unwrap();
+    let page = store.reader().list(Filter::default(), None, 3).await.unwrap();
     let ids: Vec<NotificationId> = page.items.iter().map(|history| history.id).collect();
     let account = async || {
-        let account = store.broadcast(broadcast).await.unwrap().unwrap().account;
-        assert_eq!(account, store.totals().await.unwrap());
+        let account = store.reader().broadcast(broadcast).await.unwrap().unwrap().account;
+        assert_eq!(account, store.reader().totals().await.unwrap());
         (account.dead, account.cancelled, account.pending)
     };
     for round in 0..3 {
@@ -185,7 +186,7 @@ pub(super) async fn two_who_requeue_the_same_requeue_it_once(store: &dyn Store) 
         answers.iter().filter(|answer| **answer == Requeued::Requeued).count()
     };
     assert_eq!(done(&one) + done(&other), 50);
-    assert_eq!(store.totals().await.unwrap().pending, 50);
+    assert_eq!(store.reader().totals().await.unwrap().pending, 50);
 }
 
 pub(super) async fn a_broadcast_counts_what_was_requeued_and_died_again(store: &dyn Store) {
@@ -196,14 +197,14 @@ pub(super) async fn a_broadcast_counts_what_was_requeued_and_died_again(store: &
         for chunk in claim_all(store, 0).await {
             settle_all(store, &chunk, DEAD).await;
         }
-        let status = store.broadcast(broadcast).await.unwrap().unwrap().account;
+        let status = store.reader().broadcast(broadcast).await.unwrap().unwrap().account;
         assert_eq!((status.accepted, status.dead, status.pending), (4, 4, 0));
-        let page = store.list(dead.clone(), None, 10).await.unwrap();
+        let page = store.reader().list(dead.clone(), None, 10).await.unwrap();
         let ids: Vec<NotificationId> = page.items.iter().map(|history| history.id).collect();
         assert_eq!(requeue(store, &ids, 0).await, [Requeued::Requeued; 4]);
-        let status = store.broadcast(broadcast).await.unwrap().unwrap().account;
+        let status = store.reader().broadcast(broadcast).await.unwrap().unwrap().account;
         assert_eq!((status.accepted, status.dead, status.pending), (4, 0, 4));
-        assert_eq!(store.list(dead.clone(), None, 10).await.unwrap().items, []);
+        assert_eq!(store.reader().list(dead.clone(), None, 10).await.unwrap().items, []);
     }
     let target = CancelTarget::Broadcast(broadcast);
     let cancelled = store.cancel(target, name("tenant"), at(1)).await.unwrap().unwrap();

@@ -46,7 +46,7 @@ pub(super) async fn every_outcome_is_logged_and_counted(store: &dyn Store) {
         pending: 1,
         ..Account::default()
     };
-    assert_eq!(store.totals().await.unwrap(), account);
+    assert_eq!(store.reader().totals().await.unwrap(), account);
 }
 
 pub(super) async fn a_chunk_is_settled_in_parts_and_no_part_twice(store: &dyn Store) {
@@ -62,7 +62,7 @@ pub(super) async fn a_chunk_is_settled_in_parts_and_no_part_twice(store: &dyn St
     ] {
         assert_eq!(settle_one(store, part(&chunk, &part_of_it, DELIVERED)).await, expect);
     }
-    assert_eq!(store.totals().await.unwrap().delivered, 5);
+    assert_eq!(store.reader().totals().await.unwrap().delivered, 5);
     assert!(claim_all(store, i64::from(u32::MAX)).await.is_empty());
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn what_would_be_tried_too_late_has_expired_with_its_attempt(st
         assert_eq!((line.attempt, line.state, line.status), (1, State::Expired, 200));
         assert!(claim_all(store, i64::from(u32::MAX)).await.is_empty());
     }
-    assert_eq!(store.totals().await.unwrap().expired, 2);
+    assert_eq!(store.reader().totals().await.unwrap().expired, 2);
 }
 
 pub(super) async fn what_is_handed_back_keeps_its_attempt_and_is_not_logged(store: &dyn Store) {

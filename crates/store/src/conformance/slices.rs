@@ -26,7 +26,7 @@ async fn four_batches(store: &dyn Store) -> BroadcastId {
 
 async fn list(store: &dyn Store, id: BroadcastId) -> Vec<History> {
     let filter = Filter { broadcast: Some(id), ..Filter::default() };
-    store.list(filter, None, 100).await.unwrap().items
+    store.reader().list(filter, None, 100).await.unwrap().items
 }
 
 async fn ids(store: &dyn Store, id: BroadcastId) -> Vec<NotificationId> {
@@ -73,8 +73,8 @@ pub(super) async fn what_waits_is_pending_everywhere(
     assert_eq!(all.len(), 12);
     for made in 1..=4 {
         the_books_balance(store).await;
-        assert_eq!(store.totals().await.unwrap().pending, 12);
-        let status = store.broadcast(id).await.unwrap().unwrap();
+        assert_eq!(store.reader().totals().await.unwrap().pending, 12);
+        let status = store.reader().broadcast(id).await.unwrap().unwrap();
         assert_eq!((status.account.accepted, status.account.pending), (12, 12));
         for history in list(store, id).await {
             assert_eq!((history.state, history.next_attempt_at), (State::Pending, Some(at(0))));
@@ -85,7 +85,7 @@ pub(super) async fn what_waits_is_pending_everywhere(
         assert_eq!(next().await, made < 4, "four slices, one of them with the sealing");
     }
     assert_eq!(deliver_all(store).await, 12);
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.pending), (12, 0));
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn a_waiting_one_is_cancelled_and_never_sent(
     while next().await {}
     assert_eq!(cancel(store, target).await, Cancelled { ended: 1, ..Cancelled::default() });
     assert_eq!(deliver_all(store).await, 2);
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.cancelled, account.pending), (2, 1, 0));
 }
 
@@ -123,12 +123,12 @@ pub(super) async fn one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent(
         assert_eq!(cancel(store, CancelTarget::Notification(all[place])).await, one);
         the_books_balance(store).await;
     }
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.pending), (3, 9));
     assert_eq!(find(store, all[5]).await.state, State::Pending, "beside one that is cancelled");
     make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 9);
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.cancelled, account.pending), (9, 3, 0));
 }
 
@@ -144,7 +144,7 @@ pub(super) async fn what_waits_is_withdrawn_with_its_broadcast_at_once(
     assert_eq!(cancel(store, target).await, expect);
     for _ in 0..4 {
         the_books_balance(store).await;
-        let account = store.broadcast(id).await.unwrap().unwrap().account;
+        let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
         assert_eq!((account.cancelled, account.pending), (12, 0));
         for history in list(store, id).await {
             assert_eq!((history.state, history.attempts.len()), (State::Cancelled, 1));
@@ -177,7 +177,7 @@ pub(super) async fn a_cancellation_goes_by_slices_and_counts_everybody_once(
     let again = Cancelled { cancelled: 0, under_way: 2, ended: 10 };
     assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await, again);
     settle_one(store, part(&chunk, &[1, 2], DELIVERED)).await;
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.delivered, account.pending), (9, 3, 0));
 }
 
@@ -227,7 +227,7 @@ pub(super) async fn a_paused_broadcast_is_neither_released_nor_claimed(
     let again = store.claim(claim_request(1_000_000)).await.unwrap();
     assert_eq!(again.chunks, [], "it is not looked at again and again");
     assert!(again.next_at.is_none_or(|at| at > Timestamp::from_millis(1 << 40)), "{again:?}");
-    let status = store.broadcast(id).await.unwrap().unwrap();
+    let status = store.reader().broadcast(id).await.unwrap().unwrap();
     assert_eq!((status.account.accepted, status.account.pending), (12, 12));
     let unknown = BroadcastId(id.0 + 1_000);
     assert_eq!(pause(store, unknown).await, Paused::Unknown);
@@ -277,7 +277,7 @@ pub(super) async fn what_is_resumed_comes_back_slice_by_slice(
     assert!(!resume(store, id).await);
     make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 11);
-    assert_eq!(store.totals().await.unwrap().delivered, 12);
+    assert_eq!(store.reader().totals().await.unwrap().delivered, 12);
     // The broadcast is paused anew while chunks that were put away come back.
     let id = four_batches(store).await;
     while next().await {}
@@ -306,14 +306,14 @@ pub(super) async fn a_paused_broadcast_expires_and_is_cancelled(
     pause(store, id).await;
     assert_eq!(deliver_all(store).await, 0);
     assert_eq!(claim_all(store, 900).await, []);
-    let account = store.broadcast(soon).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(soon).await.unwrap().unwrap().account;
     assert_eq!((account.expired, account.pending), (3, 0), "when it is due to");
     assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await.cancelled, 12);
     while next().await {}
     assert!(resume(store, id).await);
     while next().await {}
     assert_eq!(deliver_all(store).await, 0);
-    assert_eq!(store.totals().await.unwrap().cancelled, 12);
+    assert_eq!(store.reader().totals().await.unwrap().cancelled, 12);
 }
 
 pub(super) async fn what_waits_is_withdrawn_with_its_channel_and_comes_back(
@@ -346,7 +346,7 @@ pub(super) async fn what_waits_is_withdrawn_with_its_channel_and_comes_back(
     let expect = [vec![Requeued::OtherState; 6], vec![Requeued::Requeued; 6]].concat();
     assert_eq!(requeue(store, &all).await, expect);
     assert_eq!(deliver_all(store).await, 9, "each of them, once");
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.cancelled, account.pending), (12, 0, 0));
 }
 
@@ -371,13 +371,13 @@ pub(super) async fn a_lane_is_cancelled_with_what_waits_for_it(
     the_books_balance(store).await;
     assert_eq!(cancel_scope(store, "tenant", lane).await, cancelled(0, 0));
     assert_eq!(requeue(store, &there).await, [Requeued::NotYet; 3], "they wait with the others");
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.cancelled, account.pending), (3, 3));
     make_the_rest(store, next).await;
     assert_eq!(deliver_all(store).await, 3, "the other lane");
     assert_eq!(requeue(store, &there).await, [Requeued::Requeued; 3]);
     assert_eq!(deliver_all(store).await, 3);
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.cancelled, account.pending), (6, 0, 0));
 }
 

@@ -266,15 +266,15 @@ pub(super) const fn cancelled(cancelled: u64, under_way: u64) -> CancelPage {
 }
 
 pub(super) async fn find(store: &dyn Store, id: NotificationId) -> History {
-    store.find(id).await.expect("find").expect("it was accepted")
+    store.reader().find(id).await.expect("find").expect("it was accepted")
 }
 
 /// Counted anew, everything is somewhere, once, and the totals say the same.
 pub async fn the_books_balance(store: &dyn Store) {
-    let audit = store.audit().await.expect("audit");
+    let audit = store.reader().audit().await.expect("audit");
     assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
     assert!(audit.account.is_balanced(), "{:?}", audit.account);
-    assert_eq!(store.totals().await.expect("totals"), audit.account);
+    assert_eq!(store.reader().totals().await.expect("totals"), audit.account);
 }
 
 /// The log from its start to its end, in pages of about `entries`. A page may end early: entries after a transaction that ends
@@ -282,7 +282,7 @@ pub async fn the_books_balance(store: &dyn Store) {
 pub(super) async fn whole_log(store: &dyn Store, entries: usize) -> Vec<LogEntry> {
     let (mut all, mut position) = (Vec::new(), LogPosition::default());
     loop {
-        let page = store.log(position, entries).await.unwrap();
+        let page = store.reader().log(position, entries).await.unwrap();
         if page.next == position {
             assert!(page.entries.is_empty());
             return all;

@@ -28,7 +28,7 @@ pub(super) async fn a_suppressed_recipient_is_not_sent_to(store: &dyn Store) {
     let alone = Shape { destination: "elsewhere", ..Shape::default() };
     store.ingest(vec![alone.draft("1")], at(0)).await.unwrap();
     assert!(claim_all(store, 5).await.is_empty());
-    assert_eq!(store.totals().await.unwrap().suppressed, 2);
+    assert_eq!(store.reader().totals().await.unwrap().suppressed, 2);
 }
 
 pub(super) async fn a_gone_recipient_joins_the_list(store: &dyn Store) {
@@ -38,7 +38,7 @@ pub(super) async fn a_gone_recipient_joins_the_list(store: &dyn Store) {
     gone.groups[0].suppress = true;
     gone.groups[0].detail = "Unregistered".into();
     settle_one(store, gone).await;
-    let listed = store.suppressions(name("channel"), None, 9).await.unwrap();
+    let listed = store.reader().suppressions(name("channel"), None, 9).await.unwrap();
     let expect = Suppression { since: at(7), status: 200, ..suppression("2", "Unregistered") };
     assert_eq!(listed, [expect]);
     Shape { destination: "elsewhere", ..Shape::default() }.ingest(store, 3).await;
@@ -49,9 +49,9 @@ pub(super) async fn the_list_is_kept_in_order_and_taken_back(store: &dyn Store) 
     let all = ["b", "a", "c"].map(|recipient| suppression(recipient, "first"));
     store.suppress(all.to_vec(), at(2)).await.unwrap();
     store.suppress(vec![suppression("b", "second")], at(2)).await.unwrap();
-    let first = store.suppressions(name("channel"), None, 2).await.unwrap();
+    let first = store.reader().suppressions(name("channel"), None, 2).await.unwrap();
     assert_eq!(first, [suppression("a", "first"), suppression("b", "second")]);
-    let rest = store.suppressions(name("channel"), Some("b".into()), 2).await.unwrap();
+    let rest = store.reader().suppressions(name("channel"), Some("b".into()), 2).await.unwrap();
     assert_eq!(rest, [suppression("c", "first")]);
     let lifts = ["a", "x", "a"].map(|recipient| lift(recipient, None));
     assert_eq!(store.lift(lifts.to_vec(), at(3)).await.unwrap(), [true, false, false]);
@@ -83,7 +83,7 @@ async fn end_as_gone(store: &dyn Store, chunk: &Chunk, gone_since: Option<i64>) 
 }
 
 async fn is_listed(store: &dyn Store, recipient: &str) -> bool {
-    let listed = store.suppressions(name("channel"), None, 99).await.unwrap();
+    let listed = store.reader().suppressions(name("channel"), None, 99).await.unwrap();
     listed.iter().any(|one| &*one.recipient == recipient)
 }
 
@@ -91,7 +91,7 @@ async fn is_listed(store: &dyn Store, recipient: &str) -> bool {
 async fn all_events(store: &dyn Store) -> Vec<SuppressionEvent> {
     let (mut events, mut position) = (Vec::new(), EventPosition::default());
     loop {
-        let page = store.suppression_events(position, 1).await.unwrap();
+        let page = store.reader().suppression_events(position, 1).await.unwrap();
         if page.next == position {
             assert!(page.events.is_empty());
             return events;
@@ -109,7 +109,7 @@ pub(super) async fn the_providers_own_time_is_kept(store: &dyn Store) {
     gone.groups[0].suppress = true;
     gone.groups[0].gone_since = [(0, at(3)), (2, at(5))].into();
     settle_one(store, gone).await;
-    let listed = store.suppressions(name("channel"), None, 9).await.unwrap();
+    let listed = store.reader().suppressions(name("channel"), None, 9).await.unwrap();
     let since: Vec<i64> = listed.iter().map(|one| one.since.millis()).collect();
     assert_eq!(since, [3, 7, 5], "where the provider did not say, it is when it was settled");
 }
@@ -144,7 +144,7 @@ pub(super) async fn an_operators_word_yields_to_a_plain_lift_only(store: &dyn St
     let chunk = under_way(store, "a").await;
     let by_operator = Suppression { since: at(30), ..suppression("a", "opted out") };
     store.suppress(vec![by_operator.clone()], at(30)).await.unwrap();
-    let listed = async || store.suppressions(name("channel"), None, 9).await.unwrap();
+    let listed = async || store.reader().suppressions(name("channel"), None, 9).await.unwrap();
     assert_eq!(store.lift(vec![lift("a", Some(60))], at(61)).await.unwrap(), [false]);
     assert_eq!(listed().await, std::slice::from_ref(&by_operator), "to register is not to consent");
     end_as_gone(store, &chunk, Some(90)).await;
@@ -161,7 +161,7 @@ pub(super) async fn the_latest_that_anybody_said_counts(store: &dyn Store) {
     }
     let check = async |reason: &str, status, since| {
         let expect = Suppression { status, since: at(since), ..suppression("a", reason) };
-        assert_eq!(store.suppressions(name("channel"), None, 9).await.unwrap(), [expect]);
+        assert_eq!(store.reader().suppressions(name("channel"), None, 9).await.unwrap(), [expect]);
     };
     end_as_gone(store, &chunks[0], Some(50)).await;
     end_as_gone(store, &chunks[1], Some(70)).await;
@@ -226,7 +226,7 @@ pub(super) async fn every_change_of_the_list_is_an_event(store: &dyn Store) {
         ("a", 7, suppressed("Unregistered", 410, 10)),
     ];
     assert_eq!(told, expect);
-    let page = store.suppression_events(events[0].position, 2).await.unwrap();
+    let page = store.reader().suppression_events(events[0].position, 2).await.unwrap();
     assert_eq!((page.events.as_slice(), page.next), (&events[1..3], events[2].position));
 }
 
@@ -234,7 +234,7 @@ pub(super) async fn channels_with_a_list_are_named_in_order(store: &dyn Store) {
     let on = |channel| Suppression { channel: name(channel), ..suppression("a", "") };
     store.suppress(vec![on("b"), on("c"), on("a")], at(1)).await.unwrap();
     let check = async |after: Option<&str>, expect: Option<&str>| {
-        let found = store.suppressed_channel(after.map(name)).await.unwrap();
+        let found = store.reader().suppressed_channel(after.map(name)).await.unwrap();
         assert_eq!(found, expect.map(name));
     };
     check(None, Some("a")).await;
@@ -246,7 +246,7 @@ pub(super) async fn channels_with_a_list_are_named_in_order(store: &dyn Store) {
 pub(super) async fn a_feed_moves_only_from_where_it_is(store: &dyn Store) {
     let feed = || name("hooks");
     let start = FeedCursor::default();
-    assert_eq!(store.feed(feed()).await.unwrap(), start);
+    assert_eq!(store.reader().feed(feed()).await.unwrap(), start);
     let place = |transaction, event| EventPosition { transaction, event };
     // A store without concurrent transactions needs no numbers of them.
     let until = Some(place(0, 5));
@@ -260,6 +260,6 @@ pub(super) async fn a_feed_moves_only_from_where_it_is(store: &dyn Store) {
     let done = FeedCursor { position: place(0, 5), until: None, tries: 0 };
     assert_eq!(store.move_feed(feed(), again, done).await.unwrap(), done);
     assert_eq!(store.move_feed(feed(), first, done).await.unwrap(), done);
-    assert_eq!(store.feed(feed()).await.unwrap(), done);
-    assert_eq!(store.feed(name("another")).await.unwrap(), start);
+    assert_eq!(store.reader().feed(feed()).await.unwrap(), done);
+    assert_eq!(store.reader().feed(name("another")).await.unwrap(), start);
 }

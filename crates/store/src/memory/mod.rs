@@ -30,8 +30,8 @@ use crate::{
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
     LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers,
-    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, StoreError, Suppression,
-    SuppressionPage, TakeTickets,
+    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, Store, StoreError,
+    Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -195,6 +195,12 @@ impl Begin for Memory {
 impl Settlements for Memory {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         Ok(self.change(|books| settlements.iter().map(|part| books.settle(part)).collect()))
+    }
+}
+
+impl Store for Memory {
+    fn reader(&self) -> &dyn ReadStore {
+        self
     }
 }
 

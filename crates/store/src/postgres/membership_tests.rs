@@ -65,7 +65,7 @@ async fn partitions_are_shared_evenly_as_processes_come_and_go() {
     let left: Vec<Postgres> = stores.drain(2..6).collect();
     join_all(left.iter().map(Postgres::close)).await;
     settle(&stores).await;
-    let cluster = consumer.cluster().await.unwrap().unwrap();
+    let cluster = consumer.reader().cluster().await.unwrap().unwrap();
     assert_eq!((cluster.workers.len(), cluster.partitions_free), (6, 0));
     assert_eq!(cluster.workers.iter().map(|worker| worker.partitions).sum::<u16>(), 64);
 }
@@ -88,7 +88,7 @@ async fn who_is_silent_for_too_long_is_reaped_and_joins_anew_when_it_comes_back(
     let mut membership = stores[0].membership.clone();
     membership.wait_for(|membership| membership.worker != first).await.unwrap();
     settle(&stores).await;
-    let workers = stores[0].cluster().await.unwrap().unwrap().workers;
+    let workers = stores[0].reader().cluster().await.unwrap().unwrap().workers;
     assert_eq!(workers.len(), 1, "{workers:?}");
     assert!(workers[0].id > worker && workers[0].alive_for > limits::WORKER_BEAT);
 }

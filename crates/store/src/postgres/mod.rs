@@ -267,6 +267,11 @@ impl Postgres {
         })
     }
 
+    /// Its reader, as a part of its own.
+    pub const fn reader(&self) -> &PostgresReader {
+        &self.reader
+    }
+
     /// Turns into the reason when the store fails for good; the process should then exit and start again.
     pub fn failed(&self) -> watch::Receiver<Option<StoreError>> {
         self.failed.clone()

@@ -108,7 +108,7 @@ async fn a_full_queue_of_notifications_costs_one_repetition_and_then_nothing_for
     let notices = from_payload(&received.recv().await.unwrap());
     let worker = store.membership.borrow().worker;
     assert_eq!(notices, (Some(worker), vec![Notice::Everything]), "for all that was kept back");
-    assert_eq!(other.totals().await.unwrap().accepted, 40);
+    assert_eq!(other.reader().totals().await.unwrap().accepted, 40);
     the_books_balance(&other).await;
 }
 

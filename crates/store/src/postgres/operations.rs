@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use super::{Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, suppress};
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, FeedCursor, HasReader, Ingest, Lift, Mark, MarkAnswer,
-    Operations, Paused, PostgresReader, RecipientGroup, Requeued, Settled, Settlements, StoreError,
+    Cancelled, Claim, ClaimRequest, Claims, FeedCursor, Ingest, Lift, Mark, MarkAnswer, Operations,
+    Paused, ReadStore, RecipientGroup, Requeued, Settled, Settlements, Store, StoreError,
     Suppression,
 };
 
@@ -112,10 +112,8 @@ impl Settlements for Postgres {
     }
 }
 
-impl HasReader for Postgres {
-    type Reader = PostgresReader;
-
-    fn reader(&self) -> &PostgresReader {
+impl Store for Postgres {
+    fn reader(&self) -> &dyn ReadStore {
         &self.reader
     }
 }

@@ -124,7 +124,7 @@ async fn one_alone_is_quarantined_and_a_crash_without_suspects_clears_the_others
     database.query(suspect).unwrap();
     assert_eq!(claim(&worker).await.len(), 1);
     end(&database, worker, Way::Killed, &other).await;
-    let history = other.find(poison[0]).await.unwrap().unwrap();
+    let history = other.reader().find(poison[0]).await.unwrap().unwrap();
     assert_eq!(history.state, State::Dead);
     assert!(history.attempts[0].detail.starts_with("quarantined: "), "{history:?}");
     let crashes = "SELECT destination, crashes FROM belfry.chunk JOIN belfry.tenant_lane AS lane ON lane.id = chunk.lane \

@@ -83,7 +83,7 @@ async fn another_process_goes_on_with_what_one_left() {
     let other = open(&database).await;
     deliver(&other, 10).await;
     the_books_balance(&other).await;
-    assert_eq!(other.broadcast(id).await.unwrap().unwrap().account.delivered, 10);
+    assert_eq!(other.reader().broadcast(id).await.unwrap().unwrap().account.delivered, 10);
 }
 
 /// The server refuses a statement that stores more chunks, or more rows of the log, than a slice has batches.
@@ -123,7 +123,7 @@ async fn ten_slices_of_batches_are_sealed_and_withdrawn_a_slice_at_a_time() {
         .unwrap();
     assert_eq!((cancelled.cancelled, cancelled.ended), ((BATCHES - SENT) as u64, SENT as u64));
     the_books_balance(&store).await;
-    let account = store.broadcast(id).await.unwrap().unwrap().account;
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.pending), (SENT as u64, 0));
     assert!(claim_all(&store, 5).await.is_empty());
 }

@@ -169,6 +169,11 @@ impl Sqlite {
         SqliteReader::open(path, Beside::AnotherProcess, EvidenceBook::default())
     }
 
+    /// Its reader, as a part of its own.
+    pub const fn reader(&self) -> &SqliteReader {
+        &self.reader
+    }
+
     /// Turns into the reason when the store fails; the process should then exit and start again.
     pub fn failed(&self) -> watch::Receiver<Option<StoreError>> {
         self.failed.clone()

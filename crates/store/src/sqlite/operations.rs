@@ -9,13 +9,13 @@ use notification::{
 };
 use tokio::sync::watch;
 
+use super::Sqlite;
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
-use super::{Sqlite, SqliteReader};
 use crate::{
     Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
-    FeedCursor, HasReader, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Requeued, Settled,
-    Settlements, StoreError, Suppression,
+    FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, ReadStore, Requeued, Settled,
+    Settlements, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -73,10 +73,8 @@ impl Settlements for Sqlite {
     }
 }
 
-impl HasReader for Sqlite {
-    type Reader = SqliteReader;
-
-    fn reader(&self) -> &SqliteReader {
+impl Store for Sqlite {
+    fn reader(&self) -> &dyn ReadStore {
         &self.reader
     }
 }

@@ -120,5 +120,8 @@ async fn more_batches_than_a_slice_has_all_get_their_chunks() {
     }
     assert_eq!(sent, batches);
     the_books_balance(&store).await;
-    assert_eq!(store.broadcast(id).await.unwrap().unwrap().account.pending, batches as u64);
+    assert_eq!(
+        store.reader().broadcast(id).await.unwrap().unwrap().account.pending,
+        batches as u64
+    );
 }

@@ -84,7 +84,11 @@ async fn the_log_grows_past_a_foreign_reader_and_begins_anew_when_it_is_gone() {
     while log_pages(directory.path()) < 3 * BOUNDS.max {
         write(&store).await;
     }
-    assert_eq!(store.audit().await.unwrap().problem_count, 0, "own readers are let in again");
+    assert_eq!(
+        store.reader().audit().await.unwrap().problem_count,
+        0,
+        "own readers are let in again"
+    );
     drop(reader);
     while log_pages(directory.path()) >= BOUNDS.max {
         write(&store).await;
@@ -143,7 +147,7 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
     let mut chunks = VecDeque::from(store.claim(claim_request(0)).await.unwrap().chunks);
     let first = chunks.pop_front().unwrap();
     settle_all(&store, &first, Disposition::Ended(State::Delivered)).await;
-    let before = store.totals().await.unwrap();
+    let before = store.reader().totals().await.unwrap();
     assert!(before.accepted >= 1_000_000);
     let (mut slices, mut most) = (0, 0);
     let audit = store.reader.audit_in_slices(SLICE_ROWS / 64, async || {
@@ -158,9 +162,12 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
     let audit = audit.await.unwrap();
     assert_eq!((audit.account, audit.problems), (before, Vec::new()));
     assert!(slices > 10, "{slices}");
-    assert!(store.totals().await.unwrap().refused > 10_000);
+    assert!(store.reader().totals().await.unwrap().refused > 10_000);
     assert!(most <= BOUNDS.max + 2 * BOUNDS.checkpoint + WRITE_PAGES, "{most} pages");
-    assert_eq!(store.audit().await.unwrap().account, store.totals().await.unwrap());
+    assert_eq!(
+        store.reader().audit().await.unwrap().account,
+        store.reader().totals().await.unwrap()
+    );
 }
 
 #[tokio::test]

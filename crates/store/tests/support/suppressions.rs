@@ -15,10 +15,10 @@ pub(crate) fn gone_since(indexes: &[u16], wait: i64, now: i64) -> BTreeMap<u16, 
 pub(crate) async fn suppressions(
     store: &dyn Store,
 ) -> (Vec<Suppression>, Vec<impl PartialEq + std::fmt::Debug>) {
-    let listed = store.suppressions(name("channel"), None, 1_000).await.unwrap();
+    let listed = store.reader().suppressions(name("channel"), None, 1_000).await.unwrap();
     let (mut events, mut position) = (Vec::new(), EventPosition::default());
     loop {
-        let page = store.suppression_events(position, 7).await.unwrap();
+        let page = store.reader().suppression_events(position, 7).await.unwrap();
         if page.next == position {
             break;
         }

@@ -67,8 +67,10 @@ impl EngineWorld {
         let store = intake.store();
         eventually("the first are settled", async || {
             // What was not claimed when the clock was set back is not due any more, as it shows.
-            let is_idle = store.lanes().await.unwrap().iter().all(|lane| lane.claimed == 0);
-            is_idle && (under_way < 0 || store.totals().await.unwrap().pending == LATER as u64)
+            let is_idle =
+                store.reader().lanes().await.unwrap().iter().all(|lane| lane.claimed == 0);
+            is_idle
+                && (under_way < 0 || store.reader().totals().await.unwrap().pending == LATER as u64)
         })
         .await;
         step_all(&machines, idle);

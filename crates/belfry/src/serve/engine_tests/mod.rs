@@ -172,11 +172,11 @@ impl EngineWorld {
 async fn settled(engine: &Engine, accepted: u64) -> Account {
     let store = engine.store();
     eventually("everything is settled", async || {
-        let totals = store.totals().await.unwrap();
+        let totals = store.reader().totals().await.unwrap();
         totals.accepted == accepted && totals.pending == 0
     })
     .await;
-    store.totals().await.unwrap()
+    store.reader().totals().await.unwrap()
 }
 
 /// Looks until `holds`; for what does not pass once it is so.

@@ -184,7 +184,7 @@ async fn two_drainers_never_take_a_row_twice() {
     };
     let committed = 3 * 30 * 25;
     let drain = async |store: &Postgres| {
-        while store.totals().await.unwrap().accepted < committed {
+        while store.reader().totals().await.unwrap().accepted < committed {
             store.drain(validator(), at(0)).await.unwrap();
         }
     };
@@ -193,8 +193,8 @@ async fn two_drainers_never_take_a_row_twice() {
         (bench.drain().await, other.drain(validator(), at(0)).await.unwrap()),
         (drained(0, 0), drained(0, 0))
     );
-    assert_eq!(bench.store.totals().await.unwrap().accepted, committed);
-    let page = bench.store.list(crate::Filter::default(), None, 10_000).await.unwrap();
+    assert_eq!(bench.store.reader().totals().await.unwrap().accepted, committed);
+    let page = bench.store.reader().list(crate::Filter::default(), None, 10_000).await.unwrap();
     let distinct: BTreeSet<_> = page.items.iter().map(|history| &history.recipient).collect();
     assert_eq!((page.items.len(), distinct.len()), (2_250, 2_250));
     the_books_balance(&bench.store).await;
@@ -217,7 +217,7 @@ async fn a_row_that_cannot_be_sent_is_put_aside_with_the_reason() {
         "nobody|1|recipient: is nobody\nc|22|idempotency_key: was used before for something else\n\
          e|333|idempotency_key: was used before for something else"
     );
-    assert_eq!(bench.store.cluster().await.unwrap().unwrap().outbox_rejected, 3);
+    assert_eq!(bench.store.reader().cluster().await.unwrap().unwrap().outbox_rejected, 3);
     assert_eq!(bench.recipients().await, ["a"]);
 }
 
@@ -410,7 +410,7 @@ async fn rows_that_take_long_are_taken_in_parts_and_hold_up_no_other_ingest() {
         more = drained.more;
     }
     assert_eq!(parts, [(1, 0), (1, 0), (1, 0), (0, 1)]);
-    assert_eq!(store.totals().await.unwrap().accepted, 3 + 4);
+    assert_eq!(store.reader().totals().await.unwrap().accepted, 3 + 4);
     the_books_balance(&*store).await;
 }
 
@@ -432,7 +432,7 @@ async fn rows_that_another_process_took_while_they_were_validated_are_not_taken_
     let taken: Vec<u64> = taken.lock().unwrap().iter().map(|drained| drained.accepted).collect();
     // On a slow machine the first drain ends before it has validated all five.
     assert_eq!((taken.first(), taken.iter().sum()), (Some(&5), 5));
-    assert_eq!(bench.store.totals().await.unwrap().accepted, 5);
+    assert_eq!(bench.store.reader().totals().await.unwrap().accepted, 5);
     the_books_balance(&bench.store).await;
 }
 
