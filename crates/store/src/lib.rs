@@ -2,7 +2,7 @@
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
 //! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries and [`Operations`] for changes by callers and
-//! operators. [`Store`] is all of them, but that its queries are answered by a reader of its own.
+//! operators. [`Store`] is all of them, with a reader that answers its queries.
 //!
 //! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
 //! second. (Leases and open broadcasts need only outlive the process, not a power cut: both end with it.) Calls of all callers

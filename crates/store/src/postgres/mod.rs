@@ -267,7 +267,7 @@ impl Postgres {
         })
     }
 
-    /// Its reader, as a part of its own.
+    /// The reader of the store. Clones share its connections.
     pub const fn reader(&self) -> &PostgresReader {
         &self.reader
     }

@@ -50,7 +50,7 @@ pub(super) struct Writes {
     chunks: Vec<NewChunk>,
     /// Chunks that were cut off others.
     rests: Vec<NewChunk>,
-    /// What is left of chunks, by number, and the epoch in which it is; of one without members nothing is left.
+    /// The members that changed chunks keep, with the epoch of each chunk, by number. A chunk without members is gone.
     changed: BTreeMap<i64, (i64, Members)>,
 }
 

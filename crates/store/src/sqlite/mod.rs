@@ -169,7 +169,7 @@ impl Sqlite {
         SqliteReader::open(path, Beside::AnotherProcess, EvidenceBook::default())
     }
 
-    /// Its reader, as a part of its own.
+    /// The reader of the store. Clones share its connections.
     pub const fn reader(&self) -> &SqliteReader {
         &self.reader
     }
