@@ -1,7 +1,5 @@
 //! Broadcasts: stored as they come in, due only once they are sealed.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
@@ -10,7 +8,7 @@ use super::ingest::{fingerprint_at, number_of};
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction};
 use crate::rows::codes;
-use crate::rows::packing::{BatchBuilder, KeyUse, used_before};
+use crate::rows::packing::{KeyUse, OpenedBroadcast, pack_group, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 /// Opens one.
@@ -32,15 +30,6 @@ pub(super) struct SealBroadcast(pub(super) BroadcastId, pub(super) Timestamp);
 /// Removes an open one, or part of it; whether nothing of it is left.
 #[derive(Debug)]
 pub(super) struct AbandonBroadcast(pub(super) BroadcastId);
-
-/// An open broadcast, locked.
-#[derive(Debug)]
-pub(super) struct LockedBroadcast {
-    /// The envelope that its batches share; the destination is left empty.
-    pub(super) envelope: Envelope,
-    /// Its idempotency key, and the fingerprint of its content.
-    pub(super) key: Option<(ByteString, [u8; 32])>,
-}
 
 /// Seals a broadcast: from here on all of it waits for its chunks.
 const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker = NULL WHERE id = $1) \
@@ -102,33 +91,17 @@ impl WriterRequest for AddRecipients {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
-        let template = transaction.open_broadcast(self.broadcast).await?.envelope;
+        let open = transaction.open_broadcast(self.broadcast).await?;
         transaction.reserve_batches(self.items()).await?;
         let mut batches = Vec::new();
-        let envelope_of = |group: &RecipientGroup| {
-            let mut envelope = template.clone();
-            envelope.lane.destination = Arc::clone(&group.destination);
-            envelope
-        };
-        let envelopes: Vec<Envelope> = self.groups.iter().map(envelope_of).collect();
+        let envelopes: Vec<Envelope> =
+            self.groups.iter().map(|group| open.envelope_of(group)).collect();
         let lanes = envelopes.iter().map(|envelope| &envelope.lane).collect();
         let lanes = transaction.lane_numbers(lanes).await?;
         for (group, envelope) in self.groups.iter().zip(envelopes) {
             let lane = number_of(&lanes, &envelope.lane);
-            let new = |transaction: &mut Transaction<'_>| {
-                let id = transaction.state.next_batch();
-                BatchBuilder::new(id, envelope.clone(), self.now, group.has_contents())
-            };
-            let mut batch = new(transaction);
-            for (recipient, content) in group.items() {
-                if !batch.fits(recipient, &content) {
-                    batches.push((lane, std::mem::replace(&mut batch, new(transaction))));
-                }
-                batch.push(recipient.clone(), content);
-            }
-            if !batch.is_empty() {
-                batches.push((lane, batch));
-            }
+            let packed = pack_group(group, &envelope, self.now, || transaction.state.next_batch());
+            batches.extend(packed.into_iter().map(|batch| (lane, batch)));
         }
         if !batches.is_empty() {
             transaction.copy_batches(&batches).await?;
@@ -141,8 +114,7 @@ impl WriterRequest for AddRecipients {
     }
 
     fn items(&self) -> usize {
-        // One more for each group: its first batch has a number before it has a recipient.
-        self.groups.iter().map(|group| group.recipients.len() + 1).sum()
+        self.groups.iter().map(|group| group.recipients.len()).sum()
     }
 }
 
@@ -152,7 +124,7 @@ impl WriterRequest for SealBroadcast {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, RunError> {
         let Self(id, now) = *self;
-        let LockedBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
+        let OpenedBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             let owned = (envelope.lane.tenant.clone(), key.clone());
@@ -200,7 +172,7 @@ impl WriterRequest for AbandonBroadcast {
 
 impl Transaction<'_> {
     /// A broadcast that this process has open, locked.
-    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<LockedBroadcast, RunError> {
+    async fn open_broadcast(&mut self, id: BroadcastId) -> Result<OpenedBroadcast, RunError> {
         // The worker is compared, since a broadcast whose removal has begun has none: it would be sealed without what is gone
         // already. The lock keeps the process that reaps this one from removing it before the commit.
         let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
@@ -220,7 +192,7 @@ impl Transaction<'_> {
             Some(key) => Some((ByteString::from(key), fingerprint_at(row, 8)?)),
             None => None,
         };
-        Ok(LockedBroadcast { envelope, key })
+        Ok(OpenedBroadcast { envelope, key })
     }
 
     /// Removes open broadcasts that have no batches any more; how many there were.

@@ -1,6 +1,7 @@
 //! Drafts on their way into batches.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Content, ContentAddress, Draft, Envelope, Idempotency, Name,
@@ -8,7 +9,7 @@ use notification::{
 };
 
 use super::codec::{ItemContent, encode_items};
-use crate::{Admission, BroadcastOpened, StoreError};
+use crate::{Admission, BroadcastOpened, RecipientGroup, StoreError};
 
 /// Packs the drafts of a transaction into batches.
 #[derive(Debug, Default)]
@@ -35,6 +36,15 @@ pub(crate) struct BatchBuilder {
     is_shared: bool,
     /// Contents of items and fallbacks, once an item has fallbacks: each is written once.
     listed: HashSet<ContentAddress>,
+}
+
+/// A broadcast that is open.
+#[derive(Debug)]
+pub(crate) struct OpenedBroadcast {
+    /// The envelope that its batches share; the destination is left empty.
+    pub(crate) envelope: Envelope,
+    /// Its idempotency key, and the fingerprint of its content.
+    pub(crate) key: Option<(ByteString, [u8; 32])>,
 }
 
 /// The notification or broadcast that an idempotency key was used for.
@@ -149,6 +159,17 @@ impl BatchPacker {
     }
 }
 
+// === impl OpenedBroadcast ===
+
+impl OpenedBroadcast {
+    /// The envelope of the recipients in `group`.
+    pub(crate) fn envelope_of(&self, group: &RecipientGroup) -> Envelope {
+        let mut envelope = self.envelope.clone();
+        envelope.lane.destination = Arc::clone(&group.destination);
+        envelope
+    }
+}
+
 // === impl BatchBuilder ===
 
 impl BatchBuilder {
@@ -161,10 +182,6 @@ impl BatchBuilder {
     ) -> Self {
         let (items, bytes, listed) = (Vec::new(), 0, HashSet::new());
         Self { id, envelope, accepted_at, items, bytes, has_contents, is_shared: true, listed }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.items.is_empty()
     }
 
     /// The content of all, when they have one in common that is not their broadcast's.
@@ -245,6 +262,26 @@ impl BatchBuilder {
         addresses.sum::<usize>()
             + new.map(|(payload, options)| payload.len() + options.len()).sum::<usize>()
     }
+}
+
+/// Packs a group of a broadcast into batches with this `envelope`.
+pub(crate) fn pack_group(
+    group: &RecipientGroup,
+    envelope: &Envelope,
+    accepted_at: Timestamp,
+    mut next_batch: impl FnMut() -> BatchId,
+) -> Vec<BatchBuilder> {
+    let mut batches: Vec<BatchBuilder> = Vec::new();
+    for (recipient, content) in group.items() {
+        if batches.last().is_none_or(|last| !last.fits(recipient, &content)) {
+            let (id, has_contents) = (next_batch(), group.has_contents());
+            batches.push(BatchBuilder::new(id, envelope.clone(), accepted_at, has_contents));
+        }
+        if let Some(last) = batches.last_mut() {
+            last.push(recipient.clone(), content);
+        }
+    }
+    batches
 }
 
 /// The answer to opening a broadcast under a key that was used before.

@@ -1,7 +1,5 @@
 //! Broadcasts: stored as they come in, due only once they are sealed.
 
-use std::sync::Arc;
-
 use notification::{BroadcastId, Envelope, Timestamp};
 use rusqlite::params;
 
@@ -9,17 +7,8 @@ use super::rows;
 use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
-use crate::rows::packing::{BatchBuilder, Batches as _, used_before};
+use crate::rows::packing::{Batches as _, OpenedBroadcast, pack_group, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
-
-/// A broadcast that is open.
-#[derive(Debug)]
-struct OpenedBroadcast {
-    /// The envelope that its batches share; the destination is left empty.
-    envelope: Envelope,
-    /// Its idempotency key, and the fingerprint of its content.
-    key: Option<(String, [u8; 32])>,
-}
 
 impl Transaction<'_> {
     pub(super) fn open_broadcast(
@@ -62,29 +51,12 @@ impl Transaction<'_> {
         groups: &[RecipientGroup],
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let template = self.open(id)?.envelope;
+        let open = self.open(id)?;
         let mut added = 0;
         for group in groups {
-            let mut envelope = template.clone();
-            envelope.lane.destination = Arc::clone(&group.destination);
+            let envelope = open.envelope_of(group);
             let lane = self.lane_number(&envelope.lane)?;
-            let new = |transaction: &mut Self| {
-                BatchBuilder::new(
-                    transaction.next_batch(),
-                    envelope.clone(),
-                    now,
-                    group.has_contents(),
-                )
-            };
-            let mut batch = new(self);
-            for (recipient, content) in group.items() {
-                if !batch.fits(recipient, &content) {
-                    self.store_batch(&batch, lane)?;
-                    batch = new(self);
-                }
-                batch.push(recipient.clone(), content);
-            }
-            if !batch.is_empty() {
+            for batch in pack_group(group, &envelope, now, || self.next_batch()) {
                 self.store_batch(&batch, lane)?;
             }
             // Nothing of it is due before it is sealed, and the lanes of a large broadcast would fill the memory.
@@ -114,7 +86,7 @@ impl Transaction<'_> {
             )?
             .execute(params![
                 envelope.lane.tenant.as_str(),
-                key,
+                &*key,
                 fingerprint,
                 number
             ])?;
@@ -169,7 +141,7 @@ impl Transaction<'_> {
             broadcast: Some(id),
         };
         let key = row.get::<_, Option<String>>(7)?;
-        let key = key.map(|key| Ok::<_, rusqlite::Error>((key, row.get(8)?))).transpose()?;
+        let key = key.map(|key| Ok::<_, rusqlite::Error>((key.into(), row.get(8)?))).transpose()?;
         Ok(OpenedBroadcast { envelope, key })
     }
 }
