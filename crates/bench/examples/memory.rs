@@ -4,7 +4,8 @@
 //! four webhooks with a content of their own, 1 MiB together, for 250 hosts; and one broadcast of a quarter of a mebibyte to
 //! CHUNKS hosts, which are as many chunks of one. Prints the resident memory of the engine's process when it is idle, the
 //! most while the load comes in, the most while it is delivered, and what is left at the end. Fails when the most is more
-//! than 256 MiB above the idle process, which is what `notification::limits::MEMORY_BYTES` promises.
+//! than 256 MiB above the idle process: half of `notification::limits::MEMORY_BYTES`, since large contents fill the bounds on bytes
+//! before those on deliveries.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,7 +29,7 @@ const OF_REQUEST: u64 = 15 * OF_CHUNK;
 /// Bytes of a content: four of them are 1 MiB but for what a batch has beside its contents.
 const CONTENT_BYTES: usize = 255 * 1024;
 const CALLERS: u64 = 4;
-/// The promised bound.
+/// The bound.
 const BOUND: u64 = 256 << 20;
 /// Until everything is delivered.
 const PATIENCE: Duration = Duration::from_mins(15);

@@ -11,7 +11,7 @@ use net::setting::SettingText;
 use serde::Deserialize;
 
 use crate::checks::{both, each, require};
-use crate::settings::{connections_max, duration, provider};
+use crate::settings::{duration, provider};
 use crate::{ChannelError, Concurrency, Invalid};
 
 /// The address of APNs, and the identity towards it.
@@ -57,8 +57,8 @@ pub struct Settings {
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
-    /// Default 64.
-    #[serde(default = "connections_max")]
+    /// Default 160.
+    #[serde(default = "connections_max_default")]
     pub connections_max: usize,
     /// How long to wait after a server error (5xx). Default `15m`, which is Apple's advice.
     #[serde(default = "server_error_delay_default", deserialize_with = "duration")]
@@ -91,6 +91,11 @@ const TOPIC_BYTES_MAX: usize = 255;
 
 fn endpoint_default() -> String {
     "https://api.push.apple.com".to_owned()
+}
+
+const fn connections_max_default() -> usize {
+    // With the 1,000 streams that APNs grants on each, two threads have all in flight that a lane may hold.
+    160
 }
 
 const fn server_error_delay_default() -> Duration {

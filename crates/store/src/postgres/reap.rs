@@ -27,7 +27,7 @@ struct Expired {
 
 /// Chunks whose claims are ended in one transaction: all that one process delivers, and some tickets. A worker that held
 /// more is reaped in several.
-const CHUNKS_PER_TRANSACTION: usize = 8_192;
+const CHUNKS_PER_TRANSACTION: usize = 16_384;
 const _: () = assert!(
     limits::CLAIMED_ITEMS / (limits::CHUNK_WEIGHT + 1) < CHUNKS_PER_TRANSACTION,
     "what was in flight in one process is judged as a whole"
