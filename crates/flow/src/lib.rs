@@ -6,7 +6,8 @@
 //! - [`breaker`]: a circuit breaker for a destination that does not answer.
 //! - [`forecast`](mod@forecast): the end of work that is under way.
 //! - [`gate`]: the number of attempts under way, bounded by a [`limit`] that can learn.
-//! - [`quota`]: the number of attempts in a minute.
+//! - [`learned_rate`]: the rate that a destination keeps to, learned from its refusals.
+//! - [`quota`]: the number of attempts in a minute, or the rate that was learned.
 //! - [`quota_share`]: the division of that number among processes.
 //! - [`merge`]: requests over one connection, performed together.
 //! - [`worker_deadline`]: the time until which a worker may start attempts.
@@ -18,6 +19,7 @@ pub mod breaker;
 pub mod clock;
 pub mod forecast;
 pub mod gate;
+pub mod learned_rate;
 pub mod limit;
 pub mod merge;
 pub mod quota;
@@ -31,6 +33,7 @@ pub use backoff::Backoff;
 pub use breaker::Breaker;
 pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
+pub use learned_rate::LearnedRate;
 pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
 pub use quota::{Quota, QuotaGroup};
 pub use reference::Reference;

@@ -2,6 +2,8 @@
 //!
 //! Pure arithmetic, time passed in. All threads of a process share a quota.
 
+mod schedule;
+
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,8 +12,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use schedule::{ClosedQuota, MINUTE_NANOS, QuotaRate, Schedule, nanos_of};
+pub use schedule::{Demand, SHORT_WAIT, WAIT_MAX, whole};
+
 /// Lets through a number of attempts in any minute, wherever that minute begins: a sixtieth of them at once, the rest evenly.
-/// Without a number it lets everything through, but for pauses.
+/// Without a number it lets everything through, but for pauses, and goes by a [`LearnedRate`](crate::LearnedRate) where attempts are
+/// refused for their rate.
 #[derive(Debug)]
 pub struct Quota {
     /// The origin of the times: the first `now` that was passed in.
@@ -20,6 +26,8 @@ pub struct Quota {
     is_open: AtomicBool,
     /// True while this process has no part of the number. Read without the lock: most processes have all of it.
     is_closed: AtomicBool,
+    /// True while a rate is learned. Read without the lock: few destinations refuse attempts for it.
+    is_learning: AtomicBool,
     schedule: Mutex<Schedule>,
 }
 
@@ -58,17 +66,6 @@ pub struct QuotaGroup {
     appointed_nanos: AtomicU64,
 }
 
-/// The demand before a quota since it was last read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// Places that were reserved.
-    pub reserved: u64,
-    /// True if a place was looked for.
-    pub is_asked: bool,
-    /// True if a place was further away than [`SHORT_WAIT`].
-    pub is_short: bool,
-}
-
 /// Times of reserved places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bookings {
@@ -80,57 +77,14 @@ pub struct Bookings {
     pub full_in: Duration,
 }
 
-#[derive(Debug)]
-struct Schedule {
-    pace: QuotaRate,
-    /// `Some` while there is no pace to go by: this process has no part of the number yet.
-    closed: Option<ClosedQuota>,
-    /// End of the part of a number that is gone by.
-    part_until_nanos: u64,
-    /// Longest time from one appointed return to the next: a small part is often raised before long.
-    turn_nanos_max: u64,
-    demand: Demand,
-    /// Time at which all reserved places have gone through, if they go evenly.
-    booked_until_nanos: u64,
-    /// The end of the last pause; 0 when there was none.
-    paused_until_nanos: u64,
-    /// Last appointed time of return of all groups without a place.
-    appointed_until_nanos: u64,
-}
-
-/// A quota that this process has no part of.
-#[derive(Debug, Default)]
-struct ClosedQuota {
-    /// Notified when a place is looked for.
-    wake: Arc<Notify>,
-    asked_at_nanos: Option<u64>,
-    /// True when it was asked for, and the answer was that there is none for now.
-    is_answered: bool,
-}
-
-/// Rate and burst of a quota. Both are zero where there is no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct QuotaRate {
-    interval_nanos: u64,
-    /// A whole number of intervals.
-    burst_nanos: u64,
-}
-
-/// Longest wait of a chunk for its quota before it makes room for others.
-pub const WAIT_MAX: Duration = Duration::from_secs(5);
-/// A wait for a place from which on a part of a number is too small for the demand.
-pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// How long a part of the number is waited for before deliveries go back: an answer of the database, usually.
 const SHARE_PATIENCE: Duration = Duration::from_millis(500);
 /// How soon it is looked again whether there is a part.
 const SHARE_LOOK: Duration = Duration::from_millis(20);
-/// Time until there may be a place where this process has no part of the number: longer than anything waits.
-const CLOSED_WAIT: Duration = WAIT_MAX.saturating_add(Duration::from_secs(1));
 /// Longest time from one appointed return to the next where the number is divided, in intervals of the whole number.
 const TURN_INTERVALS: u64 = 4;
 /// Longest time between the first and the last appointed return: numbers change.
 const APPOINTMENT_MAX: Duration = Duration::from_mins(1);
-const MINUTE_NANOS: u64 = 60_000_000_000;
 /// The first time that was passed in, nanoseconds: bursts reach back from it.
 const ORIGIN_NANOS: u64 = 1_440 * MINUTE_NANOS;
 
@@ -144,9 +98,11 @@ impl Quota {
             start: OnceLock::new(),
             is_open: AtomicBool::new(pace == QuotaRate::UNLIMITED),
             is_closed: AtomicBool::new(false),
+            is_learning: AtomicBool::new(false),
             schedule: Mutex::new(Schedule {
                 pace,
                 closed: None,
+                learned: None,
                 part_until_nanos: u64::MAX,
                 turn_nanos_max: u64::MAX,
                 demand: Demand::default(),
@@ -165,14 +121,20 @@ impl Quota {
         schedule.closed = None;
         (schedule.part_until_nanos, schedule.turn_nanos_max) = (u64::MAX, u64::MAX);
         self.is_closed.store(false, Ordering::Relaxed);
-        schedule.change(QuotaRate::of(count), now);
-        self.is_open.store(schedule.is_open(now), Ordering::Relaxed);
+        // Without a number, what was learned holds on.
+        if count.is_some() || schedule.learned.is_none() {
+            schedule.learned = None;
+            schedule.change(QuotaRate::of(count), now);
+        }
+        self.show(&schedule, now);
     }
 
     /// Lets nothing through from `now` on but reserved places, until it [goes by a part](Self::go_by) of its number; `wake` is
     /// notified when a place is looked for.
     pub fn close(&self, wake: &Arc<Notify>) {
         let mut schedule = self.schedule();
+        schedule.learned = None;
+        self.is_learning.store(false, Ordering::Relaxed);
         schedule.closed = Some(ClosedQuota { wake: Arc::clone(wake), ..ClosedQuota::default() });
         self.is_closed.store(true, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Relaxed);
@@ -218,7 +180,7 @@ impl Quota {
         }
         let nanos = self.nanos(now);
         let mut schedule = self.schedule();
-        schedule.note_asked();
+        schedule.demand.is_asked = true;
         let closed = schedule.closed.as_mut().filter(|closed| !closed.is_answered)?;
         let asked_at = *closed.asked_at_nanos.get_or_insert_with(|| {
             closed.wake.notify_one();
@@ -257,9 +219,7 @@ impl Quota {
     pub fn reserve(&self, now: Instant, wait_max: Duration) -> Result<Duration, Duration> {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
-        let (booked, wait) = schedule.next(now);
-        schedule.note_asked();
-        schedule.demand.is_short |= wait >= SHORT_WAIT;
+        let (booked, wait) = schedule.look(now);
         if wait > wait_max {
             return Err(wait);
         }
@@ -267,7 +227,7 @@ impl Quota {
         schedule.demand.reserved += 1;
         // Still under the lock: later, this could undo what a pause has said meanwhile.
         if schedule.is_open(now) {
-            self.is_open.store(true, Ordering::Relaxed);
+            self.show(&schedule, now);
         }
         Ok(wait)
     }
@@ -275,10 +235,7 @@ impl Quota {
     /// Time until the next place.
     pub fn wait(&self, now: Instant) -> Duration {
         let now = self.nanos(now);
-        let mut schedule = self.schedule();
-        let (_, wait) = schedule.next(now);
-        schedule.note_asked();
-        schedule.demand.is_short |= wait >= SHORT_WAIT;
+        let (_, wait) = self.schedule().look(now);
         wait
     }
 
@@ -342,10 +299,45 @@ impl Quota {
         self.is_open.store(false, Ordering::Relaxed);
     }
 
+    /// Learns that an attempt which was sent at `sent_at` was refused for the rate of attempts, for `retry_after`. Where there is a
+    /// number, that alone holds.
+    pub fn refused(&self, now: Instant, sent_at: Instant, retry_after: Duration) {
+        let (now, sent_at) = (self.nanos(now), self.nanos(sent_at));
+        let mut schedule = self.schedule();
+        schedule.refused(now, sent_at, retry_after);
+        self.show(&schedule, now);
+    }
+
+    /// True while a rate is learned.
+    pub fn is_learning(&self) -> bool {
+        self.is_learning.load(Ordering::Relaxed)
+    }
+
+    /// Learns that `count` attempts were answered and not refused for their rate. Returns the rate that is gone by, in messages a
+    /// minute; `None` if none is known.
+    pub fn accepted(&self, now: Instant, count: usize) -> Option<NonZeroU32> {
+        let now = self.nanos(now);
+        let mut schedule = self.schedule();
+        if let Some(learned) = &mut schedule.learned {
+            learned.accept(Duration::from_nanos(now), u32::try_from(count).unwrap_or(u32::MAX));
+        }
+        schedule.follow_learned(now);
+        self.show(&schedule, now);
+        schedule.learned.as_ref()?;
+        let per_minute = MINUTE_NANOS.checked_div(schedule.pace.interval_nanos)?;
+        NonZeroU32::new(u32::try_from(per_minute.max(1)).unwrap_or(u32::MAX))
+    }
+
     /// True if a reserved place or a pause is still ahead.
     pub fn is_booked(&self, now: Instant) -> bool {
         let now = self.nanos(now);
         self.schedule().booked(now) > now
+    }
+
+    /// Has those see the state of the schedule that read it without the lock.
+    fn show(&self, schedule: &Schedule, now: u64) {
+        self.is_open.store(schedule.is_open(now), Ordering::Relaxed);
+        self.is_learning.store(schedule.learned.is_some(), Ordering::Relaxed);
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
@@ -356,93 +348,6 @@ impl Quota {
         let start = *self.start.get_or_init(|| now);
         ORIGIN_NANOS + nanos_of(now.saturating_duration_since(start)).min(u64::MAX / 4)
     }
-}
-
-// === impl Schedule ===
-
-impl Schedule {
-    /// Time until which everything is booked, at least `now`: places that passed unused are gone, and a quiet hour does not allow
-    /// more than a burst.
-    fn booked(&self, now: u64) -> u64 {
-        let mut booked = self.booked_until_nanos.max(now);
-        if self.paused_until_nanos > 0 {
-            let QuotaRate { interval_nanos, burst_nanos } = self.pace;
-            // The burst counts as used up at the end of a pause: waiting attempts go evenly, not in a rush.
-            booked = booked.max(self.paused_until_nanos + burst_nanos - interval_nanos);
-        }
-        booked
-    }
-
-    /// Time until which everything is booked with one more place, and the time until that place.
-    fn next(&self, now: u64) -> (u64, Duration) {
-        if self.closed.is_some() || now >= self.part_until_nanos {
-            return (self.booked(now), CLOSED_WAIT);
-        }
-        let booked = self.booked(now) + self.pace.interval_nanos;
-        (booked, Duration::from_nanos(booked.saturating_sub(now + self.pace.burst_nanos)))
-    }
-
-    fn note_asked(&mut self) {
-        self.demand.is_asked = true;
-    }
-
-    fn is_open(&self, now: u64) -> bool {
-        self.closed.is_none() && self.pace == QuotaRate::UNLIMITED && self.booked(now) == now
-    }
-
-    fn change(&mut self, pace: QuotaRate, now: u64) {
-        let (before, booked) = (self.pace, self.booked_until_nanos.max(now));
-        if pace == before {
-            return;
-        }
-        self.pace = pace;
-        // The last place that was reserved, or as if one had been.
-        let last = booked - before.burst_nanos;
-        self.booked_until_nanos = if before == QuotaRate::UNLIMITED {
-            // Used places were not counted: no burst.
-            now + pace.burst_nanos - pace.interval_nanos
-        } else if last + before.interval_nanos <= now {
-            // As many may go at once as before, but no more than the new burst.
-            let free = (now - last) / before.interval_nanos;
-            now + pace.burst_nanos - free.saturating_mul(pace.interval_nanos).min(pace.burst_nanos)
-        } else {
-            (last + pace.interval_nanos).max(now) + pace.burst_nanos - pace.interval_nanos
-        };
-    }
-}
-
-// === impl QuotaRate ===
-
-impl QuotaRate {
-    const UNLIMITED: Self = Self { interval_nanos: 0, burst_nanos: 0 };
-
-    fn of(count: Option<NonZeroU32>) -> Self {
-        count.map_or(Self::UNLIMITED, |count| Self::of_part(whole(count), count))
-    }
-
-    /// The pace of a `part` of [`whole`], with as much of the burst, and at least one.
-    fn of_part(part: u64, count: NonZeroU32) -> Self {
-        let part = part.clamp(1, whole(count));
-        let burst = (burst(count) * part / whole(count)).max(1);
-        // Rounded up, so that no minute gets one too many.
-        let interval_nanos = (MINUTE_NANOS * 1_000).div_ceil(part);
-        Self { interval_nanos, burst_nanos: burst * interval_nanos }
-    }
-}
-
-/// All that may go evenly under a number, in thousandths of a message a minute. One minute can hold a burst and a whole minute of
-/// evenly spaced ones, so those are fewer by the burst. A quota of one is all burst: it has one all the same.
-pub fn whole(count: NonZeroU32) -> u64 {
-    (u64::from(count.get()) - burst(count)).max(1) * 1_000
-}
-
-/// Messages that may go at once.
-fn burst(count: NonZeroU32) -> u64 {
-    (u64::from(count.get()) / 60).max(1)
-}
-
-fn nanos_of(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

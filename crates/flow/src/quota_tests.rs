@@ -174,3 +174,47 @@ fn a_quota_of_one_lets_one_through_a_minute() {
     assert_eq!(quota.reserve(start, LONG), Ok(Duration::ZERO));
     assert_eq!(quota.reserve(start, LONG), Ok(Duration::from_mins(1)));
 }
+
+/// Has `quota` refuse more than ten a second, from one second to another.
+fn refuse_more_than_ten(quota: &Quota, seconds: std::ops::Range<u64>) {
+    for second in seconds {
+        let now = start() + Duration::from_secs(second);
+        quota.accepted(now, 10);
+        (0..20).for_each(|_| quota.refused(now, now, Duration::ZERO));
+    }
+}
+
+#[test]
+fn a_rate_is_learned_where_there_is_no_number_and_given_up_for_one() {
+    let numbered = per_minute(6_000);
+    refuse_more_than_ten(&numbered, 0..10);
+    assert!(!numbered.is_learning());
+    let quota = per_minute(0);
+    refuse_more_than_ten(&quota, 0..2);
+    assert!(quota.is_learning() && quota.is_open(), "it is counted first");
+    refuse_more_than_ten(&quota, 2..5);
+    assert!(!quota.is_open());
+    let now = start() + Duration::from_secs(5);
+    let rate = quota.accepted(now, 0).unwrap().get();
+    assert!((450..=700).contains(&rate), "{rate}");
+    quota.change(None, now);
+    assert!(quota.is_learning(), "a reload changes nothing");
+    let booked = (0..20).filter(|_| quota.reserve(now, Duration::from_secs(1)).is_ok()).count();
+    assert!((5..=12).contains(&booked), "{booked}");
+    quota.change(NonZeroU32::new(60), now);
+    assert!(!quota.is_learning());
+    assert_eq!(quota.accepted(now, 1), None);
+}
+
+#[test]
+fn a_learned_rate_is_forgotten_when_nothing_waits_for_it() {
+    let quota = per_minute(0);
+    refuse_more_than_ten(&quota, 0..5);
+    let later = start() + Duration::from_hours(2);
+    assert_eq!(quota.reserve(later, Duration::ZERO), Ok(Duration::ZERO));
+    assert!(quota.is_open() && !quota.is_learning());
+    let counted_only = per_minute(0);
+    refuse_more_than_ten(&counted_only, 0..1);
+    counted_only.accepted(start() + Duration::from_mins(3), 1);
+    assert!(!counted_only.is_learning());
+}

@@ -429,7 +429,7 @@ impl Limit for Learned {
         match sample.signal {
             Signal::Silent => return,
             Signal::Answered => self.answered(sample),
-            Signal::PushedBack => {
+            Signal::PushedBack | Signal::OverRate => {
                 if self.window.passes(true) {
                     self.window.pushed_back();
                 }

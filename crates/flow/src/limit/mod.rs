@@ -15,8 +15,10 @@ pub use learned::Learned;
 pub enum Signal {
     /// An answer that took its normal way: its latency is a sample.
     Answered,
-    /// An explicit "slow down": 429, 503, `REFUSED_STREAM`, `GOAWAY`.
+    /// An explicit "slow down": 503, `REFUSED_STREAM`, `GOAWAY`.
     PushedBack,
+    /// A refusal for the rate of all attempts to the destination: 429. A limit takes it for a "slow down" as well.
+    OverRate,
     /// No answer in time, or a lost connection: a drop, without a latency.
     Dropped,
     /// Says nothing about load: the attempt failed before it reached the destination.

@@ -1,0 +1,203 @@
+//! Destinations with numbers that they do not publish, in simulated time.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use super::*;
+
+/// How a destination counts. Rates in messages a second.
+#[derive(Debug, Clone, Copy)]
+enum Hidden {
+    /// A token bucket with room for so many seconds.
+    Bucket(f64),
+    /// A number in each minute of the clock.
+    Minutes,
+    /// It refuses nothing.
+    Nothing,
+}
+
+const ALL: [Hidden; 4] =
+    [Hidden::Bucket(0.0), Hidden::Bucket(1.0), Hidden::Bucket(60.0), Hidden::Minutes];
+
+struct Destination {
+    hidden: Hidden,
+    /// The rate, and the one after [`CHANGE`].
+    rates: (f64, f64),
+    tokens: f64,
+    at: f64,
+    minute: f64,
+}
+
+/// When the rate changes, and when the simulation ends, seconds.
+const CHANGE: f64 = 400.0;
+const END: f64 = 900.0;
+const ROUND_TRIP: f64 = 0.05;
+
+impl Destination {
+    fn rate(&self, now: f64) -> f64 {
+        if now < CHANGE { self.rates.0 } else { self.rates.1 }
+    }
+
+    /// `Some` seconds to wait, if it is refused.
+    fn asked(&mut self, now: f64) -> Option<f64> {
+        let rate = self.rate(now);
+        match self.hidden {
+            Hidden::Nothing => return None,
+            Hidden::Bucket(seconds) => {
+                let tokens = self.tokens + (now - self.at) * rate;
+                self.tokens = tokens.min((seconds * rate).max(1.0));
+                self.at = now;
+            }
+            Hidden::Minutes if (now / 60.0).floor() > self.minute => {
+                self.minute = (now / 60.0).floor();
+                self.tokens = 60.0 * rate;
+            }
+            Hidden::Minutes => {}
+        }
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
+            return None;
+        }
+        let wait = match self.hidden {
+            Hidden::Minutes => (self.minute + 1.0) * 60.0 - now,
+            Hidden::Bucket(_) | Hidden::Nothing => (1.0 - self.tokens) / rate,
+        };
+        // As the header field has it.
+        Some(wait.ceil())
+    }
+}
+
+/// A backlog before a destination: when each message was sent, and whether it was accepted.
+fn play(hidden: Hidden, rates: (f64, f64)) -> Vec<(f64, bool)> {
+    let mut destination = Destination { hidden, rates, tokens: f64::MAX, at: 0.0, minute: -1.0 };
+    let (mut learned, mut under_way) = (LearnedRate::new(Duration::ZERO), VecDeque::new());
+    let (mut now, mut sent, paused_until) = (0.0, Vec::new(), Cell::new(0.0));
+    let (span, fastest) = (Duration::from_secs_f64, 4.0 * rates.0.max(rates.1));
+    // Each refusal or acceptance is heard of a round trip later.
+    let hear = |learned: &mut LearnedRate, under_way: &mut VecDeque<(f64, Option<f64>)>, until| {
+        while let Some((at, refused)) = under_way.pop_front_if(|(at, _)| *at + ROUND_TRIP <= until)
+        {
+            match refused {
+                None => learned.accept(span(at + ROUND_TRIP), 1),
+                Some(after) => {
+                    let now = at + ROUND_TRIP;
+                    let pause = learned.refuse(span(now), span(at), span(after));
+                    paused_until.set(f64::max(paused_until.get(), now + pause.as_secs_f64()));
+                }
+            }
+        }
+    };
+    while now < END {
+        let refused = destination.asked(now);
+        under_way.push_back((now, refused));
+        sent.push((now, refused.is_none()));
+        let next = |learned: &LearnedRate| {
+            let rate = learned.per_second().map_or(fastest, |rate| rate.min(fastest));
+            (now + 1.0 / rate).max(paused_until.get())
+        };
+        learned.hold_back(span(now));
+        let planned = next(&learned);
+        hear(&mut learned, &mut under_way, planned);
+        let after = next(&learned).max(planned);
+        hear(&mut learned, &mut under_way, after);
+        now = after;
+    }
+    sent
+}
+
+/// Parts of what could be sent from one second to another: accepted, and of what was sent: refused.
+fn used(sent: &[(f64, bool)], rate: f64, (from, until): (f64, f64)) -> (f64, f64) {
+    let within: Vec<bool> =
+        sent.iter().filter(|(at, _)| (from..until).contains(at)).map(|(_, is)| *is).collect();
+    let count = |is: bool| within.iter().filter(|accepted| **accepted == is).count();
+    let float = |count: usize| f64::from(u32::try_from(count).unwrap());
+    let accepted = float(count(true)) / (rate * (until - from));
+    (accepted, float(count(false)) / float(within.len()))
+}
+
+#[test]
+fn a_rate_that_is_not_published_is_found_and_used() {
+    for hidden in ALL {
+        for rate in [1.0, 10.0, 100.0, 1_000.0] {
+            let sent = play(hidden, (rate, rate));
+            let (accepted, refused) = used(&sent, rate, (300.0, END));
+            assert!(accepted >= 0.9, "{hidden:?} {rate}: {accepted} {refused}");
+            // Two of 62 in a minute of the clock with 60: what is told too late for the first is refused as well.
+            let most = if matches!(hidden, Hidden::Minutes) && rate < 2.0 { 0.03 } else { 0.02 };
+            assert!(refused <= most, "{hidden:?} {rate}: {accepted} {refused}");
+        }
+    }
+}
+
+#[test]
+fn another_rate_is_found_within_a_minute() {
+    for hidden in ALL {
+        for rates in [(10.0, 5.0), (10.0, 20.0), (100.0, 50.0), (100.0, 200.0), (100.0, 10.0)] {
+            let sent = play(hidden, rates);
+            // A minute after the change; of one that counts by minutes, the next whole one.
+            let from = if matches!(hidden, Hidden::Minutes) { 480.0 } else { CHANGE + 60.0 };
+            let (soon, _) = used(&sent, rates.1, (from, from + 60.0));
+            let (accepted, refused) = used(&sent, rates.1, (from, END));
+            assert!(soon >= 0.9, "{hidden:?} {rates:?}: {soon} {accepted} {refused}");
+            assert!(accepted >= 0.9, "{hidden:?} {rates:?}: {soon} {accepted} {refused}");
+            let most = if matches!(hidden, Hidden::Minutes) { 0.03 } else { 0.02 };
+            assert!(refused <= most, "{hidden:?} {rates:?}: {soon} {accepted} {refused}");
+        }
+    }
+}
+
+#[test]
+fn one_that_refuses_nothing_is_not_held_back() {
+    let sent = play(Hidden::Nothing, (10.0, 10.0));
+    let (accepted, refused) = used(&sent, 40.0, (0.0, END));
+    assert!(accepted >= 0.999 && refused == 0.0, "{accepted} {refused}");
+}
+
+/// `count` rounds of a second: how many are accepted in each, and how many refused.
+fn rounds(learned: &mut LearnedRate, (from, count): (u64, u64), accepted: u32, refused: u32) {
+    for second in from..from + count {
+        let sent_at = Duration::from_secs(second);
+        let heard_at = sent_at + Duration::from_millis(5);
+        learned.accept(heard_at, accepted);
+        (0..refused).for_each(|_| {
+            learned.refuse(heard_at, sent_at, Duration::from_secs(1));
+        });
+    }
+}
+
+#[test]
+fn a_few_refusals_beside_much_that_is_accepted_are_no_rate() {
+    let mut learned = LearnedRate::new(Duration::from_secs(1));
+    rounds(&mut learned, (1, 60), 100, 20);
+    assert_eq!(learned.per_second(), None);
+    assert!(!learned.is_over(Duration::from_secs(62)));
+    assert!(learned.is_over(Duration::from_mins(4)), "they have ended");
+    rounds(&mut learned, (100, 5), 10, 20);
+    let found = learned.per_second().unwrap();
+    assert!((8.0..=14.0).contains(&found), "{found}");
+}
+
+#[test]
+fn a_rate_is_kept_while_little_is_sent_and_forgotten_after_an_hour() {
+    let mut learned = LearnedRate::new(Duration::from_secs(1));
+    rounds(&mut learned, (1, 20), 10, 20);
+    let found = learned.per_second().unwrap();
+    learned.accept(Duration::from_mins(30), 1);
+    assert_eq!(learned.per_second(), Some(found), "nothing was held back");
+    learned.hold_back(Duration::from_mins(30));
+    assert_eq!(learned.per_second(), Some(found), "not the whole time until then");
+    assert!(!learned.is_over(Duration::from_mins(80)) && learned.is_over(Duration::from_mins(91)));
+}
+
+#[test]
+fn a_rate_that_does_not_end_the_refusals_is_given_up() {
+    let mut learned = LearnedRate::new(Duration::from_secs(1));
+    rounds(&mut learned, (1, 12), 10, 20);
+    assert!(learned.per_second().is_some());
+    // A recipient with a rate of its own, whatever is sent to the others.
+    rounds(&mut learned, (13, 100), 10, 20);
+    assert_eq!(learned.per_second(), None);
+    // It is tried again.
+    rounds(&mut learned, (500, 12), 10, 20);
+    assert!(learned.per_second().is_some());
+}
