@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::capacity::Capacity;
 use crate::options::Faults;
+use crate::rate_limit::SimRateLimit;
 
 /// True if the simulator calls this recipient gone when `--dead-tokens` is `fraction`.
 ///
@@ -40,6 +41,7 @@ pub(crate) struct Dice {
 pub(crate) struct CommonFaults {
     pub(crate) outage: Outage,
     pub(crate) capacity: Capacity,
+    pub(crate) rate_limit: SimRateLimit,
 }
 
 /// A stretch of 503.
@@ -109,7 +111,11 @@ impl Dice {
 
 impl CommonFaults {
     pub(crate) fn new(faults: &Faults) -> Self {
-        Self { outage: Outage::new(faults), capacity: Capacity::new(faults.capacity.clone()) }
+        Self {
+            outage: Outage::new(faults),
+            capacity: Capacity::new(faults.capacity.clone()),
+            rate_limit: SimRateLimit::new(faults.rate_limit),
+        }
     }
 }
 

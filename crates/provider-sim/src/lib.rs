@@ -26,6 +26,7 @@ mod http2;
 mod exchange;
 mod fields;
 mod provider;
+mod rate_limit;
 
 mod apns;
 mod capacity;

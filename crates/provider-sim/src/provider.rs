@@ -113,6 +113,9 @@ impl Provider {
         if dead_tokens > 0.0 && is_dead(finding.recipient, dead_tokens) {
             return self.trouble(Trouble::Gone, now_us);
         }
+        if !self.common.rate_limit.admits(now_us) {
+            return self.trouble(Trouble::Throttled, now_us);
+        }
         match self.dice.borrow_mut().fault() {
             None => SimReply::Answer(Box::new(self.accepted(&finding.id))),
             Some(SimFault::Refuse) => SimReply::Refuse,
