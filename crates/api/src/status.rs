@@ -1,6 +1,6 @@
 //! `GET /v1/status`: what was accepted, what came of it, and who works on it.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,9 @@ pub struct LaneAnswer {
     /// How long its answers took on the wire lately, on the mean, in milliseconds.
     #[serde(default)]
     pub latency_ms: Option<f64>,
+    /// Messages a minute to its destination, by what it refused for the rate.
+    #[serde(default)]
+    pub rate_per_minute: Option<u32>,
     /// When its destination last answered, whatever the answer was.
     #[serde(default)]
     pub answered_at: Option<String>,
@@ -198,7 +201,8 @@ impl StatusAnswer {
 
 impl LaneAnswer {
     fn new(status: LaneStatus, pauses: &Pauses) -> Self {
-        let LaneEvidence { answered_at, closed_until, limit, latency } = status.evidence;
+        let LaneEvidence { answered_at, closed_until, limit, latency, rate_per_minute } =
+            status.evidence;
         let millis = |latency: Duration| latency.as_secs_f64() * 1_000.0;
         Self {
             paused: pauses.covers_lane(&status.lane),
@@ -210,6 +214,7 @@ impl LaneAnswer {
             next_due_at: status.next_due_at.map(show),
             limit: limit.map(NonZeroUsize::get),
             latency_ms: latency.map(millis),
+            rate_per_minute: rate_per_minute.map(NonZeroU32::get),
             answered_at: answered_at.map(show),
             closed_until: closed_until.map(show),
             // The store itself knows of no channels.

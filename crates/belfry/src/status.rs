@@ -186,7 +186,7 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<10> {
+fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<11> {
     let mut table = TextTable::new([
         "lane",
         "destination",
@@ -195,6 +195,7 @@ fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<10> {
         "under way",
         "limit",
         "latency",
+        "learned rate",
         "next due",
         "last answer",
         "closed until",
@@ -214,6 +215,7 @@ fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<10> {
             &lane.claimed.to_string(),
             &lane.limit.map_or_else(none, |limit| limit.to_string()),
             &lane.latency_ms.map_or_else(none, |latency| format!("{latency:.1} ms")),
+            &lane.rate_per_minute.map_or_else(none, |rate| format!("{rate}/min")),
             next,
             lane.answered_at.as_deref().unwrap_or("-"),
             lane.closed_until.as_deref().unwrap_or("-"),
@@ -293,7 +295,7 @@ mod tests {
                 {"channel": "hooks", "destination": "g", "priority": "bulk", "tenant": "shop", "claimed": 1, "next_due_at": null,
                     "closed_until": "2026-11-21T08:31:00.000Z"},
                 {"channel": "ios", "destination": "h", "priority": "bulk", "tenant": "default", "claimed": 1200, "next_due_at": null,
-                    "limit": 1000, "latency_ms": 82.34,
+                    "limit": 1000, "latency_ms": 82.34, "rate_per_minute": 5820,
                     "answered_at": "2026-11-21T08:30:02.000Z"},
             ],
             "parked": [
@@ -320,9 +322,9 @@ mod tests {
              parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
              parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\
              paused     channel/hooks of shop, since 2026-11-21T08:20:00.000Z\n\n\
-             lane   destination  priority  tenant   under way  limit  latency  next due  last answer               closed until\n\
-             hooks  g            bulk      shop             1  -      -        -         -                         2026-11-21T08:31:00.000Z\n\
-             ios    h            bulk      default       1200   1000  82.3 ms  -         2026-11-21T08:30:02.000Z  -\n\n\
+             lane   destination  priority  tenant   under way  limit  latency  learned rate  next due  last answer               closed until\n\
+             hooks  g            bulk      shop             1  -      -        -             -         -                         2026-11-21T08:31:00.000Z\n\
+             ios    h            bulk      default       1200   1000  82.3 ms  5820/min      -         2026-11-21T08:30:02.000Z  -\n\n\
              worker  role     version  listens         since                     state    partitions  under way  per s\n\
              a-7     serve    0.1.0    127.0.0.1:8473  2026-11-21T08:30:00.000Z  alive            62       1200  81000\n\
              bb-17   consume  0.1.0    -               2026-11-21T08:30:02.000Z  overdue           0          0      0\n\

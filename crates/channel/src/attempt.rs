@@ -46,6 +46,11 @@ impl Attempt {
         Self::new(Report::Attempted(answer), Signal::PushedBack)
     }
 
+    /// The provider answered that more is sent to it than it lets through. Not of a rate of one recipient, where that can be told.
+    pub fn over_rate(answer: Answer) -> Self {
+        Self::new(Report::Attempted(answer), Signal::OverRate)
+    }
+
     /// The provider's words, for a line in the log.
     pub(crate) fn words(&self) -> Cow<'_, str> {
         match &self.report {

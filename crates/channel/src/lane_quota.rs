@@ -100,6 +100,11 @@ impl LaneQuota {
         self.destination.quota.pause(now, span);
     }
 
+    /// Learns that an attempt which was sent at `sent_at` was refused for the rate of all attempts to the destination.
+    pub(crate) fn refused(&self, now: Instant, sent_at: Instant, retry_after: Duration) {
+        self.destination.quota.refused(now, sent_at, retry_after);
+    }
+
     /// The quota of the destination.
     pub fn destination(&self) -> &Arc<Quota> {
         &self.destination.quota

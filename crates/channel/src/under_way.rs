@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use flow::Pass;
+use flow::{Pass, Signal};
 use futures_util::future::CatchUnwind;
 use futures_util::stream::{FuturesUnordered, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -268,8 +268,21 @@ fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
     if let Some(is_answer) = is_answer(&attempt.report) {
         pass.note(is_answer, at);
     }
+    if attempt.signal == Signal::OverRate {
+        learn_rate(job, &attempt);
+    }
     pass.finish(attempt.signal, attempt.timing, at);
     attempt.report
+}
+
+/// Has the quota of the destination learn from a refusal for its rate.
+fn learn_rate(job: &Job<'_>, refused: &Attempt) {
+    let (Some(quota), Report::Attempted(answer)) = (job.quota, &refused.report) else { return };
+    let Verdict::Deferred { after } = answer.verdict else { return };
+    let now = job.clock.monotonic();
+    let on_wire = refused.timing.map_or(Duration::ZERO, |timing| timing.on_wire);
+    let sent_at = now.checked_sub(on_wire).unwrap_or(now);
+    quota.refused(now, sent_at, after.unwrap_or_default());
 }
 
 /// True if the provider accepted or refused an attempt; `None` when it was not made.

@@ -72,6 +72,8 @@ const REFUSED_PART: u32 = 3;
 const COUNTED_SECONDS: f64 = 5.0;
 const COUNTED_MESSAGES: f64 = 10.0;
 const COUNTED_MAX: Duration = Duration::from_mins(1);
+/// Time after the first rate in which messages are sent that were let in before.
+const SETTLES_FOR: Duration = Duration::from_millis(500);
 /// Time without a refusal after which counting begins anew, and after which it ends.
 const LULL: Duration = Duration::from_secs(5);
 const LULL_MAX: Duration = Duration::from_mins(2);
@@ -85,7 +87,7 @@ const RATE_MIN: f64 = 1.0 / 60.0;
 const STRETCH: Duration = Duration::from_secs(5);
 /// Longest pause: after it one message asks again. Beside accepted messages it is shorter: the refusal may be one recipient's.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-const PAUSE_MAX_BESIDE: Duration = Duration::from_secs(1);
+const PAUSE_MAX_BESIDE: Duration = Duration::from_millis(200);
 /// Refusals in a row that a rate may fail to prevent, and how long none is learned then.
 const VAIN_MAX: u8 = 50;
 const REST: Duration = Duration::from_mins(5);
@@ -113,9 +115,7 @@ impl LearnedRate {
     /// Messages a second that may be sent; `None` without a bound.
     pub fn per_second(&self) -> Option<f64> {
         let (known, climbed) = (self.found?, self.climbed.as_secs_f64());
-        let (least, most) = PLATEAU_SECONDS;
-        let plateau = (PLATEAU_MESSAGES / known).clamp(least, most);
-        let climb = plateau / 4.0;
+        let (climb, plateau) = climb_and_plateau(known);
         Some(if climbed < climb {
             known * (CUT + (0.99 - CUT) * climbed / climb)
         } else if climbed < climb + plateau {
@@ -201,7 +201,14 @@ impl LearnedRate {
             && counted.is_good_part_refused()
         {
             self.begin_at(let_through);
+            // What was answered last may not be counted yet, so it grows at once, and the next refusal tells.
+            let (climb, plateau) = climb_and_plateau(let_through);
+            self.climbed = Duration::from_secs_f64(climb + plateau);
             (self.since, self.held_back_at, self.has_accepted) = (now, now, true);
+            // Those of before say nothing of the rate.
+            self.answers = AnswerCounts::default();
+            // What was let in without it is sent until then.
+            self.refused_at = now + SETTLES_FOR;
         }
     }
 
@@ -209,6 +216,13 @@ impl LearnedRate {
         self.found = Some(known.max(RATE_MIN));
         self.climbed = Duration::ZERO;
     }
+}
+
+/// Seconds of the climb to a known rate, and of the plateau around it.
+fn climb_and_plateau(known: f64) -> (f64, f64) {
+    let (least, most) = PLATEAU_SECONDS;
+    let plateau = (PLATEAU_MESSAGES / known).clamp(least, most);
+    (plateau / 4.0, plateau)
 }
 
 // === impl AnswerCounts ===

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::chunk::Epoch;
@@ -62,6 +63,8 @@ pub struct Settlement {
     pub places: usize,
     /// How long its answers took on the wire lately, on the mean; `None` when there was none.
     pub latency: Option<Duration>,
+    /// Messages a minute that go there by its refusals for the rate; `None` without any.
+    pub rate_per_minute: Option<NonZeroU32>,
     /// The fallbacks of refused deliveries ([`Draft::in_place_of`]): accepted in the settling transaction, or not at all.
     pub fallbacks: Vec<Draft>,
 }

@@ -1,5 +1,6 @@
 //! The reports from deliver to settle. This channel is all that the two stages share.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub enum ReportMessage {
         places: usize,
         /// [`Settlement::latency`](notification::Settlement::latency), likewise.
         latency: Option<Duration>,
+        /// [`Settlement::rate_per_minute`](notification::Settlement::rate_per_minute), likewise.
+        rate_per_minute: Option<NonZeroU32>,
     },
     /// End of the reports of the chunk: it is acknowledged once all of them are settled.
     Done(Receipt),

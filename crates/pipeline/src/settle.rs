@@ -67,7 +67,7 @@ impl Settle {
 
     fn take(&self, batch: &mut WriteBatch, reported: ReportMessage) {
         match reported {
-            ReportMessage::Deliveries { chunk, reports, places, latency } => {
+            ReportMessage::Deliveries { chunk, reports, places, latency, rate_per_minute } => {
                 let channel = &chunk.envelope.lane.channel;
                 // A channel that was taken out of the configuration meanwhile has the usual policy.
                 let policy = self.policies.borrow().get(channel).copied().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Settle {
                     .decisions
                     .entry((chunk.id, chunk.epoch))
                     .or_insert_with(|| Decision::new(chunk, policy));
-                decision.set_board(places, latency);
+                decision.set_board(places, latency, rate_per_minute);
                 let now = channel::timestamp(self.clock);
                 for (index, report) in reports {
                     decision.add(index, report, now, self.salt);

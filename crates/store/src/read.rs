@@ -1,7 +1,7 @@
 //! Reads: the state of notifications, broadcasts, lanes and the suppression list, and the log.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -169,6 +169,8 @@ pub struct LaneEvidence {
     pub limit: Option<NonZeroUsize>,
     /// Mean latency of its answers on the wire lately, as of its last answer.
     pub latency: Option<Duration>,
+    /// Messages a minute that the process which sent last goes by, after refusals for the rate; as of its last answer.
+    pub rate_per_minute: Option<NonZeroU32>,
 }
 
 /// A channel that is not configured, and what waits for it.

@@ -283,7 +283,16 @@ impl<F: Fast> Pair<F> {
             let groups = vec![group(first, outcome), group(second, outcome ^ 1)];
             let groups = groups.into_iter().filter(|group| !group.indexes.is_empty()).collect();
             let (epoch, at, fallbacks) = (chunk.epoch, at(self.now), Vec::new());
-            Settlement { chunk: chunk.id, epoch, at, groups, places: 0, latency: None, fallbacks }
+            Settlement {
+                chunk: chunk.id,
+                epoch,
+                at,
+                groups,
+                places: 0,
+                latency: None,
+                rate_per_minute: None,
+                fallbacks,
+            }
         };
         let in_memory = self.memory.settle(vec![settlement(&memory)]).await.unwrap();
         let in_sqlite = self.fast.store().settle(vec![settlement(&sqlite)]).await.unwrap();

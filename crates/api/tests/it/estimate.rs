@@ -56,8 +56,16 @@ async fn settle(
     };
     let (at, groups) = (fixture.now(), vec![group]);
     let (chunk, epoch) = (chunk.id, chunk.epoch);
-    let settlement =
-        Settlement { chunk, epoch, at, groups, places: 4, latency: None, fallbacks: Vec::new() };
+    let settlement = Settlement {
+        chunk,
+        epoch,
+        at,
+        groups,
+        places: 4,
+        latency: None,
+        rate_per_minute: None,
+        fallbacks: Vec::new(),
+    };
     fixture.store.settle(vec![settlement]).await.unwrap();
 }
 

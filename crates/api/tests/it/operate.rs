@@ -43,6 +43,7 @@ async fn worked() -> (Fixture, String) {
         groups,
         places: 0,
         latency: None,
+        rate_per_minute: None,
         fallbacks: Vec::new(),
     };
     fixture.store.settle(vec![settlement]).await.unwrap();
@@ -105,7 +106,7 @@ async fn status_audit_and_metrics_agree() {
     assert_eq!(
         status["lanes"],
         json!([{"channel": "ios", "destination": "h", "priority": "bulk", "tenant": "default", "claimed": 0,
-            "next_due_at": "2026-11-21T08:30:00.000Z", "limit": null, "latency_ms": null, "answered_at": null, "closed_until": null, "parked": false, "paused": false}])
+            "next_due_at": "2026-11-21T08:30:00.000Z", "limit": null, "latency_ms": null, "rate_per_minute": null, "answered_at": null, "closed_until": null, "parked": false, "paused": false}])
     );
     let audit = fixture.get("/v1/audit").await.json();
     assert_eq!((&audit["balanced"], &audit["pending"]), (&json!(true), &json!(1)));

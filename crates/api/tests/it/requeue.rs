@@ -33,6 +33,7 @@ async fn give_up(fixture: &Fixture, words: &'static str) {
             groups,
             places: 0,
             latency: None,
+            rate_per_minute: None,
             fallbacks: Vec::new(),
         };
         fixture.store.settle(vec![settlement]).await.unwrap();

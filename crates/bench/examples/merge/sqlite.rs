@@ -84,6 +84,7 @@ impl EmbeddedStore {
             groups: vec![group],
             places: 0,
             latency: None,
+            rate_per_minute: None,
             fallbacks: Vec::new(),
         })
     }

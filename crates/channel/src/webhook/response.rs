@@ -31,8 +31,9 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp) -> Attempt {
         // A route that is not there yet, a gateway that does not know its keys, a resource that is locked: a deploy
         // can cause them, and another ends them.
         401 | 403 | 404 | 407..=409 | 421 | 423..=425 => Attempt::answered(deferred()),
-        // Standard Webhooks reads 429, 502 and 504 as too much load, and 503 says so itself.
-        429 | 502..=504 => Attempt::pushed_back(deferred()),
+        429 => Attempt::over_rate(deferred()),
+        // Standard Webhooks reads 502 and 504 as too much load, and 503 says so itself. Its `Retry-After` is of an outage, not of a rate.
+        502..=504 => Attempt::pushed_back(deferred()),
         400..=499 => refused(false),
         _ => Attempt::answered(deferred()),
     }
@@ -77,7 +78,8 @@ mod tests {
         check(&[400, 402, 405, 406, 411, 412, 413], refused, Signal::Answered);
         check(&[414, 415, 417, 418, 422, 426, 428, 431, 451, 499], refused, Signal::Answered);
         check(&[401, 403, 404, 407, 408, 409, 421, 423, 424, 425], again, Signal::Answered);
-        check(&[429, 502, 503, 504], again, Signal::PushedBack);
+        check(&[429], again, Signal::OverRate);
+        check(&[502, 503, 504], again, Signal::PushedBack);
         check(&[500, 501, 505, 599, 600, 999], again, Signal::Answered);
         assert_eq!(seen, 51);
     }

@@ -78,7 +78,8 @@ pub(super) fn interpret(reply: &Reply, now: Timestamp, is_key_proven: bool) -> (
         404 | 410 => refused(true),
         408 | 425 => Attempt::answered(deferred(wait())),
         // 406 is how Windows' service says it: RFC 8030 has 429 for it.
-        406 | 429 | 502 | 503 | 504 => Attempt::pushed_back(deferred(wait())),
+        406 | 429 => Attempt::over_rate(deferred(wait())),
+        502..=504 => Attempt::pushed_back(deferred(wait())),
         400..=499 => refused(false),
         _ => Attempt::answered(deferred(wait())),
     };
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn every_status_has_its_verdict() {
         use Advice::{Alert, CarryOn};
-        use Signal::{Answered, PushedBack};
+        use Signal::{Answered, OverRate, PushedBack};
         let check = |statuses: &[u16], verdict: Verdict, signal: Signal, advice: Advice| {
             for &status in statuses {
                 let (answer, found, said) = read(status, None, "");
@@ -147,7 +148,8 @@ mod tests {
         check(&[401, 403], MENDED_FIRST, Answered, Alert);
         check(&[400, 402, 405, 411, 413, 415, 422, 451, 499], REFUSED, Answered, CarryOn);
         check(&[408, 425], AGAIN, Answered, CarryOn);
-        check(&[406, 429, 502, 503, 504], AGAIN, PushedBack, CarryOn);
+        check(&[406, 429], AGAIN, OverRate, CarryOn);
+        check(&[502, 503, 504], AGAIN, PushedBack, CarryOn);
         check(&[500, 501, 505, 507, 599, 600, 999], AGAIN, Answered, CarryOn);
     }
 

@@ -1,6 +1,7 @@
 //! The life of one chunk in deliver.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,10 +9,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use channel::{Job, LaneQuota, Reports, Sender};
-use flow::Gate;
 use flow::quota::WAIT_MAX;
+use flow::{Clock, Gate};
 use futures_util::FutureExt;
-use notification::{Answer, Chunk, Delivery, Guarantee, Report, limits};
+use notification::{Answer, Chunk, Delivery, Guarantee, Report, Verdict, limits};
 use queue::Message;
 use tokio::sync::mpsc;
 
@@ -48,6 +49,7 @@ pub(super) async fn deliver(
             is_learned: lane_gate.is_learned(),
             affinity: Arc::clone(&thread.affinity),
             quota: Arc::clone(&lane_gate.quota),
+            clock: thread.clock,
         };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
         let sender = opened.sender.as_ref();
@@ -94,6 +96,7 @@ struct Places {
     /// Says how many threads send to the destination: each has a gate of its own, with about as many places.
     affinity: Arc<ThreadAffinity>,
     quota: Arc<LaneQuota>,
+    clock: Clock,
 }
 
 // === impl Route ===
@@ -201,6 +204,19 @@ impl Places {
         let of_gates = limit.saturating_mul(self.affinity.threads_at(limit, self.is_learned));
         of_gates.min(self.quota.within(WAIT_MAX))
     }
+
+    /// The rate that is learned from refusals of the destination, which learns from `reports`.
+    fn learned_rate(&self, reports: &[(u16, Report)]) -> Option<NonZeroU32> {
+        let quota = self.quota.destination();
+        if !quota.is_learning() {
+            return None;
+        }
+        let is_accepted = |(_, report): &&(u16, Report)| {
+            let Report::Attempted(answer) = report else { return false };
+            matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. })
+        };
+        quota.accepted(self.clock.monotonic(), reports.iter().filter(is_accepted).count())
+    }
 }
 
 // === impl Reporter ===
@@ -237,8 +253,10 @@ impl Reports for Reporter {
         let (chunk, places) = (Arc::clone(&self.chunk), self.places.as_ref());
         let latency = places.and_then(|places| places.gate.latency());
         // As of these reports: the claim goes by it, and the limit may have moved since the chunk began.
+        let rate_per_minute = places.and_then(|places| places.learned_rate(&reports));
         let places = places.map_or(0, Places::count);
-        let message = ReportMessage::Deliveries { chunk, reports, places, latency };
+        let message =
+            ReportMessage::Deliveries { chunk, reports, places, latency, rate_per_minute };
         if self.reports.send(message).await.is_err() {
             tracing::warn!(
                 "settle is gone: these reports are lost, and a restart recovers the chunk"

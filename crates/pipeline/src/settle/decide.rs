@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub(super) struct Decision {
     policy: RetryPolicy,
     places: usize,
     latency: Option<Duration>,
+    rate_per_minute: Option<NonZeroU32>,
     groups: Vec<OutcomeGroup>,
     /// The report that opened the group at the same position; equal ones join it.
     openers: Vec<Report>,
@@ -36,6 +38,7 @@ impl Decision {
             policy,
             places: 0,
             latency: None,
+            rate_per_minute: None,
             groups: Vec::new(),
             openers: Vec::new(),
             retries: Vec::new(),
@@ -50,9 +53,15 @@ impl Decision {
         &self.groups
     }
 
-    /// Attempts that may be under way to the lane's destination, and how long its answers take, as of the last reports.
-    pub(super) fn set_board(&mut self, places: usize, latency: Option<Duration>) {
-        (self.places, self.latency) = (places, latency);
+    /// Attempts that may be under way to the lane's destination, how long its answers take, and the rate that is learned from them,
+    /// as of the last reports.
+    pub(super) fn set_board(
+        &mut self,
+        places: usize,
+        latency: Option<Duration>,
+        rate_per_minute: Option<NonZeroU32>,
+    ) {
+        (self.places, self.latency, self.rate_per_minute) = (places, latency, rate_per_minute);
     }
 
     /// Decides about one delivery. The wait until a retry is the same for all deliveries of a batch, after an attempt of the same number, with
@@ -93,6 +102,7 @@ impl Decision {
             groups,
             places: self.places,
             latency: self.latency,
+            rate_per_minute: self.rate_per_minute,
             fallbacks,
         })
     }

@@ -72,7 +72,13 @@ async fn what_was_deferred_alike_is_tried_again_at_one_instant_whatever_was_said
         let reports = (first..first + 250).map(deferred).collect();
         let chunk = Arc::clone(&chunk);
         sender
-            .send(ReportMessage::Deliveries { chunk, reports, places: 0, latency: None })
+            .send(ReportMessage::Deliveries {
+                chunk,
+                reports,
+                places: 0,
+                latency: None,
+                rate_per_minute: None,
+            })
             .await
             .unwrap();
     }
@@ -98,7 +104,13 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
     ] {
         let chunk = chunk(number, channel);
         sender
-            .send(ReportMessage::Deliveries { chunk, reports, places: 0, latency: None })
+            .send(ReportMessage::Deliveries {
+                chunk,
+                reports,
+                places: 0,
+                latency: None,
+                rate_per_minute: None,
+            })
             .await
             .unwrap();
     }

@@ -5,6 +5,7 @@
 mod broker;
 mod fallback;
 mod fragments;
+mod learned_rates;
 mod outage;
 mod quotas;
 mod rig;

@@ -11,6 +11,7 @@ use channel::{
     Attempt, Channel, ChannelError, Concurrency, Invalid, Job, LearnedBounds, SendBounds, Sender,
     Start, Tools, drive,
 };
+use flow::Timing;
 use notification::{Answer, ChunkId};
 use tokio::time::Instant;
 
@@ -23,6 +24,8 @@ pub(crate) struct Script {
     spread: u64,
     concurrency: usize,
     per_minute: u32,
+    /// Attempts that are let through in a second, with a token bucket for one; 0 is no limit.
+    a_second: u32,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +41,8 @@ struct State {
     /// Result of every attempt while the channel is away.
     outage: Option<Attempt>,
     accepted_at: Vec<Instant>,
+    /// When the token bucket is full again.
+    full_at: Option<Instant>,
     /// Attempts after which the sender panics.
     breaks_after: Option<usize>,
 }
@@ -58,6 +63,11 @@ impl Script {
     /// The channel whose answers come one after the other, within `spread`, to attempts that begin together.
     pub(crate) fn spread(self, spread: Duration) -> Self {
         Self { spread: u64::try_from(spread.as_millis()).unwrap(), ..self }
+    }
+
+    /// The channel for a destination that takes `a_second` attempts in a second and says so of no other way than by refusing more.
+    pub(crate) fn rate_limited(self, a_second: u32) -> Self {
+        Self { a_second, ..self }
     }
 
     /// Number of chunks that were sent, by attempt: of the first, the second, ...
@@ -123,8 +133,9 @@ impl Script {
     }
 
     async fn attempt(&self, recipient: &str, at: Instant) -> Attempt {
-        let (answer, outage, latency) = {
+        let (answer, outage, latency, is_over_rate) = {
             let mut state = self.state.lock().unwrap();
+            let is_over_rate = self.a_second > 0 && !state.takes_token(at, self.a_second);
             state.attempts.push(recipient.to_owned());
             state.attempted_at.push(at);
             state.under_way += 1;
@@ -132,7 +143,8 @@ impl Script {
             let answer = state.answers.get_mut(recipient).and_then(VecDeque::pop_front);
             // A prime, so that neighbours are answered far apart.
             let place = 7_919 * state.attempts.len() as u64 % self.spread.max(1);
-            (answer, state.outage.clone(), self.latency + Duration::from_millis(place))
+            let latency = self.latency + Duration::from_millis(place);
+            (answer, state.outage.clone(), latency, is_over_rate)
         };
         tokio::time::sleep(latency).await;
         let mut state = self.state.lock().unwrap();
@@ -140,11 +152,25 @@ impl Script {
         if let Some(outage) = outage {
             return outage;
         }
+        if is_over_rate {
+            let answer = Answer::deferred(429, Some(Duration::from_secs(1)), "too many");
+            let timing = Timing { on_wire: latency, ..Timing::default() };
+            return Attempt::over_rate(answer).timed(timing);
+        }
         state.accepted_at.push(at + latency);
         drop(state);
         let answer = answer.unwrap_or_else(|| Answer::accepted(200));
         assert_ne!(answer.detail, "panic", "as the script says");
         Attempt::answered(answer)
+    }
+}
+
+impl State {
+    fn takes_token(&mut self, at: Instant, a_second: u32) -> bool {
+        let full_at = self.full_at.unwrap_or(at).max(at) + Duration::from_secs(1) / a_second;
+        let takes = full_at <= at + Duration::from_secs(1);
+        self.full_at = if takes { Some(full_at) } else { self.full_at };
+        takes
     }
 }
 

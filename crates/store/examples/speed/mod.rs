@@ -67,6 +67,7 @@ pub(crate) fn parts(chunk: &Chunk, part: usize) -> impl Iterator<Item = Settleme
         }],
         places: 0,
         latency: None,
+        rate_per_minute: None,
         fallbacks: Vec::new(),
     })
 }

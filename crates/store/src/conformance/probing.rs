@@ -1,6 +1,6 @@
 //! The deliveries that lanes are given while their destinations answer and fail.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use notification::{Chunk, Disposition, Priority, Settlement, Timestamp, limits};
@@ -10,6 +10,7 @@ use super::{at, claim_request};
 use crate::{ClaimRequest, LaneEvidence, Store};
 
 const LATENCY: Option<Duration> = Some(Duration::from_millis(80));
+const RATE: Option<NonZeroU32> = NonZeroU32::new(600);
 
 /// A claim of everything that the evidence allows.
 fn request(millis: i64) -> ClaimRequest {
@@ -28,6 +29,7 @@ fn all(chunk: &Chunk, millis: i64, disposition: Disposition) -> Settlement {
         at: at(millis),
         places: 4,
         latency: LATENCY,
+        rate_per_minute: RATE,
         ..part(chunk, &indexes(chunk), disposition)
     }
 }
@@ -111,7 +113,13 @@ pub(super) async fn a_lane_that_fails_is_given_one_at_a_time_and_ever_later(stor
     settle(store, &probe.chunks[0], 7_000, DELIVERED).await;
     let answered_at = Some(at(7_000));
     let limit = NonZeroUsize::new(4);
-    let open = LaneEvidence { answered_at, closed_until: None, limit, latency: LATENCY };
+    let open = LaneEvidence {
+        answered_at,
+        closed_until: None,
+        limit,
+        latency: LATENCY,
+        rate_per_minute: RATE,
+    };
     assert_eq!(evidence(store).await, open);
     let more = store.claim(request(7_000)).await.unwrap();
     let more: usize = sizes(&more.chunks).iter().sum();

@@ -216,6 +216,7 @@ pub(crate) fn part(chunk: &Chunk, indexes: &[u16], disposition: Disposition) -> 
         groups: vec![group],
         places: 0,
         latency: None,
+        rate_per_minute: None,
         fallbacks: Vec::new(),
     }
 }

@@ -1,6 +1,7 @@
 //! Notices of chunks that became ready and room that became free, for the writer that claims and for other processes. Sending
 //! never waits: notices that find no room are dropped, and the receiver gets one by which everything is read anew.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -92,12 +93,14 @@ pub(super) fn to_payloads(worker: i64, notices: &[Notice]) -> Vec<String> {
                     handed_back_until,
                     places,
                     latency,
+                    rate_per_minute,
                 } = attempts;
                 let (at, failed) = (at.millis(), u8::from(*has_failed));
                 let back = handed_back_until.map_or(0, Timestamp::millis);
-                let micros = latency.map(|latency| format!(":{}", latency.as_micros()));
-                let micros = micros.unwrap_or_default();
-                format!(" t{lane}:{at}:{answered}:{failed}:{back}:{places}{micros}")
+                let micros =
+                    latency.map(|latency| latency.as_micros().to_string()).unwrap_or_default();
+                let rate = rate_per_minute.map_or(0, NonZeroU32::get);
+                format!(" t{lane}:{at}:{answered}:{failed}:{back}:{places}:{micros}:{rate}")
             }
             // No notice has this word, and a process takes an unknown one for everything.
             Notice::Everything => return vec![format!("{worker} *")],
@@ -140,6 +143,7 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
                 // Missing where it is not known, and from an older version.
                 let latency =
                     numbers.next().and_then(|it| it.parse().ok()).map(Duration::from_micros);
+                let rate_per_minute = numbers.next().and_then(|it| it.parse().ok());
                 let attempts = AttemptEvidence {
                     at,
                     answered,
@@ -147,6 +151,7 @@ pub(super) fn from_payload(payload: &str) -> (Option<i64>, Vec<Notice>) {
                     handed_back_until,
                     places,
                     latency,
+                    rate_per_minute,
                 };
                 Some(Notice::Tried(lane, attempts))
             }
@@ -171,6 +176,7 @@ mod tests {
         handed_back_until: Some(Timestamp::from_millis(9)),
         places: 32,
         latency: Some(Duration::from_micros(12_345)),
+        rate_per_minute: NonZeroU32::new(600),
     };
 
     fn at(millis: i64) -> Timestamp {

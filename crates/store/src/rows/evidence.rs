@@ -1,7 +1,7 @@
 //! Evidence of a lane's destination, from its settlements, and the health that it gives the lane (decision 0026).
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(crate) struct AttemptEvidence {
     pub(crate) places: usize,
     /// [`Settlement::latency`].
     pub(crate) latency: Option<Duration>,
+    /// [`Settlement::rate_per_minute`].
+    pub(crate) rate_per_minute: Option<NonZeroU32>,
 }
 
 /// Evidence of a lane's destination. The default is none.
@@ -37,6 +39,7 @@ pub(crate) struct Evidence {
     failing: Option<Failing>,
     places: usize,
     latency: Option<Duration>,
+    rate_per_minute: Option<NonZeroU32>,
     /// Answered deliveries by the second.
     rate: PeriodCounts,
 }
@@ -105,6 +108,7 @@ impl AttemptEvidence {
             handed_back_until: None,
             places: settlement.places,
             latency: settlement.latency,
+            rate_per_minute: settlement.rate_per_minute,
         };
         for group in &settlement.groups {
             match group.disposition {
@@ -133,6 +137,7 @@ impl AttemptEvidence {
         self.add_handed_back(other.handed_back_until);
         self.places = self.places.max(other.places);
         self.latency = self.latency.max(other.latency);
+        self.rate_per_minute = self.rate_per_minute.max(other.rate_per_minute);
     }
 
     fn add_handed_back(&mut self, until: Option<Timestamp>) {
@@ -156,6 +161,7 @@ impl Evidence {
             self.failing = None;
             self.places = attempts.places;
             self.latency = attempts.latency;
+            self.rate_per_minute = attempts.rate_per_minute;
             self.rate.add(attempts.at.seconds(), attempts.answered);
         } else if attempts.has_failed {
             self.note_failure(attempts.at);
@@ -254,9 +260,10 @@ impl Evidence {
 
 impl From<Evidence> for LaneEvidence {
     fn from(evidence: Evidence) -> Self {
-        let Evidence { answered_at, failing, places, latency, .. } = evidence;
+        let Evidence { answered_at, failing, places, latency, rate_per_minute, .. } = evidence;
         let closed_until = failing.map(|failing| failing.closed_until);
-        Self { answered_at, closed_until, limit: NonZeroUsize::new(places), latency }
+        let limit = NonZeroUsize::new(places);
+        Self { answered_at, closed_until, limit, latency, rate_per_minute }
     }
 }
 

@@ -14,6 +14,7 @@ fn answered(seconds: i64, answered: usize) -> AttemptEvidence {
         handed_back_until: None,
         places: 32,
         latency: None,
+        rate_per_minute: None,
     }
 }
 
@@ -25,6 +26,7 @@ fn failed(seconds: i64) -> AttemptEvidence {
         handed_back_until: None,
         places: 32,
         latency: None,
+        rate_per_minute: None,
     }
 }
 

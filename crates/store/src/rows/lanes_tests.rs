@@ -176,6 +176,7 @@ fn failure(millis: i64) -> AttemptEvidence {
         handed_back_until: None,
         places,
         latency: None,
+        rate_per_minute: None,
     }
 }
 

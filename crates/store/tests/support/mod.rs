@@ -62,6 +62,7 @@ pub(crate) fn delivered(chunk: &Chunk) -> Settlement {
         groups: vec![group],
         places: 0,
         latency: None,
+        rate_per_minute: None,
         fallbacks: Vec::new(),
     }
 }
