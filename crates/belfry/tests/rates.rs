@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bench::{Setup, Trial};
 use provider_sim::journal::{JournalStatus, Reader};
+use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_mins(5);
 const SECOND_US: u64 = 1_000_000;
@@ -70,4 +71,51 @@ fn a_rate_that_is_not_configured_is_learned_and_used() {
     assert!(used * 100 >= 25 * A_SECOND * 90, "{used} of {}, {over} refused", 25 * A_SECOND);
     assert!(over * 100 <= (used + over) * 2, "{over} refused beside {used}");
     assert!(shown, "the board shows it");
+}
+
+/// Has the engine go by another number of its webhooks; gives the time of the last request before that.
+fn reload(trial: &Trial, configuration: &str, number: usize) -> u64 {
+    let kind = "kind = \"webhook\"\n";
+    let changed = format!("{kind}messages_per_minute = {number}\n");
+    let client = trial.engine().client();
+    std::fs::write(&client.config, configuration.replace(kind, &changed)).unwrap();
+    let last = received(trial, 200).last().copied().unwrap_or(0);
+    trial.engine().signal(Signal::HUP).unwrap();
+    last
+}
+
+#[test]
+fn a_number_that_is_changed_by_a_reload_holds_and_no_minute_has_more_than_the_greater() {
+    const SOME: u64 = 2 * SECOND_US;
+    const MINUTE: u64 = 60 * SECOND_US;
+    let directory = tempfile::tempdir().unwrap();
+    let mut trial = start(directory.path(), &[]);
+    let configuration = std::fs::read_to_string(&trial.engine().client().config).unwrap();
+    let log = directory.path().join("belfry.log");
+    reload(&trial, &configuration, 1_200);
+    while !std::fs::read_to_string(&log).unwrap().contains("changed=\"channels.hooks\"") {
+        trial.engine().client().status().unwrap();
+    }
+    submit(&trial, 4_300);
+    trial.wait_for_lines(400, PATIENCE, |_| {}).unwrap();
+    let raised = reload(&trial, &configuration, 3_000);
+    trial.wait_for_lines(400 + 3_250, PATIENCE, |_| {}).unwrap();
+    let lowered = reload(&trial, &configuration, 600);
+    trial.wait_for_lines(400 + 3_250 + 400, PATIENCE, |_| {}).unwrap();
+    let freed = reload(&trial, &configuration, 0);
+    trial.drain(PATIENCE, || Ok(())).unwrap();
+    assert_eq!(trial.audit().unwrap().delivered, 4_300);
+    let received = received(&trial, 200);
+    let limited = &received[..received.partition_point(|at| *at < freed)];
+    let most = limited.iter().map(|at| between(limited, *at, at + MINUTE)).max().unwrap();
+    assert!(most <= 3_000, "{most} in a minute");
+    let used = between(&received, raised + SOME, raised + SOME + MINUTE);
+    assert!(used >= 2_800, "{used} of 3,000");
+    // Places that were booked under the old number keep it, 5 s ahead.
+    let from = lowered + 7 * SECOND_US;
+    let after = between(&received, from, freed);
+    let allowed = 600 * (freed - from) / MINUTE + 11;
+    assert!(after as u64 <= allowed, "{after}, where {allowed} are allowed");
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(said.matches("changed=\"channels.hooks\"").count(), 4, "{said}");
 }

@@ -61,6 +61,8 @@ struct Process {
 
 struct World {
     number: NonZeroU32,
+    /// A smaller number, to which processes change and back.
+    lesser: Option<NonZeroU32>,
     fault: Fault,
     random: fastrand::Rng,
     start: Instant,
@@ -87,6 +89,7 @@ impl World {
     fn new(count: u32, fault: Fault, seed: u64) -> Self {
         Self {
             number: number(count),
+            lesser: None,
             fault,
             random: fastrand::Rng::with_seed(seed),
             start: Clock::starting_at(Duration::ZERO).monotonic(),
@@ -137,12 +140,19 @@ impl World {
         };
         let span = self.now + self.random.u64(500..20_000);
         let (what, place) = (self.random.u8(..8), self.random.usize(..self.processes.len()));
+        let instant = self.instant();
         let process = &mut self.processes[place];
         match what {
             0..4 => process.work = work,
             4 => process.state = State::Stalls(span),
             5 => process.state = State::IsCutOff(span),
             6 => process.state = State::IsGone,
+            _ if matches!(process.state, State::Runs | State::IsCutOff(_)) => {
+                let share = process.share.as_mut().unwrap();
+                let other = self.lesser.filter(|lesser| share.number != *lesser);
+                let other = other.unwrap_or(self.number);
+                share.change(&process.quota, other, instant);
+            }
             _ => {}
         }
         // As many as there were, so that there is always something to divide.
@@ -341,6 +351,37 @@ fn no_minute_has_more_than_the_number_whoever_comes_goes_or_stalls() {
             let (amount, minute, seconds) = excess(&world);
             assert_eq!(amount, 0, "{count} {seed}");
             assert!(minute <= SLACK && seconds <= SLACK, "{count} {seed}: {minute} {seconds}");
+        }
+    }
+}
+
+#[test]
+fn no_minute_has_more_than_the_greater_number_while_processes_change_it() {
+    for (count, lesser) in [(60, 20), (600, 60), (6_000, 3_000)] {
+        for seed in 0..10 {
+            let mut world = World::new(count, Fault::None, seed);
+            world.lesser = Some(number(lesser));
+            (0..4).for_each(|_| world.join(Work::Backlog));
+            world.run(10 * MINUTE);
+            let (amount, minute, seconds) = excess(&world);
+            assert_eq!(amount, 0, "{count} {seed}");
+            assert!(minute <= SLACK && seconds <= SLACK, "{count} {seed}: {minute} {seconds}");
+            // When all of them have the smaller one, and what was reserved before has passed.
+            world.is_calm = true;
+            world.run(20 * SECOND);
+            let instant = world.instant();
+            for process in &mut world.processes {
+                process.work = Work::Backlog;
+                let share = process.share.as_mut().unwrap();
+                share.change(&process.quota, number(lesser), instant);
+            }
+            world.run(10 * SECOND);
+            world.gone_by = 0;
+            world.run(MINUTE);
+            assert!(world.gone_by <= whole(number(lesser)), "{count} {seed}: {}", world.gone_by);
+            let used = world.since(world.now - MINUTE);
+            let most = usize::try_from(lesser).unwrap();
+            assert!(used <= most + SLACK && used * 2 >= most, "{lesser} {seed}: {used}");
         }
     }
 }

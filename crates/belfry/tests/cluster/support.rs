@@ -185,13 +185,18 @@ impl Cluster {
 
     /// Waits until the provider has had so many requests, and no more.
     pub(crate) fn requested(&self, requests: u64) {
+        assert_eq!(self.requested_at_least(requests), requests);
+    }
+
+    /// Waits until the provider has had so many requests, and gives their number.
+    pub(crate) fn requested_at_least(&self, requests: u64) -> u64 {
         let mut journal = JournalTail::open(&self.simulator.ready.journal).unwrap();
         let mut lines = 0;
         eventually("the provider was asked", || {
             lines = journal.lines().unwrap();
             lines >= requests
         });
-        assert_eq!(lines, requests);
+        lines
     }
 
     /// Stops the provider, or lets it go on.
@@ -275,8 +280,22 @@ impl Process {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
-        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Has it go by another configuration, in which `from` has become `to`.
+    pub(crate) fn reload(&self, from: &str, to: &str) {
+        let reloads = || self.said().matches("reloaded: what is sent").count();
+        let (before, text) = (reloads(), std::fs::read_to_string(&self.config).unwrap());
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&self.config, text.replace(from, to)).unwrap();
+        self.signal(Signal::HUP);
+        eventually("it is reloaded", || reloads() > before);
     }
 
     /// Waits until it has ended, and gives its exit code.
