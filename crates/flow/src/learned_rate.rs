@@ -59,9 +59,11 @@ const CUT: f64 = 0.97;
 /// Part of it after a refusal that came too soon for a count, and where a good part of the answers are refusals.
 const CUT_UNCOUNTED: f64 = 0.95;
 const CUT_FAR: f64 = 0.85;
-/// Accepted messages that are enough for a rate, the shortest span for it, and for the first one; one in which any number is enough.
+/// Accepted messages that are enough for a rate and the shortest span for it; so many, or so long a span, that are enough for the first
+/// one; and a span in which any number is enough.
 const COUNT_MIN: u32 = 8;
 const COUNTED_MIN: Duration = Duration::from_secs(1);
+const COUNT_AMPLE: u32 = 64;
 const COUNTED_FIRST: Duration = Duration::from_secs(3);
 const COUNTED_LONG: Duration = Duration::from_secs(55);
 /// Refusals that are a good part of the answers: so many, and a third of what was accepted. Fewer are of single recipients with
@@ -197,7 +199,7 @@ impl LearnedRate {
         let from = now.saturating_sub(COUNTED_MAX).max(self.since);
         let counted = self.answers.since(from, now);
         if let Some(let_through) = counted.per_second()
-            && counted.span >= COUNTED_FIRST
+            && (counted.span >= COUNTED_FIRST || counted.accepted >= COUNT_AMPLE)
             && counted.is_good_part_refused()
         {
             self.begin_at(let_through);
