@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use notification::{Draft, Guarantee};
+use notification::{Answer, Draft, Guarantee};
 use store::ReadStore as _;
 use tokio::time::Instant;
 
@@ -51,5 +51,32 @@ fn a_rate_that_nobody_configured_is_learned_from_refusals_and_used() {
             );
             running.crash().await;
         }
+    });
+}
+
+#[test]
+fn recipients_with_rates_of_their_own_hold_up_no_others() {
+    on_one_thread(async || {
+        let count = 1_200;
+        let mut took = Vec::new();
+        // None, and one in six, which is told to wait for a minute whenever it is tried.
+        for every in [usize::MAX, 6] {
+            let rig = Rig::new(Script::new(20 * MS, 4));
+            let limited = |number: &usize| number % every == every - 1;
+            for number in (0..count).filter(limited) {
+                let answer = Answer::deferred(429, Some(Duration::from_mins(1)), "too many");
+                rig.script.answers(&number.to_string(), std::iter::repeat_n(answer, 3));
+            }
+            let others = count - (0..count).filter(limited).count();
+            let running = rig.start();
+            let start = rig.clock.monotonic();
+            rig.accept_drafts(drafts(&rig, count)).await;
+            let account = rig.drained().await;
+            assert_eq!(account.delivered, count as u64);
+            let all_others_at = rig.script.accepted_at()[others - 1];
+            took.push((all_others_at - start) / u32::try_from(others).unwrap());
+            running.stop().await;
+        }
+        assert!(took[1] * 4 <= took[0] * 5, "{took:?} each");
     });
 }

@@ -152,10 +152,15 @@ impl Script {
         if let Some(outage) = outage {
             return outage;
         }
-        if is_over_rate {
-            let answer = Answer::deferred(429, Some(Duration::from_secs(1)), "too many");
+        let over_rate = |answer| {
             let timing = Timing { on_wire: latency, ..Timing::default() };
-            return Attempt::over_rate(answer).timed(timing);
+            Attempt::over_rate(answer).timed(timing)
+        };
+        if is_over_rate {
+            return over_rate(Answer::deferred(429, Some(Duration::from_secs(1)), "too many"));
+        }
+        if let Some(answer) = answer.as_ref().filter(|answer| answer.status == 429) {
+            return over_rate(answer.clone());
         }
         state.accepted_at.push(at + latency);
         drop(state);
