@@ -93,7 +93,7 @@ impl ClaimRequest {
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
-        priority <= self.lowest && of_lane < self.lane_window.min(2 * left)
+        priority <= self.lowest && of_lane < self.lane_window.min(left.saturating_mul(2))
     }
 
     /// Weight of all lanes together from which lanes of `priority` are given no more.
