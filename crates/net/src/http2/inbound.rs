@@ -4,7 +4,9 @@ use tokio::time::Instant;
 
 use super::answer::{FieldList, FieldsOf, NoReply};
 use super::frames::{
-    self, ErrorCode, Frame, HEAD_BYTES, Http2Setting, ProtocolViolation, WINDOW_MAX,
+    ACK, CONTINUATION, DATA, ENABLE_PUSH, END_HEADERS, END_STREAM, ErrorCode, Frame, GOAWAY,
+    HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_FRAME_SIZE, PING,
+    PUSH_PROMISE, ProtocolViolation, RST_STREAM, SETTINGS, WINDOW_MAX, WINDOW_UPDATE, WRONG_SIZE,
 };
 use super::session::{ANSWERS_WINDOW_BYTES, Http2Session};
 use crate::words;
@@ -26,91 +28,84 @@ impl Http2Session {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), ProtocolViolation> {
-        while !self.inbound.partial.is_empty() {
-            // First the head of the frame that has begun, then the rest of it.
-            let mut partial = std::mem::take(&mut self.inbound.partial);
-            let wanted =
-                if partial.len() < HEAD_BYTES { HEAD_BYTES } else { frame_bytes(&partial)? };
-            let missing = wanted.saturating_sub(partial.len()).min(bytes.len());
-            let (more, behind) = bytes.split_at(missing);
-            partial.extend_from_slice(more);
-            bytes = behind;
-            let is_whole = partial.len() >= HEAD_BYTES && partial.len() == frame_bytes(&partial)?;
-            if is_whole {
-                self.on_frame(&partial, now)?;
-                partial.clear();
-            }
-            let is_exhausted = bytes.is_empty();
-            self.inbound.partial = partial;
-            if is_exhausted {
-                return Ok(());
-            }
+    fn take(&mut self, bytes: &[u8], now: Instant) -> Result<(), ProtocolViolation> {
+        // What is left is less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory
+        // than one that does not.
+        if self.inbound.partial.is_empty() {
+            let rest = self.take_frames(bytes, now)?;
+            self.inbound.partial.extend_from_slice(rest);
+            return Ok(());
         }
-        while bytes.len() >= HEAD_BYTES
-            && let Some((frame, behind)) = bytes.split_at_checked(frame_bytes(bytes)?)
-        {
-            self.on_frame(frame, now)?;
-            bytes = behind;
-        }
-        // Less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory than one that
-        // does not.
-        self.inbound.partial.extend_from_slice(bytes);
+        let mut partial = std::mem::take(&mut self.inbound.partial);
+        partial.extend_from_slice(bytes);
+        let rest = self.take_frames(&partial, now)?.len();
+        partial.drain(..partial.len() - rest);
+        self.inbound.partial = partial;
         Ok(())
     }
 
-    fn on_frame(&mut self, bytes: &[u8], now: Instant) -> Result<(), ProtocolViolation> {
-        let frame = Frame::read(bytes)?;
-        if !self.peer.has_greeted && !matches!(frame, Frame::Settings(_)) {
-            return Err(ProtocolViolation(
-                ErrorCode::PROTOCOL_ERROR,
-                "its first frame is not SETTINGS",
-            ));
+    /// Takes the frames that are whole, and gives what is left.
+    fn take_frames<'a>(
+        &mut self,
+        mut bytes: &'a [u8],
+        now: Instant,
+    ) -> Result<&'a [u8], ProtocolViolation> {
+        while let Some(frame) = Frame::split_off(&mut bytes)? {
+            self.on_frame(frame, now)?;
+        }
+        Ok(bytes)
+    }
+
+    fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Result<(), ProtocolViolation> {
+        frame.check_stream()?;
+        let Frame { kind, stream, payload, .. } = frame;
+        if !self.peer.has_greeted && (kind != SETTINGS || frame.has(ACK)) {
+            return Err(ProtocolViolation::of("its first frame is not SETTINGS"));
         }
         // Section 6.10: all streams share the table of header fields, so blocks must not interleave.
-        if self.inbound.block.is_some() && !matches!(frame, Frame::Continuation { .. }) {
-            return Err(ProtocolViolation(
-                ErrorCode::PROTOCOL_ERROR,
-                "a header block is interrupted",
-            ));
+        if self.inbound.block.is_some() && kind != CONTINUATION {
+            return Err(ProtocolViolation::of("a header block is interrupted"));
         }
-        match frame {
-            Frame::Data { stream, data, window, is_last } => {
-                self.on_data(stream, data, window, is_last)
+        let is_last = frame.has(END_STREAM);
+        match kind {
+            DATA => self.on_data(stream, frame.content()?, payload.len(), is_last),
+            HEADERS if frame.has(END_HEADERS) => {
+                self.on_block(stream, frame.content()?, is_last, now)
             }
-            Frame::Headers { stream, block, is_whole: true, is_last } => {
-                self.on_block(stream, block, is_last, now)
-            }
-            Frame::Headers { stream, block, is_whole: false, is_last } => {
-                self.inbound.block = Some((stream, is_last, block.to_vec()));
+            HEADERS => {
+                self.inbound.block = Some((stream, is_last, frame.content()?.to_vec()));
                 Ok(())
             }
-            Frame::Continuation { stream, block, is_whole } => {
-                self.on_continuation(stream, block, is_whole, now)
-            }
-            Frame::Reset { stream, code } => self.on_reset(stream, code),
-            Frame::Settings(payload) => self.on_settings(payload),
-            Frame::SettingsAcknowledged => {
+            CONTINUATION => self.on_continuation(stream, payload, frame.has(END_HEADERS), now),
+            RST_STREAM => self.on_reset(stream, ErrorCode(frame.number()?)),
+            SETTINGS if !frame.has(ACK) => self.on_settings(frame),
+            SETTINGS if payload.is_empty() => {
                 self.peer.has_acknowledged_settings = true;
                 self.count_idle_frame()
             }
-            Frame::PushPromise => {
-                Err(ProtocolViolation(ErrorCode::PROTOCOL_ERROR, "a push was not allowed"))
+            SETTINGS => Err(WRONG_SIZE),
+            PUSH_PROMISE => Err(ProtocolViolation::of("a push was not allowed")),
+            PING => self.on_ping(payload.try_into().map_err(|_| WRONG_SIZE)?, frame.has(ACK)),
+            GOAWAY => {
+                // Words may follow. They may repeat a request, so they are not read.
+                let [last_stream, code, ..] = payload.as_chunks().0 else { return Err(WRONG_SIZE) };
+                let last_stream = u32::from_be_bytes(*last_stream) & 0x7fff_ffff;
+                self.on_go_away(last_stream, ErrorCode(u32::from_be_bytes(*code)))
             }
-            Frame::Ping(opaque) => {
-                // Counted, since each is answered: the write buffer of a peer that does not read would grow without
-                // end.
-                frames::put_pong(self.out.buffer(), opaque);
-                self.count_idle_frame()
-            }
-            Frame::Pong(opaque) => {
-                self.pong(opaque);
-                self.count_idle_frame()
-            }
-            Frame::GoAway { last_stream, code } => self.on_go_away(last_stream, code),
-            Frame::WindowUpdate { stream, increment } => self.on_window_update(stream, increment),
-            Frame::Other => self.count_idle_frame(),
+            WINDOW_UPDATE => self.on_window_update(stream, frame.number()? & 0x7fff_ffff),
+            // Priorities are for servers, and unknown kinds are ignored (section 4.1).
+            _ => self.count_idle_frame(),
         }
+    }
+
+    fn on_ping(&mut self, opaque: [u8; 8], is_answer: bool) -> Result<(), ProtocolViolation> {
+        if is_answer {
+            self.pong(opaque);
+        } else {
+            // Counted, since each is answered: the write buffer of a peer that does not read would grow without end.
+            self.out.put(PING, ACK, 0, &opaque);
+        }
+        self.count_idle_frame()
     }
 
     fn on_data(
@@ -144,13 +139,11 @@ impl Http2Session {
             u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.inbound.received);
         self.inbound.received = received;
         if received > ANSWERS_WINDOW_BYTES {
-            return Err(ProtocolViolation(
-                ErrorCode::FLOW_CONTROL_ERROR,
-                "it sends more than the window",
-            ));
+            let code = ErrorCode::FLOW_CONTROL_ERROR;
+            return Err(ProtocolViolation(code, "it sends more than the window"));
         }
         if received >= ANSWERS_WINDOW_BYTES / 2 {
-            frames::put_window_update(self.out.buffer(), 0, received);
+            self.out.put(WINDOW_UPDATE, 0, 0, &received.to_be_bytes());
             self.inbound.received = 0;
         }
         Ok(())
@@ -165,16 +158,11 @@ impl Http2Session {
     ) -> Result<(), ProtocolViolation> {
         self.count_idle_frame()?;
         let begun = self.inbound.block.take().filter(|(of, ..)| *of == stream);
-        let alone = ProtocolViolation(
-            ErrorCode::PROTOCOL_ERROR,
-            "a header block goes on that did not begin",
-        );
+        let alone = ProtocolViolation::of("a header block goes on that did not begin");
         let (_, is_last, mut whole) = begun.ok_or(alone)?;
         if whole.len() + block.len() > BLOCK_BYTES_MAX {
-            return Err(ProtocolViolation(
-                ErrorCode::ENHANCE_YOUR_CALM,
-                "a header block is too large",
-            ));
+            let code = ErrorCode::ENHANCE_YOUR_CALM;
+            return Err(ProtocolViolation(code, "a header block is too large"));
         }
         whole.extend_from_slice(block);
         if is_whole {
@@ -239,44 +227,35 @@ impl Http2Session {
         Ok(())
     }
 
-    fn on_settings(&mut self, payload: &[u8]) -> Result<(), ProtocolViolation> {
+    fn on_settings(&mut self, frame: Frame<'_>) -> Result<(), ProtocolViolation> {
+        let settings = frame.settings()?;
         self.count_idle_frame()?;
         if !self.peer.has_greeted {
             // No limit, unless it says otherwise (section 6.5.2).
             self.peer.streams_max = usize::MAX;
             self.peer.has_greeted = true;
         }
-        for setting in Http2Setting::read_all(payload) {
+        for (number, value) in settings {
             // A frame has thousands of them, and a new window concerns every stream.
             self.count_idle_frame()?;
-            match setting {
-                Http2Setting::HeaderTableSize(bytes) => self.allow_table(bytes),
-                Http2Setting::MaxConcurrentStreams(streams) => {
-                    self.peer.streams_max = usize::try_from(streams).unwrap_or(usize::MAX);
+            match (number, value) {
+                (HEADER_TABLE_SIZE, _) => self.allow_table(value),
+                (MAX_CONCURRENT_STREAMS, _) => {
+                    self.peer.streams_max = usize::try_from(value).unwrap_or(usize::MAX);
                 }
-                Http2Setting::InitialWindowSize(bytes) => {
-                    self.set_initial_window(i64::from(bytes))?;
+                (INITIAL_WINDOW_SIZE, _) => self.set_initial_window(i64::from(value))?,
+                (ENABLE_PUSH, 1..) => {
+                    return Err(ProtocolViolation::of("a server cannot be pushed to"));
                 }
-                Http2Setting::EnablePush(1..) => {
-                    return Err(ProtocolViolation(
-                        ErrorCode::PROTOCOL_ERROR,
-                        "a server cannot be pushed to",
-                    ));
-                }
-                Http2Setting::MaxFrameSize(..16_384 | 16_777_216..) => {
-                    return Err(ProtocolViolation(
-                        ErrorCode::PROTOCOL_ERROR,
-                        "its largest frame is out of bounds",
-                    ));
+                (MAX_FRAME_SIZE, ..16_384 | 16_777_216..) => {
+                    return Err(ProtocolViolation::of("its largest frame is out of bounds"));
                 }
                 // What is sent here fits what every peer takes.
-                Http2Setting::EnablePush(0)
-                | Http2Setting::MaxFrameSize(_)
-                | Http2Setting::Other => {}
+                _ => {}
             }
         }
         // Behind the changes, so whatever is written from here on goes by them (section 6.5.3).
-        frames::put_settings_acknowledged(self.out.buffer());
+        self.out.put(SETTINGS, ACK, 0, &[]);
         Ok(())
     }
 
@@ -305,7 +284,7 @@ impl Http2Session {
         self.count_idle_frame()?;
         if self.peer.goes_away.is_some_and(|(before, _)| last_stream > before) {
             // What it has disowned may be on its way again.
-            return Err(ProtocolViolation(ErrorCode::PROTOCOL_ERROR, "its last stream rises"));
+            return Err(ProtocolViolation::of("its last stream rises"));
         }
         self.peer.goes_away = Some((last_stream, code));
         let mut first_unsent = None;
@@ -338,10 +317,7 @@ impl Http2Session {
             self.window += increment;
             return match increment {
                 // Section 6.9: of the connection it is the end of the connection; of a stream, of that stream.
-                0 => Err(ProtocolViolation(
-                    ErrorCode::PROTOCOL_ERROR,
-                    "a window is widened by nothing",
-                )),
+                0 => Err(ProtocolViolation::of("a window is widened by nothing")),
                 _ if self.window > WINDOW_MAX => Err(TOO_WIDE),
                 _ => Ok(()),
             };
@@ -367,15 +343,12 @@ impl Http2Session {
             let words = words::plain(&format!("no answer: the server's is malformed: {why}"));
             self.streams.fail(stream, NoReply::Lost(words));
         }
-        frames::put_reset(self.out.buffer(), stream, code);
+        self.out.put_reset(stream, code);
     }
 
     fn check_opened(&self, stream: u32) -> Result<(), ProtocolViolation> {
         if self.streams.is_idle(stream) {
-            return Err(ProtocolViolation(
-                ErrorCode::PROTOCOL_ERROR,
-                "a frame is on a stream that was not opened",
-            ));
+            return Err(ProtocolViolation::of("a frame is on a stream that was not opened"));
         }
         Ok(())
     }
@@ -383,11 +356,6 @@ impl Http2Session {
 
 const TOO_WIDE: ProtocolViolation =
     ProtocolViolation(ErrorCode::FLOW_CONTROL_ERROR, "a window is too wide");
-
-/// How many bytes the frame has whose head begins `bytes`.
-fn frame_bytes(bytes: &[u8]) -> Result<usize, ProtocolViolation> {
-    Ok(Frame::length(bytes)?.unwrap_or(HEAD_BYTES))
-}
 
 #[cfg(test)]
 #[path = "inbound_tests.rs"]

@@ -13,7 +13,10 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
-use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, ProtocolViolation};
+use super::frames::{
+    self, DATA, ENABLE_PUSH, END_STREAM, ErrorCode, GOAWAY, MAX_HEADER_LIST_SIZE,
+    PAYLOAD_BYTES_MAX, PING, ProtocolViolation, SETTINGS, WINDOW_UPDATE,
+};
 use super::head::RequestHead;
 use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::Waiter;
@@ -135,15 +138,17 @@ impl Http2Session {
             is_finishing: false,
             ending: None,
         };
-        let out = session.out.buffer();
-        out.extend_from_slice(frames::PREFACE);
+        session.out.buffer().extend_from_slice(frames::PREFACE);
         let list_bytes = u32::try_from(HEADER_LIST_BYTES_MAX).unwrap_or(u32::MAX);
-        frames::put_settings(
-            out,
-            &[(frames::ENABLE_PUSH, 0), (frames::MAX_HEADER_LIST_SIZE, list_bytes)],
-        );
+        let mut settings = Vec::new();
+        for (number, value) in [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, list_bytes)] {
+            settings.extend_from_slice(&number.to_be_bytes());
+            settings.extend_from_slice(&value.to_be_bytes());
+        }
+        session.out.put(SETTINGS, 0, 0, &settings);
         // SETTINGS cannot widen the connection's own window (section 6.9.2).
-        frames::put_window_update(out, 0, ANSWERS_WINDOW_BYTES - WINDOW_BYTES);
+        let widened = ANSWERS_WINDOW_BYTES - WINDOW_BYTES;
+        session.out.put(WINDOW_UPDATE, 0, 0, &widened.to_be_bytes());
         // The answer shows that the peer has read what stands in front of it, and that TLS has stood on both sides.
         session.ping(now);
         session
@@ -219,7 +224,7 @@ impl Http2Session {
         if self.streams.forget(stream) && self.ending.is_none() {
             // Its head stays in the write buffer even if it has not left: later heads build on the fields that it puts
             // into the table.
-            frames::put_reset(self.out.buffer(), stream, ErrorCode::CANCEL);
+            self.out.put_reset(stream, ErrorCode::CANCEL);
         }
     }
 
@@ -243,7 +248,7 @@ impl Http2Session {
             }
         }
         if self.is_finishing && self.streams.open() == 0 && self.ending.is_none() {
-            frames::put_go_away(self.out.buffer(), ErrorCode::NO_ERROR, "");
+            self.say_goodbye(ErrorCode::NO_ERROR, "");
             self.ending = Some(SessionEnd { words: "it was closed".to_owned(), is_silence: false });
         }
         self.out.offer()
@@ -265,8 +270,14 @@ impl Http2Session {
             // Ended first: that takes what was never offered out of the write buffer, so GOAWAY is the last that the
             // peer reads.
             self.end(&format!("the server broke the protocol: {why} ({code})"));
-            frames::put_go_away(self.out.buffer(), code, why);
+            self.say_goodbye(code, why);
         }
+    }
+
+    fn say_goodbye(&mut self, code: ErrorCode, words: &str) {
+        // No stream of the peer's was processed: it may open none.
+        let payload = [&[0; 4], &code.0.to_be_bytes()[..], words.as_bytes()].concat();
+        self.out.put(GOAWAY, 0, 0, &payload);
     }
 
     fn end_as(&mut self, ending: SessionEnd) {
@@ -361,10 +372,8 @@ impl Http2Session {
     /// Counts a frame that brings no request on.
     pub(super) fn count_idle_frame(&mut self) -> Result<(), ProtocolViolation> {
         let left = self.idle_frames.checked_sub(1);
-        self.idle_frames = left.ok_or(ProtocolViolation(
-            ErrorCode::ENHANCE_YOUR_CALM,
-            "too many frames to no purpose",
-        ))?;
+        let code = ErrorCode::ENHANCE_YOUR_CALM;
+        self.idle_frames = left.ok_or(ProtocolViolation(code, "too many frames to no purpose"))?;
         Ok(())
     }
 
@@ -378,7 +387,7 @@ impl Http2Session {
         if let Some(is_sent) = self.streams.complete(stream)
             && let Some(code) = reset.or_else(|| (!is_sent).then_some(ErrorCode::CANCEL))
         {
-            frames::put_reset(self.out.buffer(), stream, code);
+            self.out.put_reset(stream, code);
         }
     }
 
@@ -408,7 +417,8 @@ impl Http2Session {
                 break;
             }
             let piece = slot.rest.split_to(bytes);
-            frames::put_data(self.out.buffer(), stream, &piece, slot.rest.is_empty());
+            let flags = if slot.rest.is_empty() { END_STREAM } else { 0 };
+            self.out.put(DATA, flags, stream, &piece);
             let bytes = i64::try_from(bytes).unwrap_or(0);
             slot.window -= bytes;
             self.window -= bytes;
@@ -430,7 +440,7 @@ impl Http2Session {
     fn ping(&mut self, now: Instant) {
         self.watch.pings += 1;
         self.watch.pong_by = Some(now + PONG_WITHIN);
-        frames::put_ping(self.out.buffer(), self.watch.pings.to_be_bytes());
+        self.out.put(PING, 0, 0, &self.watch.pings.to_be_bytes());
     }
 }
 

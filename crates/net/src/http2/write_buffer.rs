@@ -3,7 +3,7 @@
 //! Bytes that were offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
 //! encrypts them and writes a part before it meets the error. Only what was never offered has certainly not left.
 
-use super::frames::{Frame, HEAD_BYTES, is_data, stream_of};
+use super::frames::{self, DATA, ErrorCode, Frame, RST_STREAM};
 
 /// The most that is offered at a time, bytes: four full records of TLS, the most that its library takes at once.
 const OFFER_BYTES_MAX: usize = 64 * 1024;
@@ -28,6 +28,16 @@ impl WriteBuffer {
     /// Where frames are to be appended.
     pub(super) const fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
+    }
+
+    /// Appends a frame.
+    pub(super) fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        frames::put(&mut self.bytes, kind, flags, stream, payload);
+    }
+
+    /// Appends the end of a stream.
+    pub(super) fn put_reset(&mut self, stream: u32, code: ErrorCode) {
+        self.put(RST_STREAM, 0, stream, &code.0.to_be_bytes());
     }
 
     /// Where the next frame will begin, in bytes since the connection's first.
@@ -79,15 +89,12 @@ impl WriteBuffer {
         let mut of_bodies = 0;
         let tail = self.bytes.split_off(begin);
         let mut rest = tail.as_slice();
-        while let Ok(Some(length)) = Frame::length(rest)
-            && let Some((frame, behind)) = rest.split_at_checked(length)
-        {
-            if !stream_of(frame).is_some_and(&withheld) {
-                self.bytes.extend_from_slice(frame);
-            } else if is_data(frame) {
-                of_bodies += frame.len().saturating_sub(HEAD_BYTES);
+        while let Ok(Some(frame)) = Frame::split_off(&mut rest) {
+            if !withheld(frame.stream) {
+                frame.put(&mut self.bytes);
+            } else if frame.kind == DATA {
+                of_bodies += frame.payload.len();
             }
-            rest = behind;
         }
         of_bodies
     }
@@ -100,7 +107,15 @@ impl WriteBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http2::frames::{put_data, put_pong};
+    use crate::http2::frames::{END_STREAM, PING, put};
+
+    fn put_data(out: &mut Vec<u8>, stream: u32, data: &[u8], is_last: bool) {
+        put(out, DATA, if is_last { END_STREAM } else { 0 }, stream, data);
+    }
+
+    fn put_pong(out: &mut Vec<u8>, opaque: [u8; 8]) {
+        put(out, PING, 1, 0, &opaque);
+    }
 
     #[test]
     fn what_was_offered_may_have_left_even_if_nothing_was_taken() {
