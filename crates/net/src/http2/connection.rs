@@ -274,7 +274,8 @@ impl Drop for Connection {
 impl Awaited<'_> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Reply, NoReply>> {
         let Some(stream) = self.stream else { return Poll::Pending };
-        let outcome = self.connection.link.session.borrow_mut().poll_outcome(stream, context);
+        let outcome =
+            self.connection.link.session.borrow_mut().streams.poll_outcome(stream, context);
         if let Poll::Ready(outcome) = &outcome {
             self.stream = None;
             self.connection.note(outcome);

@@ -8,7 +8,7 @@ use super::frames::{
     HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_FRAME_SIZE, PING,
     PUSH_PROMISE, ProtocolViolation, RST_STREAM, SETTINGS, WINDOW_MAX, WINDOW_UPDATE, WRONG_SIZE,
 };
-use super::session::{ANSWERS_WINDOW_BYTES, Http2Session};
+use super::session::{ANSWERS_WINDOW_BYTES, BODY_WITHIN, Http2Session};
 use crate::words;
 
 /// Bytes of a header block that are taken. One that is larger cannot be passed over, since later ones build on it.
@@ -201,7 +201,7 @@ impl Http2Session {
                 if is_last {
                     self.complete(stream, None);
                 } else {
-                    self.await_body(stream, now);
+                    self.bodies.push_back((now + BODY_WITHIN, stream));
                 }
             }
             Err(fault) => self.refuse(stream, ErrorCode::PROTOCOL_ERROR, fault),
@@ -214,16 +214,14 @@ impl Http2Session {
         if self.streams.open_mut(stream).is_none() {
             return self.count_idle_frame();
         }
+        let why = match code {
+            // Section 8.7: the peer's promise that it did nothing. The connection is as good as before.
+            ErrorCode::REFUSED_STREAM => NoReply::NotProcessed { leave: false },
+            ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
+            _ => NoReply::Lost(format!("no answer: the server reset the stream ({code})")),
+        };
         // The head of an answer decides, even if its body breaks off.
-        if self.streams.complete(stream).is_none() {
-            let why = match code {
-                // Section 8.7: the peer's promise that it did nothing. The connection is as good as before.
-                ErrorCode::REFUSED_STREAM => NoReply::NotProcessed { leave: false },
-                ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
-                _ => NoReply::Lost(format!("no answer: the server reset the stream ({code})")),
-            };
-            self.streams.fail(stream, why);
-        }
+        self.streams.end(stream, why);
         Ok(())
     }
 
@@ -239,7 +237,9 @@ impl Http2Session {
             // A frame has thousands of them, and a new window concerns every stream.
             self.count_idle_frame()?;
             match (number, value) {
-                (HEADER_TABLE_SIZE, _) => self.allow_table(value),
+                (HEADER_TABLE_SIZE, _) => {
+                    self.encoder.allow(usize::try_from(value).unwrap_or(usize::MAX));
+                }
                 (MAX_CONCURRENT_STREAMS, _) => {
                     self.peer.streams_max = usize::try_from(value).unwrap_or(usize::MAX);
                 }
@@ -287,26 +287,11 @@ impl Http2Session {
             return Err(ProtocolViolation::of("its last stream rises"));
         }
         self.peer.goes_away = Some((last_stream, code));
-        let mut first_unsent = None;
-        for stream in self.streams.open_numbers().into_iter().filter(|stream| *stream > last_stream)
-        {
-            let begins_at = self.streams.get_mut(stream).map_or(0, |slot| slot.begins_at);
-            if !self.out.may_have_left(begins_at) {
-                first_unsent.get_or_insert(begins_at);
-            }
-            // The head of an answer decides: then it was processed, whatever is said now.
-            if self.streams.complete(stream).is_none() {
-                let is_other_version = code == ErrorCode::HTTP_1_1_REQUIRED;
-                let disowned = NoReply::NotProcessed { leave: true };
-                let why = if is_other_version { NoReply::Http11Required } else { disowned };
-                self.streams.fail(stream, why);
-            }
-        }
-        if let Some(position) = first_unsent {
-            let bytes = self.out.withhold(position, |stream| stream > last_stream);
-            // The peer never sees them, and will not give their window back.
-            self.window += i64::try_from(bytes).unwrap_or(0);
-        }
+        // The head of an answer decides: then it was processed, whatever is said now.
+        let is_other_version = code == ErrorCode::HTTP_1_1_REQUIRED;
+        let disowned = NoReply::NotProcessed { leave: true };
+        let why = if is_other_version { NoReply::Http11Required } else { disowned };
+        self.end_streams_above(last_stream, |_| why.clone());
         Ok(())
     }
 
@@ -339,10 +324,8 @@ impl Http2Session {
 
     /// Ends one stream since the peer broke a rule on it, and tells it so.
     fn refuse(&mut self, stream: u32, code: ErrorCode, why: &str) {
-        if self.streams.complete(stream).is_none() {
-            let words = words::plain(&format!("no answer: the server's is malformed: {why}"));
-            self.streams.fail(stream, NoReply::Lost(words));
-        }
+        let words = words::plain(&format!("no answer: the server's is malformed: {why}"));
+        self.streams.end(stream, NoReply::Lost(words));
         self.out.put_reset(stream, code);
     }
 

@@ -215,7 +215,9 @@ fn fields_that_come_out_of_the_table_are_judged_as_when_they_came() {
         let stream = rig.send(b"");
         rig.feed(&frame(HEADERS, WHOLE, stream, &[OK, fields].concat()));
         let context = Context::from_waker(Waker::noop());
-        let Poll::Ready(outcome) = rig.session.poll_outcome(stream, &context) else { panic!() };
+        let Poll::Ready(outcome) = rig.session.streams.poll_outcome(stream, &context) else {
+            panic!()
+        };
         outcome.map(|reply| reply.headers).map_err(drop)
     };
     // The field that is read, one that is not, one that has no name of HTTP/2, and the number of a body that never comes.
@@ -299,7 +301,7 @@ fn what_was_given_up_is_reset_and_its_late_answer_passed_over() {
     }
     assert_eq!(rig.written(), [(WINDOW_UPDATE, 0, 0, (1_u32 << 19).to_be_bytes().to_vec())]);
     rig.feed(&frame(HEADERS, WHOLE, other, &[0x88, 0xbe]));
-    let outcome = rig.session.poll_outcome(other, &Context::from_waker(Waker::noop()));
+    let outcome = rig.session.streams.poll_outcome(other, &Context::from_waker(Waker::noop()));
     let Poll::Ready(Ok(reply)) = outcome else { panic!("{outcome:?}") };
     assert_eq!(reply.headers["a"], "b");
 }

@@ -5,7 +5,6 @@
 //! byte of it was offered to the connection. In every other case it may have been, and is *lost*.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +21,6 @@ use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::Waiter;
 use super::streams::{Slot, Streams};
 use super::write_buffer::WriteBuffer;
-use crate::exchange::Reply;
 use crate::words;
 
 /// How often a connection is checked; one without an answer since the last check is sent a ping, so after 30 to 60 s of quiet.
@@ -54,13 +52,13 @@ pub(super) struct Http2Session {
     pub(super) peer: Peer,
     /// The header fields of answers that are kept.
     pub(super) read_fields: &'static [HeaderName],
-    encoder: HpackEncoder,
+    pub(super) encoder: HpackEncoder,
     /// Window of the connection, bytes: payload that may still be sent over it.
     pub(super) window: i64,
     /// Streams whose bodies wait for that window, the first to come first.
     waiting: VecDeque<u32>,
     /// Streams whose heads have come, with the time until which their bodies are waited for.
-    bodies: VecDeque<(Instant, u32)>,
+    pub(super) bodies: VecDeque<(Instant, u32)>,
     /// Frames that may still come before the next check and bring no request on.
     idle_frames: u32,
     pub(super) answers: u64,
@@ -126,7 +124,14 @@ impl Http2Session {
             streams: Streams::new(1),
             decoder: HpackDecoder::new(),
             inbound: Inbound::default(),
-            peer: Peer::new(),
+            peer: Peer {
+                has_greeted: false,
+                // Until its SETTINGS say how many.
+                streams_max: 1,
+                initial_window: i64::from(WINDOW_BYTES),
+                has_acknowledged_settings: false,
+                goes_away: None,
+            },
             read_fields,
             encoder: HpackEncoder::new(),
             window: i64::from(WINDOW_BYTES),
@@ -134,7 +139,13 @@ impl Http2Session {
             bodies: VecDeque::new(),
             idle_frames: IDLE_FRAMES_MAX,
             answers: 0,
-            watch: PeerWatch::new(now),
+            watch: PeerWatch {
+                check_at: now + CHECK_EVERY,
+                answers_seen: 0,
+                quiet: Duration::ZERO,
+                pings: 0,
+                pong_by: None,
+            },
             is_finishing: false,
             ending: None,
         };
@@ -200,7 +211,7 @@ impl Http2Session {
         let encoder = &mut self.encoder;
         let encode = |block: &mut Vec<u8>| encoder.encode(head, block);
         frames::put_headers(self.out.buffer(), stream, is_last, encode);
-        self.allow_frames();
+        self.allow_frames(1);
         // Bodies that wait for the connection's window are in front: none overtakes them.
         if self.waiting.is_empty() {
             self.write_body(stream);
@@ -208,15 +219,6 @@ impl Http2Session {
             self.queue_body(stream);
         }
         Ok(stream)
-    }
-
-    /// The outcome of a request. It is given once.
-    pub(super) fn poll_outcome(
-        &mut self,
-        stream: u32,
-        context: &Context<'_>,
-    ) -> Poll<Result<Reply, NoReply>> {
-        self.streams.poll_outcome(stream, context)
     }
 
     /// Gives a request up.
@@ -248,8 +250,7 @@ impl Http2Session {
             }
         }
         if self.is_finishing && self.streams.open() == 0 && self.ending.is_none() {
-            self.say_goodbye(ErrorCode::NO_ERROR, "");
-            self.ending = Some(SessionEnd { words: "it was closed".to_owned(), is_silence: false });
+            self.end_in_words("it was closed", ErrorCode::NO_ERROR, "");
         }
         self.out.offer()
     }
@@ -266,18 +267,20 @@ impl Http2Session {
 
     /// Ends the connection since the peer broke a rule, and tells it so.
     pub(super) fn fail(&mut self, ProtocolViolation(code, why): ProtocolViolation) {
+        let words = format!("the server broke the protocol: {why} ({code})");
+        self.end_in_words(&words, code, why);
+    }
+
+    /// Ends the connection, unless it has ended, and tells the peer so with `code` and `words`.
+    fn end_in_words(&mut self, why: &str, code: ErrorCode, words: &str) {
         if self.ending.is_none() {
             // Ended first: that takes what was never offered out of the write buffer, so GOAWAY is the last that the
             // peer reads.
-            self.end(&format!("the server broke the protocol: {why} ({code})"));
-            self.say_goodbye(code, why);
+            self.end(why);
+            // No stream of the peer's was processed: it may open none.
+            let payload = [&[0; 4], &code.0.to_be_bytes()[..], words.as_bytes()].concat();
+            self.out.put(GOAWAY, 0, 0, &payload);
         }
-    }
-
-    fn say_goodbye(&mut self, code: ErrorCode, words: &str) {
-        // No stream of the peer's was processed: it may open none.
-        let payload = [&[0; 4], &code.0.to_be_bytes()[..], words.as_bytes()].concat();
-        self.out.put(GOAWAY, 0, 0, &payload);
     }
 
     fn end_as(&mut self, ending: SessionEnd) {
@@ -288,27 +291,31 @@ impl Http2Session {
             Some((_, code)) => format!("no answer: {}, after GOAWAY ({code})", ending.words),
             None => format!("no answer: {}", ending.words),
         };
-        let words = words::short(words);
+        let unsent = NoReply::NotProcessed { leave: true };
+        let lost = NoReply::Lost(words::short(words));
+        self.end_streams_above(0, |is_unsent| if is_unsent { &unsent } else { &lost }.clone());
+        self.ending = Some(ending);
+    }
+
+    /// Ends the streams above `last_stream`. Those without the head of an answer end for the reason that `why` gives when it is
+    /// told whether no byte of the request was offered. What was never offered is not written any more: their callers will
+    /// send it elsewhere.
+    pub(super) fn end_streams_above(&mut self, last_stream: u32, why: impl Fn(bool) -> NoReply) {
         let mut first_unsent = None;
-        for stream in self.streams.open_numbers() {
-            // The head of an answer decides.
-            if self.streams.complete(stream).is_some() {
-                continue;
-            }
+        for stream in self.streams.open_numbers().into_iter().filter(|stream| *stream > last_stream)
+        {
             let begins_at = self.streams.get_mut(stream).map_or(0, |slot| slot.begins_at);
             let is_unsent = !self.out.may_have_left(begins_at);
             if is_unsent {
                 first_unsent.get_or_insert(begins_at);
             }
-            let lost = || NoReply::Lost(words.clone());
-            let unsent = NoReply::NotProcessed { leave: true };
-            self.streams.fail(stream, if is_unsent { unsent } else { lost() });
+            self.streams.end(stream, why(is_unsent));
         }
         if let Some(position) = first_unsent {
-            // Their callers will send them elsewhere.
-            let _never_sent = self.out.withhold(position, |stream| stream != 0);
+            let bytes = self.out.withhold(position, |stream| stream > last_stream);
+            // The peer never sees them, and will not give their window back.
+            self.window += i64::try_from(bytes).unwrap_or(0);
         }
-        self.ending = Some(ending);
     }
 
     /// When [`Self::on_time`] is to be called next.
@@ -356,11 +363,6 @@ impl Http2Session {
         self.ping(now);
     }
 
-    /// Follows what the peer allows our table of header fields to have, bytes.
-    pub(super) fn allow_table(&mut self, bytes: u32) {
-        self.encoder.allow(usize::try_from(bytes).unwrap_or(usize::MAX));
-    }
-
     /// Notes an answer to a ping.
     pub(super) fn pong(&mut self, opaque: [u8; 8]) {
         // An answer to an older ping, or to none, says nothing about the time since the last one.
@@ -377,14 +379,10 @@ impl Http2Session {
         Ok(())
     }
 
-    /// Has the body of an answer that has begun to come waited for.
-    pub(super) fn await_body(&mut self, stream: u32, now: Instant) {
-        self.bodies.push_back((now + BODY_WITHIN, stream));
-    }
-
     /// Ends a stream whose head has come; with `reset`, or when the request was not sent to its end, tells the peer.
     pub(super) fn complete(&mut self, stream: u32, reset: Option<ErrorCode>) {
-        if let Some(is_sent) = self.streams.complete(stream)
+        let is_sent = self.streams.open_mut(stream).is_some_and(|slot| slot.rest.is_empty());
+        if self.streams.complete(stream)
             && let Some(code) = reset.or_else(|| (!is_sent).then_some(ErrorCode::CANCEL))
         {
             self.out.put_reset(stream, code);
@@ -424,47 +422,23 @@ impl Http2Session {
             self.window -= bytes;
             frames_written += 1;
         }
-        for _ in 0..frames_written {
-            self.allow_frames();
-        }
+        self.allow_frames(frames_written);
         self.queue_body(stream);
     }
 
-    fn allow_frames(&mut self) {
+    /// Notes that `frames` of requests were written.
+    fn allow_frames(&mut self, frames: u32) {
         // However much is sent, a flood stays bounded.
         let open = u32::try_from(self.streams.open()).unwrap_or(u32::MAX);
         let most = open.saturating_mul(IDLE_FRAMES_PER_FRAME).max(10 * IDLE_FRAMES_MAX);
-        self.idle_frames = self.idle_frames.saturating_add(IDLE_FRAMES_PER_FRAME).min(most);
+        let allowed = frames.saturating_mul(IDLE_FRAMES_PER_FRAME);
+        self.idle_frames = self.idle_frames.saturating_add(allowed).min(most);
     }
 
     fn ping(&mut self, now: Instant) {
         self.watch.pings += 1;
         self.watch.pong_by = Some(now + PONG_WITHIN);
         self.out.put(PING, 0, 0, &self.watch.pings.to_be_bytes());
-    }
-}
-
-// === impl Peer ===
-
-impl Peer {
-    const fn new() -> Self {
-        Self {
-            has_greeted: false,
-            // Until its SETTINGS say how many.
-            streams_max: 1,
-            initial_window: WINDOW_BYTES as i64,
-            has_acknowledged_settings: false,
-            goes_away: None,
-        }
-    }
-}
-
-// === impl PeerWatch ===
-
-impl PeerWatch {
-    fn new(now: Instant) -> Self {
-        let (quiet, pong_by) = (Duration::ZERO, None);
-        Self { check_at: now + CHECK_EVERY, answers_seen: 0, quiet, pings: 0, pong_by }
     }
 }
 

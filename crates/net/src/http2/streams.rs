@@ -46,8 +46,7 @@ enum RequestProgress {
     Awaited,
     /// The head has come.
     Answered(Box<IncomingReply>),
-    Complete(Box<IncomingReply>),
-    Failed(Box<NoReply>),
+    Ended(RequestOutcome),
 }
 
 // === impl Streams ===
@@ -113,39 +112,36 @@ impl Streams {
             .collect()
     }
 
-    /// Says of a stream why it has no answer, unless it has an outcome.
-    pub(super) fn fail(&mut self, number: u32, why: NoReply) {
-        if self.open_mut(number).is_some() {
-            self.end(number, RequestProgress::Failed(Box::new(why)));
+    /// Ends an open stream: with its answer, if the head of that has come, else for the reason `why`.
+    pub(super) fn end(&mut self, number: u32, why: NoReply) {
+        if !self.complete(number) && self.open_mut(number).is_some() {
+            self.conclude(number, RequestOutcome(Err(Box::new(why))));
         }
     }
 
-    /// Gives a stream whose head has come its answer as it is. Says whether there was one, and whether the request was sent
-    /// to its end.
-    pub(super) fn complete(&mut self, number: u32) -> Option<bool> {
-        let slot = self.open_mut(number)?;
-        let is_sent = slot.rest.is_empty();
-        let RequestProgress::Answered(answer) = std::mem::take(&mut slot.progress) else {
-            return None;
-        };
-        self.end(number, RequestProgress::Complete(answer));
-        Some(is_sent)
+    /// Ends an open stream whose head has come, with its answer as it is. Says whether it was one.
+    pub(super) fn complete(&mut self, number: u32) -> bool {
+        let progress = self.open_mut(number).map(|slot| std::mem::take(&mut slot.progress));
+        let Some(RequestProgress::Answered(answer)) = progress else { return false };
+        self.conclude(number, RequestOutcome(Ok(answer)));
+        true
     }
 
     /// Gives an open stream its outcome. It is forgotten, if that goes elsewhere.
-    fn end(&mut self, number: u32, outcome: RequestProgress) {
-        let Some(slot) = self.get_mut(number) else { return };
-        // The outcome may wait to be fetched for long, and the body is of no more use.
-        slot.rest = Bytes::new();
-        slot.progress = outcome;
-        let waiter = std::mem::take(&mut slot.waiter);
+    fn conclude(&mut self, number: u32, outcome: RequestOutcome) {
         self.open -= 1;
-        match waiter {
-            Waiter::Unknown => {}
-            Waiter::Task(waker) => waker.wake(),
+        let Some(slot) = self.get_mut(number) else { return };
+        match std::mem::take(&mut slot.waiter) {
             Waiter::RequestOutcomes(outcomes, key) => {
-                if let Some(outcome) = self.fetch(number) {
-                    outcomes.put(key, outcome);
+                self.remove(number);
+                outcomes.put(key, outcome);
+            }
+            waiter @ (Waiter::Unknown | Waiter::Task(_)) => {
+                // The outcome may wait to be fetched for long, and the body is of no more use.
+                slot.rest = Bytes::new();
+                slot.progress = RequestProgress::Ended(outcome);
+                if let Waiter::Task(waker) = waiter {
+                    waker.wake();
                 }
             }
         }
@@ -160,25 +156,16 @@ impl Streams {
         let Some(slot) = self.get_mut(number) else {
             return Poll::Ready(Err(NoReply::Lost("no answer: it was fetched before".to_owned())));
         };
-        if !slot.is_ended() {
-            let waker = context.waker();
-            if !matches!(&slot.waiter, Waiter::Task(known) if known.will_wake(waker)) {
-                slot.waiter = Waiter::Task(waker.clone());
-            }
-            return Poll::Pending;
+        if slot.is_ended()
+            && let RequestProgress::Ended(outcome) = std::mem::take(&mut slot.progress)
+        {
+            self.remove(number);
+            return Poll::Ready(outcome.reply());
         }
-        self.fetch(number).map_or(Poll::Pending, |outcome| Poll::Ready(outcome.reply()))
-    }
-
-    /// Forgets a stream that has an outcome, and gives that.
-    fn fetch(&mut self, number: u32) -> Option<RequestOutcome> {
-        let progress = std::mem::take(&mut self.get_mut(number)?.progress);
-        self.remove(number);
-        match progress {
-            RequestProgress::Complete(answer) => Some(RequestOutcome(Ok(answer))),
-            RequestProgress::Failed(why) => Some(RequestOutcome(Err(why))),
-            RequestProgress::Awaited | RequestProgress::Answered(_) => None,
+        if !matches!(&slot.waiter, Waiter::Task(known) if known.will_wake(context.waker())) {
+            slot.waiter = Waiter::Task(context.waker().clone());
         }
+        Poll::Pending
     }
 
     /// Forgets a stream. Says whether it had no outcome.
@@ -235,7 +222,7 @@ impl Slot {
     }
 
     const fn is_ended(&self) -> bool {
-        matches!(self.progress, RequestProgress::Complete(_) | RequestProgress::Failed(_))
+        matches!(self.progress, RequestProgress::Ended(_))
     }
 }
 
@@ -254,8 +241,8 @@ mod tests {
         let numbers: Vec<_> = (0..5).map(|_| streams.insert(Slot::default()).unwrap()).collect();
         assert_eq!(numbers, [1, 3, 5, 7, 9]);
         assert!(!streams.is_idle(9) && streams.is_idle(11) && streams.is_idle(2));
-        streams.fail(3, NoReply::Http11Required);
-        streams.fail(3, NoReply::Lost("later".to_owned()));
+        streams.end(3, NoReply::Http11Required);
+        streams.end(3, NoReply::Lost("later".to_owned()));
         assert_eq!((streams.open(), streams.open_numbers()), (4, vec![1, 5, 7, 9]));
         assert!(matches!(fetched(&mut streams, 3), Poll::Ready(Err(NoReply::Http11Required))));
         assert!(matches!(fetched(&mut streams, 3), Poll::Ready(Err(NoReply::Lost(_)))));

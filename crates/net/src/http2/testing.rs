@@ -138,7 +138,7 @@ impl SessionRig {
     }
 
     pub(super) fn outcome(&mut self, stream: u32) -> SeenOutcome {
-        match self.session.poll_outcome(stream, &Context::from_waker(Waker::noop())) {
+        match self.session.streams.poll_outcome(stream, &Context::from_waker(Waker::noop())) {
             Poll::Pending => SeenOutcome::Pending,
             Poll::Ready(Ok(reply)) => SeenOutcome::Answer(reply.status, reply.body),
             Poll::Ready(Err(NoReply::NotProcessed { leave })) => {
