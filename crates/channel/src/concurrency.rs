@@ -20,7 +20,9 @@ pub enum Concurrency {
 /// The numbers between which a learned limit stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LearnedBounds {
-    /// The first limit, at least 1. Latency alone does not lower it further; push-back and lost attempts do.
+    /// The first limit.
+    pub first: usize,
+    /// The least that latency alone lowers it to, at least 1; push-back and lost attempts lower it further.
     pub min: usize,
     /// The last one.
     pub max: usize,
@@ -50,7 +52,9 @@ impl Concurrency {
     /// The limit of a new gate; one that is learned stays within `learned`.
     pub fn limit(self, learned: LearnedBounds) -> Box<dyn Limit> {
         match self {
-            Self::Auto => Box::new(Learned::between(learned.min, learned.max)),
+            Self::Auto => {
+                Box::new(Learned::between(learned.min, learned.max).starting_at(learned.first))
+            }
             Self::Fixed(limit) => Box::new(Fixed(limit)),
         }
     }
@@ -60,11 +64,11 @@ impl Concurrency {
 
 impl LearnedBounds {
     /// Those of a destination that may be small, such as a customer's server. Each attempt takes a connection of its own.
-    pub const SMALL: Self = Self { min: 1, max: 500 };
+    pub const SMALL: Self = Self { first: 1, min: 1, max: 500 };
     /// Those of a push service, which is reached over HTTP/2 and serves many at a time. A server should grant at least a hundred streams
     /// on a connection (RFC 9113, section 6.5.2), so fewer are no relief for it: latency below that is the network's, or that of a busy
     /// machine. More of one lane than the last is never claimed.
-    pub const PUSH_SERVICE: Self = Self { min: 100, max: limits::LANE_WINDOW };
+    pub const PUSH_SERVICE: Self = Self { first: 100, min: 100, max: limits::LANE_WINDOW };
 }
 
 // === impl SendBounds ===

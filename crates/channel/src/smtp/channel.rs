@@ -35,6 +35,8 @@ use crate::{
 const UNTIL_SENT: Duration = Duration::from_mins(5);
 /// How soon a mail is due again that found all connections in use.
 const NO_SESSION_DELAY: Duration = Duration::from_secs(1);
+/// The first learned number of mails under way to a destination: with as many Postfix begins (`initial_destination_concurrency`).
+const FIRST_AT_A_TIME: usize = 5;
 
 /// A channel to mailboxes.
 #[derive(Debug, Clone)]
@@ -89,7 +91,8 @@ impl SmtpChannel {
         let quota_key = destination.as_ref().zip(settings.username.as_ref());
         let quota_key = quota_key.map(|(relay, username)| format!("{relay}/{username}").into());
         // More mails than connections would only wait for them.
-        let learned = LearnedBounds { max: settings.connections_max, ..LearnedBounds::SMALL };
+        let learned =
+            LearnedBounds { first: FIRST_AT_A_TIME, min: 1, max: settings.connections_max };
         Ok(Self {
             target: checked.target,
             destination,

@@ -88,6 +88,11 @@ struct Unloaded {
 const FIRST: usize = 4;
 /// Growth of the limit with each answer in slow start: in a round trip, by as large a part of itself.
 const SLOW_START: f64 = 0.6;
+/// The same beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer: there are few round trips in the time in
+/// which a limit should be found. Smaller ones are found soon, and there each place too many is felt.
+const SLOW_START_SELDOM: f64 = 1.0;
+const FEW: f64 = 20.0;
+const SELDOM: f64 = 1.0;
 /// Least limit of streams that servers should grant (RFC 9113, section 6.5.2): fewer attempts wait for connections alone, which
 /// are made as they are needed, and over HTTP/1.1 perhaps for each.
 const STREAMS: f64 = 100.0;
@@ -146,14 +151,23 @@ impl Learned {
         }
     }
 
+    /// Begins with `first`, within the bounds, in place of the least limit.
+    #[must_use]
+    pub fn starting_at(self, first: usize) -> Self {
+        let limit = float(first).clamp(self.min, self.max);
+        Self { limit, good: limit, ..self }
+    }
+
     fn answered(&mut self, sample: Sample) {
+        let seconds = sample.seconds();
         if matches!(self.phase, Phase::SlowStart { .. })
             && float(sample.in_flight) >= self.limit / 2.0
             && !(self.limit >= STREAMS && sample.has_waited())
         {
-            self.limit = (self.limit + SLOW_START).min(self.max);
+            let is_seldom = self.limit >= FEW && seconds.is_some_and(|seconds| seconds >= SELDOM);
+            let growth = if is_seldom { SLOW_START_SELDOM } else { SLOW_START };
+            self.limit = (self.limit + growth).min(self.max);
         }
-        let seconds = sample.seconds();
         if self.phase == Phase::Steady
             && self.limit > self.min
             && !self.window.is_of_higher_limit()

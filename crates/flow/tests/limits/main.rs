@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use flow::{Learned, Limit, Sample, Signal, Timing};
 use scenarios::scenarios;
-use world::{Outcome, play};
+use world::{Outcome, Scenario, play};
 
 /// The most that it may find.
 const MAX: usize = 20_000;
@@ -114,4 +114,21 @@ fn latency_alone_does_not_lower_a_limit_below_its_least_and_push_back_does() {
         let expected = if pushes_back { 8..=24 } else { 90..=110 };
         assert!(expected.contains(&learned.current()), "{}", learned.current());
     }
+}
+
+/// A mail server that takes a thousand mails at a time, of a second and a half each, for two senders that may each have as many.
+#[test]
+fn a_thousand_slow_mails_at_a_time_are_found_within_twelve_seconds() {
+    let mail = Scenario {
+        takes: 1.5,
+        knee: |_| 1_000,
+        lanes: 2,
+        lasts: 40.0,
+        counts_from: 12.0,
+        ..scenarios::named("1,000 at a time, 1.5 s (mail), two senders")
+    };
+    let outcome = play(&mail, &|| Box::new(Learned::between(1, 1_000).starting_at(5)));
+    assert!(outcome.utilisation >= 0.95, "{outcome}");
+    // Doubling may end at twice of what it looks for.
+    assert!(outcome.slowdown <= 2.0, "{outcome}");
 }

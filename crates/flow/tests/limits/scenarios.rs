@@ -26,7 +26,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     [of_sizes(), of_change_and_noise(), of_push_back_and_outage(), of_senders()].concat()
 }
 
-const fn named(name: &'static str) -> Scenario {
+/// The steady destination under another name, to be changed.
+pub(crate) const fn named(name: &'static str) -> Scenario {
     Scenario { name, ..STEADY }
 }
 

@@ -205,7 +205,7 @@ mod tests {
     fn other_bounds_of_a_learned_limit_make_another_gate() {
         let gates = no_gates();
         let upto = |max| {
-            let learned = LearnedBounds { min: max, max };
+            let learned = LearnedBounds { first: max, min: max, max };
             LaneBounds { concurrency: Concurrency::Auto, learned, quota_key: "here".into() }
         };
         assert_eq!(gates.get(&lane("first"), upto(5)).gate.limit(), 5);
