@@ -19,6 +19,8 @@ pub mod rabbitmq;
 #[cfg(feature = "broker")]
 pub mod ticket;
 
+mod wake;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

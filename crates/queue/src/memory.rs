@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use notification::{Priority, limits};
 use tokio::sync::{Notify, watch};
 
+use crate::wake::seen;
 use crate::{Acknowledge, Consume, Item, Message, Publish, QueueError, Receipt};
 
 /// A queue in memory. Cloning gives another handle on the same one.
@@ -87,7 +88,7 @@ impl<T: Item + Clone> MemoryQueue<T> {
         // Weight and bytes are given back at the acknowledgement, not at the receipt: a received chunk is still in memory.
         state.weight += item.weight();
         state.bytes += item.bytes();
-        state.push(item, VecDeque::push_back);
+        state.push(item);
         self.publish_capacity(&state);
         drop(state);
         self.inner.arrived.notify_waiters();
@@ -161,16 +162,7 @@ impl<T: Item + Clone> MemoryQueue<T> {
 #[async_trait]
 impl<T: Item + Clone> Consume<T> for MemoryQueue<T> {
     async fn receive(&self, lowest: Priority, items: usize) -> Vec<Message<T>> {
-        loop {
-            let arrived = self.inner.arrived.notified();
-            tokio::pin!(arrived);
-            // Registers before looking, so that nothing that comes in between is missed.
-            arrived.as_mut().enable();
-            if let Some(messages) = self.take(lowest, items.max(1)) {
-                return messages;
-            }
-            arrived.await;
-        }
+        seen(&self.inner.arrived, || self.take(lowest, items.max(1))).await
     }
 }
 
@@ -182,9 +174,9 @@ impl<T: Item> QueueState<T> {
         lowest(self.weight, weight_max).min(lowest(self.bytes, limits::CLAIMED_BYTES))
     }
 
-    fn push(&mut self, item: T, at: impl FnOnce(&mut VecDeque<T>, T)) {
+    fn push(&mut self, item: T) {
         if let Some(queue) = self.by_priority.get_mut(usize::from(item.priority().code())) {
-            at(queue, item);
+            queue.push_back(item);
         }
     }
 
@@ -229,7 +221,7 @@ impl<T: Item + Clone> Drop for ItemReceipt<T> {
         let came_back = self.item.is_some();
         if let Some(item) = self.item.take() {
             // Its weight and bytes stay counted: it is in memory as before.
-            state.push(item, VecDeque::push_back);
+            state.push(item);
         }
         let has_ended = state.closed && state.unacknowledged == 0;
         drop(state);

@@ -10,6 +10,7 @@ use notification::{Priority, Ticket};
 use tokio::sync::Notify;
 
 use super::error::BrokerError;
+use crate::wake::seen;
 use crate::{Acknowledge, Message, QueueError, Receipt};
 
 /// Holds tickets by priority. Their number is bounded by the backend's requests to its broker.
@@ -100,16 +101,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
         lowest: Priority,
         items: usize,
     ) -> Vec<Message<Ticket>> {
-        loop {
-            let arrived = self.arrived.notified();
-            tokio::pin!(arrived);
-            // Registers before looking, so that nothing that comes in between is missed.
-            arrived.as_mut().enable();
-            if let Some(messages) = self.take(lowest, items.max(1)) {
-                return messages;
-            }
-            arrived.await;
-        }
+        seen(&self.arrived, || self.take(lowest, items.max(1))).await
     }
 
     /// Waits until fewer than `most` tickets of `priority` are held, by a quarter at least: asking costs the same for
@@ -197,16 +189,7 @@ impl<M: BrokerMessage> HeldTickets<M> {
     }
 
     async fn when<R>(&self, look: impl Fn(&HeldState<M>) -> Option<R>) -> R {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registers before looking, so that nothing that comes in between is missed.
-            changed.as_mut().enable();
-            if let Some(seen) = look(&self.state()) {
-                return seen;
-            }
-            changed.await;
-        }
+        seen(&self.changed, || look(&self.state())).await
     }
 
     fn state(&self) -> MutexGuard<'_, HeldState<M>> {
