@@ -280,18 +280,16 @@ impl<F: Fast> Pair<F> {
                 gone_since: gone_since(indexes, wait, self.now),
                 indexes: indexes.to_vec(),
             };
-            let groups = vec![group(first, outcome), group(second, outcome ^ 1)];
-            let groups = groups.into_iter().filter(|group| !group.indexes.is_empty()).collect();
-            let (epoch, at, fallbacks) = (chunk.epoch, at(self.now), Vec::new());
+            let groups = [group(first, outcome), group(second, outcome ^ 1)];
             Settlement {
                 chunk: chunk.id,
-                epoch,
-                at,
-                groups,
+                epoch: chunk.epoch,
+                at: at(self.now),
+                groups: groups.into_iter().filter(|group| !group.indexes.is_empty()).collect(),
                 places: 0,
                 latency: None,
                 rate_per_minute: None,
-                fallbacks,
+                fallbacks: Vec::new(),
             }
         };
         let in_memory = self.memory.settle(vec![settlement(&memory)]).await.unwrap();
@@ -419,8 +417,7 @@ fn comparable(mut history: History) -> impl PartialEq + std::fmt::Debug {
 
 fn on_disk() -> OnDisk {
     let directory = tempfile::tempdir().unwrap();
-    let sqlite = open(directory.path(), at(0)).0;
-    OnDisk { sqlite, directory }
+    OnDisk { sqlite: open(directory.path(), at(0)).0, directory }
 }
 
 fn open(directory: &Path, now: Timestamp) -> (Sqlite, Recovery) {

@@ -88,7 +88,7 @@ struct Unloaded {
 const FIRST: usize = 4;
 /// Growth of the limit with each answer in slow start: in a round trip, by as large a part of itself.
 const SLOW_START: f64 = 0.6;
-/// The same beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer: there are few round trips in the time in
+/// That growth beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer: there are few round trips in the time in
 /// which a limit should be found. Smaller ones are found soon, and there each place too many is felt.
 const SLOW_START_SELDOM: f64 = 1.0;
 const FEW: f64 = 20.0;
