@@ -93,11 +93,11 @@ pub(super) async fn when_all_lanes_together_are_full_only_urgent_ones_get_more(s
 }
 
 pub(super) async fn lanes_that_answer_nobody_leave_room_for_the_next(store: &dyn Store) {
-    let total_window = 16 * (1 + limits::CHUNK_WEIGHT);
+    let total_window = 64 * (1 + limits::CHUNK_WEIGHT);
     let request = ClaimRequest { total_window, ..claim_request(99) };
     let mut claimed = Vec::new();
     for destination in ["a", "b", "c", "d"] {
-        for due_at in 0..16 {
+        for due_at in 0..64 {
             Shape { destination, due_at, ..Shape::default() }.ingest(store, 1).await;
         }
         claimed.push(store.claim(request).await.unwrap().chunks.len());
