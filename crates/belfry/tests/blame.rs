@@ -45,12 +45,8 @@ const AWAIT_RECOVERY: &str = "DO $$ BEGIN \
 impl Victim {
     fn start(database: Option<Database>, simulator_flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let setup = Setup {
-            binary: env!("CARGO_BIN_EXE_belfry").into(),
-            directory: directory.path().to_owned(),
-            engine_settings: Vec::new(),
-            simulator_flags: simulator_flags.iter().map(|&flag| flag.to_owned()).collect(),
-        };
+        let binary = env!("CARGO_BIN_EXE_belfry");
+        let setup = Setup::new(binary, directory.path(), simulator_flags);
         let store = database.as_ref().map(|database| database.url().to_owned());
         let trial = Trial::start_on(setup, store).unwrap();
         Self { trial, database, directory }

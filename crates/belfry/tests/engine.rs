@@ -11,13 +11,7 @@ use provider_sim::journal::Reader;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 fn start(directory: &Path, simulator_flags: &[&str]) -> Trial {
-    Trial::start(Setup {
-        binary: env!("CARGO_BIN_EXE_belfry").into(),
-        directory: directory.to_owned(),
-        engine_settings: Vec::new(),
-        simulator_flags: simulator_flags.iter().map(|&flag| flag.to_owned()).collect(),
-    })
-    .unwrap()
+    Trial::start(Setup::new(env!("CARGO_BIN_EXE_belfry"), directory, simulator_flags)).unwrap()
 }
 
 #[test]

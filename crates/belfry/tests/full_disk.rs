@@ -24,15 +24,9 @@ fn a_full_disk_is_told_to_callers_and_stops_no_delivery_and_no_restart() {
 fn fill_it_and_kill_the_engine() {
     let place = DiskNamespace::of_this_part().unwrap();
     // A provider that takes its time, so that much is waiting and something in flight when the engine is killed.
-    let simulator_flags =
-        ["--latency", "500ms", "--max-streams", "100"].map(str::to_owned).to_vec();
-    let mut trial = Trial::start(Setup {
-        binary: env!("CARGO_BIN_EXE_belfry").into(),
-        directory: place.directory().to_owned(),
-        engine_settings: Vec::new(),
-        simulator_flags,
-    })
-    .unwrap();
+    let flags = ["--latency", "500ms", "--max-streams", "100"];
+    let setup = Setup::new(env!("CARGO_BIN_EXE_belfry"), place.directory(), &flags);
+    let mut trial = Trial::start(setup).unwrap();
     trial.broadcast(0..NOTIFICATIONS, r#"{"aps":{}}"#, WorkloadGuarantee::AtLeastOnce).unwrap();
     place.fill().unwrap();
     post_is_refused(&trial);

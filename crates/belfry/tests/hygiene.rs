@@ -19,13 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 fn start(directory: &Path) -> Trial {
     let flags = ["--dead-tokens", "0.1"];
-    Trial::start(Setup {
-        binary: env!("CARGO_BIN_EXE_belfry").into(),
-        directory: directory.to_owned(),
-        engine_settings: Vec::new(),
-        simulator_flags: flags.map(str::to_owned).to_vec(),
-    })
-    .unwrap()
+    Trial::start(Setup::new(env!("CARGO_BIN_EXE_belfry"), directory, &flags)).unwrap()
 }
 
 /// The lines that `belfry suppressions ARGUMENTS` prints.

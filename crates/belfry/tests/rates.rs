@@ -13,13 +13,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 const SECOND_US: u64 = 1_000_000;
 
 fn start(directory: &Path, simulator_flags: &[&str]) -> Trial {
-    Trial::start(Setup {
-        binary: env!("CARGO_BIN_EXE_belfry").into(),
-        directory: directory.to_owned(),
-        engine_settings: Vec::new(),
-        simulator_flags: simulator_flags.iter().map(|&flag| flag.to_owned()).collect(),
-    })
-    .unwrap()
+    Trial::start(Setup::new(env!("CARGO_BIN_EXE_belfry"), directory, simulator_flags)).unwrap()
 }
 
 /// Hands so many webhooks to the engine.

@@ -1,6 +1,6 @@
 //! One run: a simulator, an engine, a workload, and as many kills as the run wants.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -59,6 +59,20 @@ pub struct ImportRun(std::thread::JoinHandle<Result<()>>);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks at the books, where something is done at a number of requests.
 const LOOK_OFTEN: Duration = Duration::from_millis(20);
+
+// === impl Setup ===
+
+impl Setup {
+    /// A run of `binary` in `directory` with the engine's own defaults.
+    pub fn new(binary: impl Into<PathBuf>, directory: &Path, simulator_flags: &[&str]) -> Self {
+        Self {
+            binary: binary.into(),
+            directory: directory.to_owned(),
+            engine_settings: Vec::new(),
+            simulator_flags: simulator_flags.iter().map(|&flag| flag.to_owned()).collect(),
+        }
+    }
+}
 
 // === impl Trial ===
 

@@ -36,6 +36,10 @@ fn chunk(number: u64, channel: &str) -> Arc<Chunk> {
     Arc::new(chunk)
 }
 
+fn reported(chunk: Arc<Chunk>, reports: Vec<(u16, Report)>) -> ReportMessage {
+    ReportMessage::Deliveries { chunk, reports, places: 0, latency: None, rate_per_minute: None }
+}
+
 /// Settles `reports` with a store that refuses the settlements of `refused`; returns the settlements that the store received.
 async fn run(
     reports: mpsc::Receiver<ReportMessage>,
@@ -71,16 +75,7 @@ async fn what_was_deferred_alike_is_tried_again_at_one_instant_whatever_was_said
     for first in [0, 250, 500, 750] {
         let reports = (first..first + 250).map(deferred).collect();
         let chunk = Arc::clone(&chunk);
-        sender
-            .send(ReportMessage::Deliveries {
-                chunk,
-                reports,
-                places: 0,
-                latency: None,
-                rate_per_minute: None,
-            })
-            .await
-            .unwrap();
+        sender.send(reported(chunk, reports)).await.unwrap();
     }
     drop(sender);
     let told = run(reports, ChunkId(2), &mut Registry::default()).await;
@@ -103,16 +98,7 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
         (3, "delivered", vec![(0, Report::Attempted(accepted))]),
     ] {
         let chunk = chunk(number, channel);
-        sender
-            .send(ReportMessage::Deliveries {
-                chunk,
-                reports,
-                places: 0,
-                latency: None,
-                rate_per_minute: None,
-            })
-            .await
-            .unwrap();
+        sender.send(reported(chunk, reports)).await.unwrap();
     }
     drop(sender);
     let mut registry = Registry::default();
