@@ -4,7 +4,7 @@
 //! A provider is a latency in milliseconds, of APNs, or of a mail server with `mail:1500`. A capacity behind it is the number of requests
 //! that it serves at the same time, and where that moves: `100:2000,500@20s,3000@30s`, as `provider-sim --capacity` has it.
 //!
-//! A setting is `auto` or a number, per destination, priority and thread. Of each run, from the provider's journal: deliveries per second
+//! A setting is `auto` or a number, per destination. Of each run, from the provider's journal: deliveries per second
 //! as a whole, and in SECONDS from the tenth second after the first one on; the engine's processor time for each, and its memory. There
 //! are as many notifications as it should deliver in so many seconds, and ten more.
 
@@ -22,8 +22,6 @@ const RATE_MAX: u64 = 500_000;
 const MAILS_MAX: u64 = 10_000;
 /// The seconds in which a limit is to be found.
 const FINDING: usize = 10;
-/// Sender threads of the engine.
-const SENDERS: u64 = 2;
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The provider of all runs.
@@ -107,7 +105,7 @@ impl SweptProvider {
     /// Notifications a second that could be delivered at most with `setting`.
     fn rate_max(&self, setting: &str) -> u64 {
         let by_places = |places: u64| 1000 * places / self.latency_ms.max(1);
-        let of_setting = setting.parse().map_or(u64::MAX, |limit: u64| by_places(limit * SENDERS));
+        let of_setting = setting.parse().map_or(u64::MAX, |limit: u64| by_places(limit));
         let counts = self.capacity.iter().filter_map(|step| step.split('@').next()?.parse().ok());
         let of_capacity = counts.max().map_or(u64::MAX, by_places);
         let of_machine = if self.is_mail { MAILS_MAX } else { RATE_MAX };
@@ -116,7 +114,7 @@ impl SweptProvider {
 
     fn run(&self, binary: &Path, seconds: u64, setting: &str) -> Result<Measured> {
         let directory = tempfile::tempdir()?;
-        let mut engine_settings = vec![("BELFRY__DELIVERY__SENDERS".into(), SENDERS.to_string())];
+        let mut engine_settings = Vec::new();
         let names: &[_] = if self.is_mail {
             &["MAIL__CONCURRENCY", "MAIL__CONNECTIONS_MAX"]
         } else {

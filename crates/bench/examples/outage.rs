@@ -94,10 +94,10 @@ impl Scenario {
         let trial = Trial::start(Setup {
             binary: self.binary.clone(),
             directory: directory.path().to_owned(),
-            engine_settings: vec![
-                ("BELFRY__CHANNELS__IOS__CONCURRENCY".into(), (IN_FLIGHT / 2).to_string()),
-                ("BELFRY__DELIVERY__SENDERS".into(), "2".into()),
-            ],
+            engine_settings: vec![(
+                "BELFRY__CHANNELS__IOS__CONCURRENCY".into(),
+                IN_FLIGHT.to_string(),
+            )],
             simulator_flags: self.simulator_flags(),
         })?;
         let tokens = self.tokens();

@@ -62,10 +62,7 @@ fn run(binary: &Path, backing: Backing, consumers: usize, seconds: u64) -> Resul
             Backing::RabbitMq | Backing::Nats => backing.roles(1, consumers),
         },
         has_links: false,
-        engine_settings: vec![
-            setting("CHANNELS__IOS__CONCURRENCY", CONCURRENCY),
-            setting("DELIVERY__SENDERS", 1),
-        ],
+        engine_settings: vec![setting("CHANNELS__IOS__CONCURRENCY", CONCURRENCY)],
         store_settings: Vec::new(),
         simulator_flags: vec!["--latency".into(), format!("{LATENCY_MS}ms")],
     })?;

@@ -80,10 +80,7 @@ fn setup(binary: PathBuf, directory: PathBuf) -> ClusterSetup {
         backing: Backing::Postgres,
         roles: [EngineRole::Serve; ENGINES].to_vec(),
         has_links: false,
-        engine_settings: vec![
-            setting("CHANNELS__IOS__CONCURRENCY", CONCURRENCY),
-            setting("DELIVERY__SENDERS", 1),
-        ],
+        engine_settings: vec![setting("CHANNELS__IOS__CONCURRENCY", CONCURRENCY)],
         store_settings: Vec::new(),
         simulator_flags: vec!["--latency".into(), format!("{LATENCY_MS}ms")],
     }

@@ -39,7 +39,7 @@ pub fn round(binary: &Path, directory: &Path, seed: u64) -> Result<Survived> {
     let mut random = fastrand::Rng::with_seed(seed);
     let workload = Workload { tokens: 2 * NOTIFICATIONS, webhooks: Vec::new() };
     // Six thousand of each take one to two seconds at these.
-    let (latency_ms, concurrency) = (random.u64(5..15), random.u64(30..60));
+    let (latency_ms, concurrency) = (random.u64(5..15), random.u64(64..120));
     let mut trial = Trial::start(Setup {
         binary: binary.to_owned(),
         directory: directory.to_owned(),

@@ -7,7 +7,7 @@ use flow::limit::{Fixed, Learned, Limit};
 use notification::limits;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// How many attempts may be under way at a time per destination, priority and sender thread: a number, or `"auto"`.
+/// How many attempts may be under way at a time per destination and process: a number, or `"auto"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Concurrency {
     /// Learned from latency and push-back.
@@ -64,7 +64,7 @@ impl Concurrency {
 
 impl LearnedBounds {
     /// Those of a destination that may be small, such as a customer's server. Each attempt takes a connection of its own.
-    pub const SMALL: Self = Self { first: 1, min: 1, max: 500 };
+    pub const SMALL: Self = Self { first: 1, min: 1, max: 1_000 };
     /// Those of a push service, which is reached over HTTP/2 and serves many at a time. A server should grant at least a hundred streams
     /// on a connection (RFC 9113, section 6.5.2), so fewer are no relief for it: latency below that is the network's, or that of a busy
     /// machine. More of one lane than the last is never claimed.

@@ -1,22 +1,24 @@
-//! A gate in front of one destination: it admits as many attempts as its [`Limit`] allows.
+//! A gate in front of one destination: it admits as many attempts as its part of a [`SharedLimit`] allows.
 //!
-//! Attempts belong to *groups*. While several groups wait, a place goes to the one with the fewest places, and of those with as
-//! many to the one that got or freed one longest ago: each has an equal part, and a group with few attempts does not wait behind
-//! one with many. Within a group, waits are woken in the order in which they began. [`Gate::try_enter`] passes them: a place goes
-//! to the first caller, so an attempt that frees a place and continues at once has it again. Of a limit of 64 or more, a
+//! Attempts belong to *groups*, each with a weight. While several groups wait, a place goes to the one with the fewest places for its
+//! weight, and of those with as many to the one that got or freed one longest ago: each has a part by its weight, and a group with few
+//! attempts does not wait behind one with many. Within a group, waits are woken in the order in which they began. [`Gate::try_enter`] passes them: a place goes
+//! to the first caller, so an attempt that frees a place and continues at once has it again. Of 64 places or more, a
 //! sixty-fourth is for groups with fewer places than that: they do not wait while one group has all other places.
 //!
 //! Lives on one thread: the senders are single-threaded, so it needs no lock. A sender thread has one gate
-//! per channel, destination and priority, with a group for each lane.
+//! per channel and destination, with a group for each lane; those of all threads share the destination's limit.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::breaker::{Breaker, TRIES};
 use crate::limit::{Limit, Sample, Signal, Timing};
+use crate::shared_limit::{Part, SharedLimit};
 
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate, for the same group.
 #[derive(Debug, Clone)]
@@ -34,6 +36,8 @@ pub struct Pass {
 #[derive(Debug)]
 struct GateGroup {
     gate: Rc<GateState>,
+    /// Times the places held, this is the first part of its rank: the less, the more places.
+    cost: usize,
     in_flight: Cell<usize>,
     /// The number of the event by which it last got or freed a place.
     served: Cell<u64>,
@@ -45,15 +49,18 @@ struct GateGroup {
     freed: Notify,
 }
 
-/// Order of turns, least first: places held, and the event by which the group last got or freed one.
+/// Order of turns, least first: the cost of the places held, and the event by which the group last got or freed one.
 type Rank = (usize, u64);
 
 #[derive(Debug)]
 struct GateState {
-    limit: RefCell<Box<dyn Limit>>,
+    limit: Arc<SharedLimit>,
+    /// The places of this gate.
+    part: Arc<Part>,
+    /// Answers that the limit has not learned.
+    samples: RefCell<Vec<Sample>>,
     /// Running mean of the latency on the wire.
     latency: Cell<Option<Duration>>,
-    in_flight: Cell<usize>,
     /// Places got and freed, and groups made.
     events: Cell<u64>,
     breaker: Cell<Breaker>,
@@ -62,8 +69,10 @@ struct GateState {
     waiting: RefCell<Vec<Rc<GateGroup>>>,
 }
 
-/// Share of the places that is for groups with few: one in 64. A smaller limit has none to spare.
+/// Share of the places that is for groups with few: one in 64. Fewer places have none to spare.
 const RESERVE_DIVISOR: usize = 64;
+/// Cost of a place for a group of weight 1.
+const COST: usize = 1 << 16;
 
 /// A wait of a group. When it ends, another one may have the place that it was woken for.
 struct Wait<'a>(&'a Rc<GateGroup>);
@@ -71,32 +80,38 @@ struct Wait<'a>(&'a Rc<GateGroup>);
 // === impl Gate ===
 
 impl Gate {
-    /// A gate governed by `limit`.
+    /// A gate governed by `limit`, which no other gate shares.
     pub fn new(limit: Box<dyn Limit>) -> Self {
+        Self::sharing(SharedLimit::new(limit))
+    }
+
+    /// A gate with a part of the places of `limit`, and a first group of weight 1.
+    pub fn sharing(limit: Arc<SharedLimit>) -> Self {
         let gate = GateState {
-            limit: RefCell::new(limit),
+            part: limit.join(),
+            limit,
+            samples: RefCell::default(),
             latency: Cell::new(None),
-            in_flight: Cell::new(0),
             events: Cell::new(0),
             breaker: Cell::default(),
             waiting: RefCell::default(),
         };
-        Self { group: GateGroup::of(Rc::new(gate)) }
+        Self { group: GateGroup::of(Rc::new(gate), 1) }
     }
 
-    /// A handle on the same gate for another group.
+    /// A handle on the same gate for a group of its own. Of two groups that wait, one with twice the `weight`, at least 1, comes to have
+    /// twice the places.
     #[must_use]
-    pub fn for_another_group(&self) -> Self {
-        Self { group: GateGroup::of(Rc::clone(&self.group.gate)) }
+    pub fn for_group(&self, weight: usize) -> Self {
+        Self { group: GateGroup::of(Rc::clone(&self.group.gate), weight) }
     }
 
     /// Enters if there is a place right now for the group, and it is not another group's turn.
     pub fn try_enter(&self) -> Option<Pass> {
         let (group, gate) = (&self.group, &self.group.gate);
-        if !gate.has_place_for(group) || gate.prefers_another_to(group) {
+        if gate.prefers_another_to(group) || !gate.part.try_take(|places| group.withheld(places)) {
             return None;
         }
-        gate.in_flight.set(gate.in_flight.get() + 1);
         group.set_in_flight(group.in_flight.get() + 1);
         Some(Pass { group: Rc::clone(group) })
     }
@@ -106,17 +121,22 @@ impl Gate {
         if let Some(pass) = self.try_enter() {
             return pass;
         }
+        let gate = &self.group.gate;
         // Ends after the look for a place, so that a further place is offered to the next.
         let wait = Wait::begin(&self.group);
+        gate.limit.wait(&gate.part);
         loop {
             if let Some(pass) = self.try_enter() {
                 drop(wait);
                 return pass;
             }
             // If there is a place, it is another group's.
-            self.group.gate.offer_place();
+            gate.offer_place();
             // A wake-up is a reason to try, not a place: an attempt that did not wait may have entered first.
-            self.group.freed.notified().await;
+            tokio::select! {
+                () = self.group.freed.notified() => {}
+                () = gate.part.grown.notified() => {}
+            }
         }
     }
 
@@ -124,17 +144,18 @@ impl Gate {
     /// for a destination that does not answer counts as a try. `now` (wall time) is called only when the breaker may be open.
     pub fn is_shut(&self, own: Option<&Pass>, now: impl FnOnce() -> Duration) -> bool {
         let (gate, own) = (&self.group.gate, usize::from(own.is_some()));
-        let (in_flight, mut breaker) = (gate.in_flight.get() - own, gate.breaker.get());
+        let (in_flight, mut breaker) = (gate.part.taken().saturating_sub(own), gate.breaker.get());
         let is_tried = in_flight > 0 && breaker.is_suspicious();
         // With fewer places than tries it is shut once they are taken: each may hang until its time is over.
-        let is_shut = is_tried && breaker.shuts_out(now(), in_flight >= TRIES.min(gate.limit()));
+        let tries = || TRIES.min(gate.part.places().max(1));
+        let is_shut = is_tried && breaker.shuts_out(now(), in_flight >= tries());
         gate.breaker.set(breaker);
         is_shut
     }
 
-    /// Number of passes held, of all groups.
+    /// Number of passes held, of all groups of this gate.
     pub fn in_flight(&self) -> usize {
-        self.group.gate.in_flight.get()
+        self.group.gate.part.taken()
     }
 
     /// True if the group has no pass and no other handle.
@@ -148,9 +169,9 @@ impl Gate {
         Rc::strong_count(&self.group.gate) > 1
     }
 
-    /// The limit as of now.
+    /// The limit as of now, for all gates that share it.
     pub fn limit(&self) -> usize {
-        self.group.gate.limit()
+        self.group.gate.limit.current()
     }
 
     /// Running mean of the latency on the wire, in which the last 32 answers count for two thirds; `None` before the first.
@@ -162,10 +183,11 @@ impl Gate {
 // === impl GateGroup ===
 
 impl GateGroup {
-    fn of(gate: Rc<GateState>) -> Rc<Self> {
+    fn of(gate: Rc<GateState>, weight: usize) -> Rc<Self> {
         let served = Cell::new(gate.next_event());
         Rc::new(Self {
             gate,
+            cost: COST / weight.clamp(1, COST),
             in_flight: Cell::new(0),
             served,
             waiting: Cell::new(0),
@@ -175,7 +197,13 @@ impl GateGroup {
     }
 
     fn rank(&self) -> Rank {
-        (self.in_flight.get(), self.served.get())
+        (self.in_flight.get() * self.cost, self.served.get())
+    }
+
+    /// How many of `places` the group may not take: those that are for groups with few.
+    fn withheld(&self, places: usize) -> usize {
+        let reserve = places / RESERVE_DIVISOR;
+        if self.in_flight.get() < reserve { 0 } else { reserve }
     }
 
     fn set_in_flight(&self, in_flight: usize) {
@@ -190,15 +218,14 @@ impl GateGroup {
 // === impl GateState ===
 
 impl GateState {
-    fn limit(&self) -> usize {
-        self.limit.borrow().current()
-    }
-
-    fn has_place_for(&self, group: &GateGroup) -> bool {
-        let limit = self.limit();
-        let reserve = limit / RESERVE_DIVISOR;
-        let withheld = if group.in_flight.get() < reserve { 0 } else { reserve };
-        self.in_flight.get() + withheld < limit
+    /// Has the limit learn from a sample, with those before it: push-back and lost attempts at once, answers in batches.
+    fn learn(&self, sample: Sample) {
+        let mut samples = self.samples.borrow_mut();
+        samples.push(sample);
+        if sample.signal != Signal::Answered || samples.len() >= self.limit.batch() {
+            let is_waiting = !self.waiting.borrow().is_empty();
+            self.limit.learn(&self.part, &mut samples, is_waiting);
+        }
     }
 
     fn next_event(&self) -> u64 {
@@ -214,11 +241,10 @@ impl GateState {
             .is_some_and(|first| !Rc::ptr_eq(first, group) && first.rank() < group.rank())
     }
 
-    /// Wakes one of those whose turn it is, if there is a place. Without one for the first, which has the fewest, there is none for
-    /// the others.
+    /// Wakes one of those whose turn it is, if there is a place. Without one for the first it is not the others' turn.
     fn offer_place(&self) {
         if let Some(first) = self.waiting.borrow().first()
-            && self.has_place_for(first)
+            && self.part.has_place(first.withheld(self.part.places()))
         {
             first.freed.notify_one();
         }
@@ -245,6 +271,14 @@ fn list(waiting: &mut Vec<Rc<GateGroup>>, group: Rc<GateGroup>) {
 fn unlist(waiting: &mut Vec<Rc<GateGroup>>, group: &GateGroup) -> Option<Rc<GateGroup>> {
     let place = waiting.binary_search_by_key(&group.listed_as.get(), |it| it.listed_as.get());
     place.ok().map(|place| waiting.remove(place))
+}
+
+impl Drop for GateState {
+    fn drop(&mut self) {
+        // What it has seen is no less true without it.
+        self.limit.learn(&self.part, &mut self.samples.borrow_mut(), false);
+        self.limit.leave(&self.part);
+    }
 }
 
 // === impl Wait ===
@@ -295,15 +329,14 @@ impl Pass {
             gate.latency.set(Some(mean));
         }
         // Counted before the pass is dropped: the sample of a lone attempt says 1.
-        let sample = Sample { timing, signal, in_flight: gate.in_flight.get(), at };
-        gate.limit.borrow_mut().learn(sample);
+        gate.learn(Sample { timing, signal, in_flight: gate.part.taken(), at });
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         let gate = &self.group.gate;
-        gate.in_flight.set(gate.in_flight.get().saturating_sub(1));
+        gate.limit.free(&gate.part);
         self.group.set_in_flight(self.group.in_flight.get().saturating_sub(1));
         // Those that have entered offer what is left to the next: a risen limit may have opened more than this place.
         gate.offer_place();
@@ -311,190 +344,5 @@ impl Drop for Pass {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limit::Fixed;
-    use futures_util::FutureExt;
-
-    /// Grows by one with each answer, so that a change of the limit shows.
-    #[derive(Debug)]
-    struct Growing(usize);
-
-    impl Limit for Growing {
-        fn current(&self) -> usize {
-            self.0
-        }
-
-        fn learn(&mut self, sample: Sample) {
-            assert!(sample.in_flight >= 1, "a sample counts itself");
-            self.0 += usize::from(sample.signal == Signal::Answered);
-        }
-    }
-
-    #[test]
-    fn no_more_enter_than_the_limit_says() {
-        let gate = Gate::new(Box::new(Fixed(2)));
-        let first = gate.try_enter().unwrap();
-        let _second = gate.try_enter().unwrap();
-        assert!(gate.try_enter().is_none());
-        assert!(gate.enter().now_or_never().is_none());
-        drop(first);
-        assert_eq!(gate.in_flight(), 1);
-        assert!(gate.enter().now_or_never().is_some());
-    }
-
-    #[test]
-    fn a_destination_that_does_not_answer_is_tried_by_few_at_a_time() {
-        let gate = Gate::new(Box::new(Fixed(100)));
-        let later = || Duration::from_hours(1);
-        (0..20).for_each(|_| gate.try_enter().unwrap().note(false, Duration::ZERO));
-        let small = Gate::new(Box::new(Fixed(1)));
-        (0..20).for_each(|_| small.try_enter().unwrap().note(false, Duration::ZERO));
-        let own = small.try_enter().unwrap();
-        assert!(small.is_shut(None, later) && !small.is_shut(Some(&own), later));
-        let mut tries = Vec::new();
-        let at = |number: usize| later() + Duration::from_millis(500 * number as u64);
-        for number in 0..TRIES {
-            assert!(!gate.is_shut(None, || at(number)), "{number} are tried");
-            tries.push(gate.try_enter().unwrap());
-            assert!(number == 0 || gate.is_shut(None, || at(number)), "another one so soon");
-        }
-        assert!(gate.is_shut(None, || at(TRIES)));
-        tries[0].note(true, later());
-        assert!(!gate.is_shut(None, later));
-    }
-
-    #[test]
-    fn a_limit_of_zero_still_lets_one_through() {
-        assert!(Gate::new(Box::new(Fixed(0))).try_enter().is_some());
-    }
-
-    #[test]
-    fn the_limit_learns_from_finished_attempts_and_not_from_dropped_ones() {
-        let gate = Gate::new(Box::new(Growing(1)));
-        drop(gate.try_enter().unwrap());
-        assert_eq!(gate.limit(), 1);
-        gate.try_enter().unwrap().finish(Signal::Answered, Some(Timing::default()), Duration::ZERO);
-        assert_eq!(gate.limit(), 2);
-        gate.try_enter().unwrap().finish(Signal::Dropped, None, Duration::ZERO);
-        assert_eq!(gate.limit(), 2);
-    }
-
-    #[test]
-    fn a_group_that_comes_with_little_does_not_wait_behind_one_that_has_much() {
-        for limit in [1, 2, 10] {
-            let busy = Gate::new(Box::new(Fixed(limit)));
-            let mut held: Vec<Pass> = (0..limit).map(|_| busy.try_enter().unwrap()).collect();
-            let other = busy.for_another_group();
-            let mut waits = std::pin::pin!(other.enter());
-            assert!(waits.as_mut().now_or_never().is_none());
-            held.pop();
-            assert!(busy.try_enter().is_none(), "it is the other's turn");
-            assert!(waits.now_or_never().is_some());
-            assert!(busy.try_enter().is_some(), "nobody waits any more");
-        }
-    }
-
-    #[test]
-    fn groups_with_few_places_have_a_reserve() {
-        let busy = Gate::new(Box::new(Fixed(2 * RESERVE_DIVISOR)));
-        let enter = |gate: &Gate| std::iter::from_fn(|| gate.try_enter()).collect::<Vec<_>>();
-        let mut of_busy = enter(&busy);
-        assert_eq!(of_busy.len(), 2 * RESERVE_DIVISOR - 2);
-        assert!(busy.enter().now_or_never().is_none());
-        let other = busy.for_another_group();
-        let of_other = enter(&other);
-        assert_eq!(of_other.len(), 2);
-        // The one that is freed is the reserve again.
-        of_busy.pop();
-        assert!(busy.try_enter().is_none() && other.try_enter().is_none());
-        drop(of_other);
-        assert!(busy.try_enter().is_some());
-    }
-
-    #[test]
-    fn groups_that_wait_come_to_equal_parts() {
-        let busy = Gate::new(Box::new(Fixed(9)));
-        let mut held = vec![(0..9).map(|_| busy.try_enter().unwrap()).collect::<Vec<_>>()];
-        let mut gates = vec![busy];
-        for _ in 0..2 {
-            gates.push(gates[0].for_another_group());
-            held.push(Vec::new());
-        }
-        let mut random = fastrand::Rng::with_seed(5);
-        let mut waits: Vec<_> = gates.iter().map(|gate| Box::pin(gate.enter())).collect();
-        for _ in 0..1_000 {
-            for (position, wait) in waits.iter_mut().enumerate() {
-                if let Some(pass) = wait.now_or_never() {
-                    held[position].push(pass);
-                    let gate = &gates[position];
-                    *wait = Box::pin(gate.enter());
-                    assert!(wait.now_or_never().is_none(), "waits again at once");
-                }
-            }
-            // An answer comes for any of the nine.
-            let (in_flight, mut before) = (gates[0].in_flight(), 0);
-            let freed = random.usize(..in_flight);
-            let group = held.iter().position(|passes| {
-                before += passes.len();
-                freed < before
-            });
-            held[group.unwrap()].pop();
-        }
-        let parts: Vec<usize> = held.iter().map(Vec::len).collect();
-        assert_eq!(parts.iter().sum::<usize>(), 8);
-        assert!(parts.iter().all(|part| (2..=3).contains(part)), "{parts:?}");
-    }
-
-    /// A freed place without a waiter that takes it would stay free for ever.
-    #[tokio::test]
-    async fn no_place_is_lost_whoever_gives_up() {
-        let mut random = fastrand::Rng::with_seed(3);
-        for _ in 0..200 {
-            let limit = if random.bool() { random.usize(1..4) } else { random.usize(60..200) };
-            let first = Gate::new(Box::new(Fixed(limit)));
-            let gates = [first.clone(), first.for_another_group(), first.for_another_group()];
-            let enter = |gate| std::iter::from_fn(move || Gate::try_enter(gate));
-            let held: Vec<Pass> = gates.iter().flat_map(enter).collect();
-            assert_eq!(held.len(), limit);
-            let local = tokio::task::LocalSet::new();
-            let waiting = |gate: &Gate| {
-                let gate = gate.clone();
-                local.spawn_local(async move { drop(gate.enter().await) })
-            };
-            let waiting: Vec<_> = (0..12).map(|number| waiting(&gates[number % 3])).collect();
-            local
-                .run_until(async {
-                    tokio::task::yield_now().await;
-                    drop(held);
-                    for wait in waiting {
-                        if random.bool() {
-                            wait.abort();
-                        }
-                        let _given_up = wait.await;
-                    }
-                })
-                .await;
-            assert_eq!(first.in_flight(), 0);
-            assert!(first.group.gate.waiting.borrow().is_empty());
-        }
-    }
-
-    #[tokio::test]
-    async fn a_wait_that_is_dropped_does_not_swallow_the_place() {
-        let gate = Gate::new(Box::new(Fixed(1)));
-        let held = gate.try_enter().unwrap();
-        assert!(gate.enter().now_or_never().is_none(), "queues and goes away");
-        let local = tokio::task::LocalSet::new();
-        let waiting = gate.clone();
-        let handle = local.spawn_local(async move { waiting.enter().await });
-        local
-            .run_until(async {
-                tokio::task::yield_now().await;
-                drop(held);
-                drop(handle.await.unwrap());
-            })
-            .await;
-        assert_eq!(gate.in_flight(), 0);
-    }
-}
+#[path = "gate_tests.rs"]
+mod tests;

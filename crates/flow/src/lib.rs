@@ -6,6 +6,7 @@
 //! - [`breaker`]: a circuit breaker for a destination that does not answer.
 //! - [`forecast`](mod@forecast): the end of work that is under way.
 //! - [`gate`]: the number of attempts under way, bounded by a [`limit`] that can learn.
+//! - [`shared_limit`]: the division of that number among the threads of a process.
 //! - [`learned_rate`]: the rate that a destination keeps to, learned from its refusals.
 //! - [`quota`]: the number of attempts in a minute, or the rate that was learned.
 //! - [`quota_share`]: the division of that number among processes.
@@ -25,6 +26,7 @@ pub mod merge;
 pub mod quota;
 pub mod quota_share;
 pub mod reference;
+pub mod shared_limit;
 pub mod tasks;
 pub mod throttle;
 pub mod worker_deadline;
@@ -37,6 +39,7 @@ pub use learned_rate::LearnedRate;
 pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
 pub use quota::{Quota, QuotaGroup};
 pub use reference::Reference;
+pub use shared_limit::SharedLimit;
 pub use tasks::Tasks;
 pub use throttle::LogThrottle;
 pub use worker_deadline::WorkerDeadline;

@@ -3,6 +3,7 @@
 //! delivery.
 
 mod chunk;
+mod destination_limits;
 mod fence;
 mod lane_gates;
 mod lane_quotas;
@@ -24,6 +25,7 @@ use tokio::task::JoinSet;
 use crate::Channels;
 use crate::report::ReportMessage;
 use chunk::Route;
+pub use destination_limits::DestinationLimits;
 use lane_gates::LaneGates;
 pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
@@ -46,7 +48,9 @@ pub struct Deliver {
     pub stopping: watch::Receiver<bool>,
     /// Time until which this worker may start attempts.
     pub worker_deadline: WorkerDeadline,
-    /// The quotas, for all sender threads of the process.
+    /// The limits on attempts under way, for all sender threads of the process.
+    pub limits: Arc<DestinationLimits>,
+    /// The quotas, likewise.
     pub quotas: Arc<LaneQuotas>,
     /// Clock of the process.
     pub clock: Clock,
@@ -132,7 +136,7 @@ impl Deliver {
         let tools = Tools { clock: self.clock, seed: self.seed };
         Ok(SenderThread {
             channels: OpenChannels::open(self.channels, tools)?,
-            lane_gates: LaneGates::new(self.quotas),
+            lane_gates: LaneGates::new(self.limits, self.quotas),
             pauses: self.begin.watch_pauses(),
             begin: self.begin,
             reports: self.reports,
@@ -149,10 +153,10 @@ impl Deliver {
 impl SenderThread {
     /// Sends a chunk, unless another thread is to do it.
     fn take(self: &Rc<Self>, inbox: &ThreadInbox, arrived: ArrivedChunk, chunks: &mut JoinSet<()>) {
-        // Here, and once for a chunk: whether it is another thread's depends on the limit that its gate has by now.
+        // Here, and once for a chunk: whether it is another thread's depends on the limit that its destination has by now.
         let route = Route::of(self, &arrived.message.item);
-        let limit = route.as_ref().and_then(Route::learned_limit);
-        if let Some(message) = inbox.keep(arrived, limit.unwrap_or(usize::MAX)) {
+        let limit = route.as_ref().map_or(usize::MAX, Route::limit);
+        if let Some(message) = inbox.keep(arrived, limit) {
             chunks.spawn_local(chunk::deliver(Rc::clone(self), message, route));
         }
     }

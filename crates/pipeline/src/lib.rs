@@ -13,7 +13,9 @@ pub mod settle;
 pub use channel::timestamp;
 pub use channels::Channels;
 pub use collect::Collect;
-pub use deliver::{Deliver, LaneQuotas, QuotaNumbers, QuotaShares, ThreadAffinity};
+pub use deliver::{
+    Deliver, DestinationLimits, LaneQuotas, QuotaNumbers, QuotaShares, ThreadAffinity,
+};
 pub use dispatch::Dispatch;
 pub use ingest::Intake;
 pub use metrics::Metrics;

@@ -228,6 +228,7 @@ impl Stages {
             quotas: parts.live.quotas(),
             clock: parts.clock,
             seed: parts.random.u64(..),
+            limits: Arc::default(),
             affinity: ThreadAffinity::new(parts.config.delivery.threads()),
         };
         self.senders = Senders::start(&deliver)?;

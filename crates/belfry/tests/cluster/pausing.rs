@@ -11,10 +11,7 @@ const UNDER_WAY: u64 = 100;
 
 /// Processes with so few places that most of what they have claimed is in their queues.
 fn with_few_places(cluster: Cluster) -> Cluster {
-    let concurrency = UNDER_WAY.to_string();
-    cluster
-        .with("BELFRY__DELIVERY__SENDERS", "1")
-        .with("BELFRY__CHANNELS__IOS__CONCURRENCY", concurrency)
+    cluster.with("BELFRY__CHANNELS__IOS__CONCURRENCY", UNDER_WAY.to_string())
 }
 
 /// Runs `belfry pause` or `belfry resume` and gives its answer.

@@ -179,11 +179,10 @@ impl Round {
             backing: self.backing,
             roles: self.backing.roles(PRODUCERS, CONSUMERS),
             has_links: true,
-            engine_settings: vec![
-                setting("CHANNELS__IOS__CONCURRENCY", pace.concurrency.to_string()),
-                // `concurrency` counts for each sender thread, and the work is measured for an engine.
-                setting("DELIVERY__SENDERS", "1".to_owned()),
-            ],
+            engine_settings: vec![setting(
+                "CHANNELS__IOS__CONCURRENCY",
+                pace.concurrency.to_string(),
+            )],
             store_settings: Vec::new(),
             simulator_flags: vec!["--latency".into(), format!("{}ms", pace.latency_ms)],
         }

@@ -49,7 +49,7 @@ pub struct Settings {
     /// because an answer was lost, shows it once. Default `false`.
     #[serde(default)]
     pub collapse_on_retry: bool,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default learned.
+    /// Attempts under way at a time, per destination and process. Default learned.
     #[serde(default)]
     pub concurrency: Concurrency,
     /// Messages in any minute, per endpoint and topic, over all threads of this process, all tenants and all its channels that

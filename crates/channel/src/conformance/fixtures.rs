@@ -1,9 +1,9 @@
 //! Chunks, gates and reports for the checks.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,8 +36,8 @@ pub(super) struct CollectedReports(pub(super) RefCell<BTreeMap<u16, Report>>);
 #[derive(Debug, Clone)]
 pub(super) struct Counting {
     limit: usize,
-    pub(super) finished: Rc<Cell<usize>>,
-    pub(super) most_in_flight: Rc<Cell<usize>>,
+    pub(super) finished: Arc<AtomicUsize>,
+    pub(super) most_in_flight: Arc<AtomicUsize>,
 }
 
 /// A fence that grants all or nothing.
@@ -150,7 +150,7 @@ impl Fence for Granting {
 impl Counting {
     /// Admits `limit` at a time.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, finished: Rc::default(), most_in_flight: Rc::default() }
+        Self { limit, finished: Arc::default(), most_in_flight: Arc::default() }
     }
 
     /// A gate that it governs.
@@ -165,7 +165,7 @@ impl Limit for Counting {
     }
 
     fn learn(&mut self, sample: Sample) {
-        self.finished.set(self.finished.get() + 1);
-        self.most_in_flight.set(self.most_in_flight.get().max(sample.in_flight));
+        self.finished.fetch_add(1, Ordering::Relaxed);
+        self.most_in_flight.fetch_max(sample.in_flight, Ordering::Relaxed);
     }
 }

@@ -20,7 +20,7 @@ pub struct Settings {
     pub jitter: Duration,
     /// The share of attempts that are answered with "not now", 0 to 1. Default 0.
     pub failure_rate: f64,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default 1000.
+    /// Attempts under way at a time, per destination and process. Default 1000.
     pub concurrency: Concurrency,
     /// Messages in any minute, over all threads of this process and all its dry runs; 0 is no limit.
     /// Default 0.

@@ -35,7 +35,7 @@ pub struct Settings {
     /// limit. Default 600000, which is what Google grants a project. In a cluster give each process its share.
     #[serde(default = "messages_per_minute_default")]
     pub messages_per_minute: u32,
-    /// Attempts under way at a time, per destination, priority and sender thread. Default learned.
+    /// Attempts under way at a time, per destination and process. Default learned.
     #[serde(default)]
     pub concurrency: Concurrency,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use. FCM grants about

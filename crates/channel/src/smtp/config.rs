@@ -44,7 +44,7 @@ pub struct Settings {
     pub return_path: Option<String>,
     /// Signs all mail. Default unsigned.
     pub dkim: Option<Dkim>,
-    /// Mails under way at a time, per destination, priority and sender thread. Default learned, up to `connections_max`.
+    /// Mails under way at a time, per destination and process. Default learned, up to `connections_max`.
     #[serde(default)]
     pub concurrency: Concurrency,
     /// Connections per destination and sender thread, at most; each carries one mail at a time. Default 20.

@@ -30,7 +30,7 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per endpoint, priority and sender thread. Default learned.
+    /// Attempts under way at a time, per endpoint and process. Default learned.
     #[serde(default)]
     pub concurrency: Concurrency,
     /// Messages in any minute, per origin of endpoints (scheme, host and port), over all threads of this process, all tenants

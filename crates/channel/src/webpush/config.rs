@@ -40,7 +40,7 @@ pub struct Settings {
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,
-    /// Attempts under way at a time, per push service, priority and sender thread. Default learned.
+    /// Attempts under way at a time, per push service and process. Default learned.
     #[serde(default)]
     pub concurrency: Concurrency,
     /// Messages in any minute, per push service, over all threads of this process, all tenants and all its channels that send

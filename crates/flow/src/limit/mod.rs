@@ -43,14 +43,14 @@ pub struct Sample {
     pub timing: Option<Timing>,
     /// The sign of load in its outcome.
     pub signal: Signal,
-    /// Attempts under way when it finished, itself included.
+    /// Attempts under way when it finished, itself included, of all that share the limit.
     pub in_flight: usize,
     /// Time of its end on the wall clock, since the Unix epoch: the same instant for all senders to a destination.
     pub at: Duration,
 }
 
 /// Decides how many may be under way. Pure arithmetic: time comes in with the samples.
-pub trait Limit: fmt::Debug {
+pub trait Limit: fmt::Debug + Send {
     /// The limit as of now, at least 1.
     fn current(&self) -> usize;
 

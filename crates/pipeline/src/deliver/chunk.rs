@@ -20,7 +20,6 @@ use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
-use super::thread_affinity::ThreadAffinity;
 use crate::report::ReportMessage;
 
 /// Time to the next look at notifications whose channel is missing from the configuration: they wait for it.
@@ -46,8 +45,6 @@ pub(super) async fn deliver(
     if let Some(Route { opened, lane_gate }) = &route {
         let places = Places {
             gate: lane_gate.gate.clone(),
-            is_learned: lane_gate.is_learned(),
-            affinity: Arc::clone(&thread.affinity),
             quota: Arc::clone(&lane_gate.quota),
             clock: thread.clock,
         };
@@ -92,9 +89,6 @@ struct Reporter {
 #[derive(Debug)]
 struct Places {
     gate: Gate,
-    is_learned: bool,
-    /// Says how many threads send to the destination: each has a gate of its own, with about as many places.
-    affinity: Arc<ThreadAffinity>,
     quota: Arc<LaneQuota>,
     clock: Clock,
 }
@@ -111,9 +105,9 @@ impl Route {
         Some(Self { opened, lane_gate })
     }
 
-    /// The limit of the destination on this thread, if it is learned.
-    pub(super) fn learned_limit(&self) -> Option<usize> {
-        self.lane_gate.is_learned().then(|| self.lane_gate.gate.limit())
+    /// The limit of the destination, for all threads.
+    pub(super) fn limit(&self) -> usize {
+        self.lane_gate.gate.limit()
     }
 }
 
@@ -200,9 +194,7 @@ async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
 impl Places {
     /// Number of deliveries after which the rest of a chunk goes back to the store: no more than the quotas let through.
     fn count(&self) -> usize {
-        let limit = self.gate.limit();
-        let of_gates = limit.saturating_mul(self.affinity.threads_at(limit, self.is_learned));
-        of_gates.min(self.quota.within(WAIT_MAX))
+        self.gate.limit().min(self.quota.within(WAIT_MAX))
     }
 
     /// The rate that is learned from refusals of the destination, which learns from `reports`.

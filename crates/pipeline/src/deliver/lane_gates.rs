@@ -1,4 +1,4 @@
-//! The gates of one thread: one per channel, destination and priority, in which each lane has its turn.
+//! The gates of one thread: one per channel and destination, in which each lane has its turn.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use channel::{Channel, Concurrency, LaneQuota, LearnedBounds, SendBounds};
 use flow::Gate;
-use notification::{Lane, Name, Priority};
+use notification::{Lane, Priority};
 use tokio::sync::Mutex;
 
+use super::destination_limits::{DestinationLimits, LimitKey, LimitSettings};
 use super::lane_quotas::LaneQuotas;
 
 /// The gate and the quota that the chunks of one lane share on one thread.
 #[derive(Debug, Clone)]
 pub(super) struct LaneGate {
-    /// Admits attempts; with those of other tenants, whose limit it is as well.
+    /// Admits attempts; with those of other tenants and priorities, whose limit it is as well.
     pub(super) gate: Gate,
     /// Held by the at-most-once chunk that is being begun: one at a time, so that little is begun that has no
     /// stream yet.
@@ -34,22 +35,12 @@ pub(super) struct LaneBounds {
     quota_key: Arc<str>,
 }
 
-/// Limits with which a gate is made.
-type GateLimits = (Concurrency, LearnedBounds);
-
-/// Key under which lanes share a limit: all of a lane but its tenant.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct LimitKey {
-    channel: Name,
-    destination: Arc<str>,
-    priority: Priority,
-}
-
 /// The gates of one thread.
 #[derive(Debug)]
 pub(super) struct LaneGates {
     by_lane: RefCell<HashMap<Lane, LaneGate>>,
-    by_limit: RefCell<HashMap<LimitKey, (GateLimits, Gate)>>,
+    by_limit: RefCell<HashMap<LimitKey, (LimitSettings, Gate)>>,
+    limits: Arc<DestinationLimits>,
     quotas: Arc<LaneQuotas>,
 }
 
@@ -59,9 +50,9 @@ const LANES_KEPT: usize = 4_096;
 // === impl LaneGates ===
 
 impl LaneGates {
-    /// A table without gates. All threads of the process share `quotas`.
-    pub(super) fn new(quotas: Arc<LaneQuotas>) -> Self {
-        Self { by_lane: RefCell::default(), by_limit: RefCell::default(), quotas }
+    /// A table without gates. All threads of the process share `limits` and `quotas`.
+    pub(super) fn new(limits: Arc<DestinationLimits>, quotas: Arc<LaneQuotas>) -> Self {
+        Self { by_lane: RefCell::default(), by_limit: RefCell::default(), limits, quotas }
     }
 
     /// The gate of `lane`. It is made with `bounds` when its destination is new, or when its channel was replaced by one with
@@ -84,32 +75,33 @@ impl LaneGates {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
             self.by_limit.borrow_mut().retain(|_, (_, gate)| gate.has_other_groups());
         }
-        let gate = self.shared(LimitKey::of(lane), &bounds);
+        let gate =
+            self.of_destination(LimitKey::of(lane), &bounds).for_group(weight(lane.priority));
         let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), quota, bounds };
         by_lane.insert(lane.clone(), lane_gate.clone());
         lane_gate
     }
 
-    /// A new group of the gate for `key`.
-    fn shared(&self, key: LimitKey, bounds: &LaneBounds) -> Gate {
+    /// The gate for `key`.
+    fn of_destination(&self, key: LimitKey, bounds: &LaneBounds) -> Gate {
         let mut by_limit = self.by_limit.borrow_mut();
-        let limits @ (concurrency, learned) = bounds.limits();
-        let new = || (limits, Gate::new(concurrency.limit(learned)));
-        let known = by_limit.entry(key).or_insert_with(new);
-        // Lanes that still have the old gate end in it, and those that ask from now on share the new one.
-        if known.0 != limits {
-            *known = new();
+        let settings = bounds.limits();
+        // Lanes that still have the gate of other settings end in it, and those that ask from now on share the new one.
+        if let Some((_, gate)) = by_limit.get(&key).filter(|(known, _)| *known == settings) {
+            return gate.clone();
         }
-        known.1.for_another_group()
+        let gate = Gate::sharing(self.limits.of(&key, settings));
+        by_limit.insert(key, (settings, gate.clone()));
+        gate
     }
 }
 
-// === impl LaneGate ===
-
-impl LaneGate {
-    /// True if the limit is learned.
-    pub(super) fn is_learned(&self) -> bool {
-        self.bounds.concurrency == Concurrency::Auto
+/// Weight of a lane at its destination's gate.
+fn weight(priority: Priority) -> usize {
+    match priority {
+        Priority::Urgent => 8,
+        Priority::Normal => 3,
+        Priority::Bulk => 1,
     }
 }
 
@@ -122,23 +114,15 @@ impl LaneBounds {
         Self { concurrency, learned, quota_key: channel.quota_key(destination) }
     }
 
-    fn limits(&self) -> GateLimits {
+    fn limits(&self) -> LimitSettings {
         (self.concurrency, self.learned)
-    }
-}
-
-// === impl LimitKey ===
-
-impl LimitKey {
-    fn of(lane: &Lane) -> Self {
-        let Lane { channel, destination, priority, tenant: _ } = lane.clone();
-        Self { channel, destination, priority }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use notification::sample;
 
     fn lane(tenant: &str) -> Lane {
@@ -150,7 +134,7 @@ mod tests {
     }
 
     fn no_gates() -> LaneGates {
-        LaneGates::new(no_quotas())
+        LaneGates::new(Arc::default(), no_quotas())
     }
 
     fn at_a_time(limit: usize) -> LaneBounds {
@@ -161,7 +145,7 @@ mod tests {
     #[test]
     fn all_threads_share_the_quota_of_a_destination_whatever_the_lane() {
         let quotas = no_quotas();
-        let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&quotas)));
+        let threads = [(); 2].map(|()| LaneGates::new(Arc::default(), Arc::clone(&quotas)));
         let get = |thread: usize, lane: &Lane, quota_key: &str| {
             threads[thread].get(lane, LaneBounds { quota_key: quota_key.into(), ..at_a_time(1) })
         };
@@ -177,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_that_differ_in_their_tenant_share_a_limit() {
+    fn lanes_that_differ_in_their_tenant_or_priority_share_a_limit() {
         let (gates, one) = (no_gates(), at_a_time(1));
         let [first, second] =
             ["first", "second"].map(|tenant| gates.get(&lane(tenant), one.clone()).gate);
@@ -187,7 +171,47 @@ mod tests {
         assert!(second.try_enter().is_some());
         let urgent = Lane { priority: Priority::Urgent, ..lane("first") };
         let _pass = first.try_enter().unwrap();
-        assert!(gates.get(&urgent, one).gate.try_enter().is_some(), "a limit of its own");
+        assert!(gates.get(&urgent, one).gate.try_enter().is_none());
+    }
+
+    #[test]
+    fn all_threads_share_the_limit_of_a_destination() {
+        let limits = Arc::new(DestinationLimits::default());
+        let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&limits), no_quotas()));
+        let [here, there] =
+            [0, 1].map(|thread| threads[thread].get(&lane("first"), at_a_time(1)).gate);
+        let pass = here.enter().now_or_never().unwrap();
+        assert!(there.enter().now_or_never().is_none());
+        drop(pass);
+        assert!(there.enter().now_or_never().is_some());
+        let other = threads[1].get(&lane("first"), at_a_time(2)).gate;
+        assert_eq!((here.limit(), other.limit()), (1, 2), "other settings make another limit");
+    }
+
+    /// Urgent, normal and bulk lanes that all have more than the destination takes.
+    #[test]
+    fn priorities_come_to_places_by_their_weights() {
+        let gates = no_gates();
+        let priorities = [Priority::Urgent, Priority::Normal, Priority::Bulk];
+        let of = |priority| gates.get(&Lane { priority, ..lane("first") }, at_a_time(12)).gate;
+        let lanes = priorities.map(of);
+        let mut held: Vec<Vec<flow::Pass>> = vec![Vec::new(), Vec::new(), Vec::new()];
+        held[2].extend((0..12).map(|_| lanes[2].try_enter().unwrap()));
+        let mut waits = lanes.each_ref().map(|gate| Box::pin(gate.enter()));
+        // Each attempt takes as long: the places of a lane are freed in proportion to its part.
+        for answer in 0..600 {
+            for (number, wait) in waits.iter_mut().enumerate() {
+                while let Some(pass) = wait.now_or_never() {
+                    held[number].push(pass);
+                    *wait = Box::pin(lanes[number].enter());
+                }
+            }
+            let freed = (0..3).flat_map(|number| vec![number; held[number].len()]);
+            let freed: Vec<usize> = freed.collect();
+            held[freed[answer * 7 % freed.len()]].pop();
+        }
+        let parts: Vec<usize> = held.iter().map(Vec::len).collect();
+        assert!((7..=8).contains(&parts[0]) && parts[1] == 3 && parts[2] == 1, "{parts:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Thread affinity: a destination with a small limit is sent to by one thread.
 //!
-//! Each sender thread has a limit of its own, so a destination that takes one request at a time would get one from each. A chunk
-//! whose limit is learned and small goes to the thread that its destination is assigned to. When the limit there is large
-//! enough to be shared, that thread gives the chunk back, and the thread that had it learns a limit, too.
+//! The threads share a destination's limit, and a small one is not worth to be divided: each part would wait for places of the others,
+//! and keep connections of its own. A chunk whose destination has a small limit goes to the thread that the destination is assigned
+//! to. When the limit has become large meanwhile, that thread gives the chunk back.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,11 +59,6 @@ impl ThreadAffinity {
     /// The sender threads.
     pub fn threads(&self) -> usize {
         self.threads
-    }
-
-    /// Number of threads that send to a destination with the limit `limit`, which may be learned.
-    pub(super) fn threads_at(&self, limit: usize, is_learned: bool) -> usize {
-        if is_learned && limit < SHARED_LIMIT_MIN { 1 } else { self.threads }
     }
 
     /// Seat of one more thread, to which chunks can be handed from now on.

@@ -100,7 +100,9 @@ fn what_is_urgent_does_not_wait_behind_what_has_no_room() {
     on_one_thread(async || {
         let (rig, broker, running) = overfed().await;
         let mut urgent = rig.draft("urgent", Guarantee::AtLeastOnce);
-        urgent.envelope.lane.priority = Priority::Urgent;
+        // Of another destination: the only place of this one is taken.
+        let lane = &mut urgent.envelope.lane;
+        (lane.priority, lane.destination) = (Priority::Urgent, "elsewhere".into());
         rig.accept_drafts(vec![urgent]).await;
         broker.publish(rig.issue_tickets().await).await;
         tokio::time::sleep(1_000 * MS).await;

@@ -193,6 +193,7 @@ impl Rig {
             quotas: Arc::clone(&self.quotas),
             clock: self.clock,
             seed: 1,
+            limits: Arc::default(),
             affinity: ThreadAffinity::new(1),
         };
         let settle = Settle {

@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -35,7 +34,7 @@ impl Reports for Reported {
 #[derive(Debug)]
 struct Recorder {
     limit: usize,
-    samples: Rc<RefCell<Vec<Sample>>>,
+    samples: Arc<Mutex<Vec<Sample>>>,
 }
 
 impl Limit for Recorder {
@@ -44,7 +43,7 @@ impl Limit for Recorder {
     }
 
     fn learn(&mut self, sample: Sample) {
-        self.samples.borrow_mut().push(sample);
+        self.samples.lock().unwrap().push(sample);
     }
 }
 
@@ -131,11 +130,13 @@ pub(crate) async fn sample(
     limit: usize,
     fence: Option<&dyn Fence>,
 ) -> Vec<Sample> {
-    let recorder = Recorder { limit, samples: Rc::default() };
-    let samples = Rc::clone(&recorder.samples);
+    let recorder = Recorder { limit, samples: Arc::default() };
+    let samples = Arc::clone(&recorder.samples);
     let gate = Gate::new(Box::new(recorder));
     send_job(sender, clock, chunk, JobLimits { fence, ..JobLimits::of(&gate) }).await;
-    samples.take()
+    // The gate has what is not learned yet.
+    drop(gate);
+    std::mem::take(&mut samples.lock().unwrap())
 }
 
 async fn send_job(

@@ -1,0 +1,82 @@
+//! The limits of a process: one for each destination of a channel, which its sender threads share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use channel::{Concurrency, LearnedBounds};
+use flow::SharedLimit;
+use notification::{Lane, Name};
+
+/// The limits on attempts under way that gates of any thread are governed by.
+#[derive(Debug, Default)]
+pub struct DestinationLimits(Mutex<LimitTable>);
+
+#[derive(Debug, Default)]
+struct LimitTable {
+    by_key: HashMap<LimitKey, KnownLimit>,
+    /// Above this many the limits without a gate are dropped.
+    kept: usize,
+}
+
+/// Settings with which a limit is made.
+pub(super) type LimitSettings = (Concurrency, LearnedBounds);
+
+/// Key under which lanes share a limit: all of a lane but its tenant and its priority.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct LimitKey {
+    channel: Name,
+    destination: Arc<str>,
+}
+
+#[derive(Debug)]
+struct KnownLimit {
+    settings: LimitSettings,
+    /// Gone with the last gate that it governs.
+    limit: Weak<SharedLimit>,
+}
+
+/// The least number of limits of which those without a gate are dropped.
+const KEPT_MIN: usize = 4_096;
+
+// === impl DestinationLimits ===
+
+impl DestinationLimits {
+    /// The limit for `key`. It is a new one when no gate has it, and when the settings were others: attempts under way then end under
+    /// the old one.
+    pub(super) fn of(&self, key: &LimitKey, settings: LimitSettings) -> Arc<SharedLimit> {
+        // A panic leaves nothing half done here: each change is one assignment.
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = table.by_key.get(key)
+            && known.settings == settings
+            && let Some(limit) = known.limit.upgrade()
+        {
+            return limit;
+        }
+        table.make_room();
+        let (concurrency, learned) = settings;
+        let limit = SharedLimit::new(concurrency.limit(learned));
+        let known = KnownLimit { settings, limit: Arc::downgrade(&limit) };
+        table.by_key.insert(key.clone(), known);
+        limit
+    }
+}
+
+// === impl LimitTable ===
+
+impl LimitTable {
+    fn make_room(&mut self) {
+        if self.by_key.len() >= self.kept.max(KEPT_MIN) {
+            self.by_key.retain(|_, known| known.limit.strong_count() > 0);
+            self.kept = 2 * self.by_key.len();
+        }
+    }
+}
+
+// === impl LimitKey ===
+
+impl LimitKey {
+    pub(super) fn of(lane: &Lane) -> Self {
+        let Lane { channel, destination, priority: _, tenant: _ } = lane.clone();
+        Self { channel, destination }
+    }
+}
