@@ -6,8 +6,6 @@ use super::window::Level;
 /// State of the growth of a steady limit.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
-    /// Windows in a row that were as fast as the unloaded destination.
-    calm: i32,
     /// Answers without growth that are left.
     held: usize,
     /// Times in a row that growth was followed by a queue.
@@ -44,15 +42,18 @@ impl Growth {
         self.failures = (self.failures + 1).min(FAILURES_MAX);
         // Where one more is a large part, each try is felt.
         self.held = if limit < float(SMALL) { HELD_SMALL } else { LEAST } << self.failures;
-        self.calm = 0;
     }
 
     /// A window with `limit` was slower than the unloaded destination by `excess` more than is tolerated.
-    pub(super) fn heed(&mut self, limit: f64, excess: f64, is_calm: bool) {
+    pub(super) fn heed(&mut self, limit: f64, excess: f64) {
         if excess <= 0.0 && self.from.is_some_and(|(from, _)| from.floor() < limit.floor()) {
             self.failures = 0;
         }
-        self.calm = if is_calm { self.calm + 1 } else { 0 };
+    }
+
+    /// True while it waits after growth that was followed by a queue.
+    pub(super) fn is_held(&self) -> bool {
+        self.held > 0
     }
 
     /// The growth of a steady `limit` for a window of `ended` answers at `level`.
@@ -64,8 +65,6 @@ impl Growth {
         }
         // Noise hides a longer queue, and what is unequal about measurements of the unloaded latency weighs less beside it.
         let step = 0.5 * limit.cbrt() * (1.0 + 6.0 * level.spread);
-        // After some calm windows the knee is far off.
-        let faster = 1.6f64.powi((self.calm - 4).clamp(0, 20));
-        (step * faster).min(0.25 * limit)
+        step.min(0.25 * limit)
     }
 }

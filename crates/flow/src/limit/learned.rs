@@ -5,7 +5,8 @@
 //!
 //! - *Slow start* grows with every answer until latency rises.
 //! - *Steady*, each window of answers is compared with the latency of the unloaded destination. Above it by more than a twentieth,
-//!   the limit falls in proportion (the gradient of Envoy's and Netflix's limiters); below, it grows by a root of itself.
+//!   the limit falls in proportion (the gradient of Envoy's and Netflix's limiters); below, it grows by a root of itself, and as in
+//!   slow start where the knee seems to be far off.
 //!   More is tolerated where thousands of answers come in a second: there the sender and its machine are a part of the latency,
 //!   which rises long before they can do no more.
 //! - *Draining*, now and then, the limit falls until a lower one does not answer faster: that is the latency of the
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use super::growth::{Growth, LEAST, SMALL};
 use super::push_back::PushBack;
+use super::restart::Restart;
 use super::window::{Level, Window, WindowCounts};
 use super::{Limit, Sample, Signal, float};
 
@@ -38,6 +40,7 @@ pub struct Learned {
     /// The spread of latencies within windows.
     spread: f64,
     growth: Growth,
+    restart: Restart,
     push_back: PushBack,
     /// More answers in a row took twice the unloaded latency than did not.
     slow: u32,
@@ -88,7 +91,9 @@ struct Unloaded {
 const FIRST: usize = 4;
 /// Growth of the limit with each answer in slow start: in a round trip, by as large a part of itself.
 const SLOW_START: f64 = 0.6;
-/// That growth beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer: there are few round trips in the time in
+/// That growth when a steady limit has looked for its knee before: less is to be found, and it is in use meanwhile.
+const SLOW_START_ANEW: f64 = 0.3;
+/// The growth of both beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer: there are few round trips in the time in
 /// which a limit should be found. Smaller ones are found soon, and there each place too many is felt.
 const SLOW_START_SELDOM: f64 = 1.0;
 const FEW: f64 = 20.0;
@@ -141,6 +146,7 @@ impl Learned {
             own: 0.0,
             spread: 0.2,
             growth: Growth::default(),
+            restart: Restart::default(),
             push_back: PushBack::default(),
             slow: 0,
             is_suspect: false,
@@ -165,7 +171,11 @@ impl Learned {
             && !(self.limit >= STREAMS && sample.has_waited())
         {
             let is_seldom = self.limit >= FEW && seconds.is_some_and(|seconds| seconds >= SELDOM);
-            let growth = if is_seldom { SLOW_START_SELDOM } else { SLOW_START };
+            let growth = match (is_seldom, self.restart.is_under_way()) {
+                (true, _) => SLOW_START_SELDOM,
+                (false, true) => SLOW_START_ANEW,
+                (false, false) => SLOW_START,
+            };
             self.limit = (self.limit + growth).min(self.max);
         }
         if self.phase == Phase::Steady
@@ -219,11 +229,12 @@ impl Learned {
         let above = level.mean - self.expected();
         let error = self.error(level.count).hypot(self.error_of_unloaded());
         // Of few, one more is a large part.
-        let queued = self.tolerance().max(TOLERANCE + QUEUE);
+        let is_first = !self.restart.is_under_way();
+        let queued = self.tolerance().max(if is_first { TOLERANCE + QUEUE } else { 0.0 });
         if above > queued.max(3.0 * error).max(1.2 / self.limit) {
             self.phase = Phase::Steady;
             self.schedule();
-            let limit = from * (self.tolerance() - above).exp();
+            let limit = self.restart.end(from * (self.tolerance() - above).exp(), self.now);
             self.growth.from = Some((from, self.expected()));
             let _former = self.growth.fail(self.limit, level.mean, error);
             return self.set(limit.max(self.least()), in_flight);
@@ -234,6 +245,7 @@ impl Learned {
         }
         self.phase = Phase::SlowStart { goal, from: self.limit };
         if self.limit >= goal.min(self.max) {
+            let _same = self.restart.end(self.limit, self.now);
             self.phase = Phase::Steady;
             self.schedule();
         }
@@ -270,8 +282,14 @@ impl Learned {
         {
             return self.drain(in_flight, level.mean, false);
         }
-        let is_calm = 2.0 * above < error + self.tolerance();
-        self.growth.heed(self.limit, excess, is_calm);
+        self.growth.heed(self.limit, excess);
+        self.restart.heed((self.tolerance() / 2.0 - above) / error);
+        let may_restart =
+            self.limit < self.max && !self.growth.is_held() && !self.push_back.has_ceiling();
+        if may_restart && self.restart.begin(self.limit, self.now) {
+            self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
+            return self.open(0);
+        }
         let grown = self.growth.next(self.limit, level, counts.ended);
         let limit = self.limit * (-excess.max(0.0)).exp() + grown;
         let limit = self.push_back.bound(limit.max(self.least()), counts.ended);
@@ -301,7 +319,9 @@ impl Learned {
         let is_faster = (drain.from_level - level.mean) / lower.max(0.01);
         let noise = (3.0 * error / lower.max(0.1)).min(0.15);
         let above = level.mean - self.unloaded.mean;
-        if self.limit > 1.0 && above > TOLERANCE + error && is_faster > 0.75 - noise {
+        // A latency that grew until its limit was lowered is too low to compare with: the next step has this one.
+        let is_queue = drain.is_growing || is_faster > 0.75 - noise;
+        if self.limit > 1.0 && above > TOLERANCE + error && is_queue {
             let (from, from_level) = (self.limit, level.mean);
             let drain = Drain { from, from_level, is_growing: false, ..drain };
             return self.step_down(drain, in_flight);
@@ -315,7 +335,7 @@ impl Learned {
             return self.set(drain.before, in_flight);
         }
         if above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02) {
-            self.growth = Growth::default();
+            (self.growth, self.restart) = Default::default();
             self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
         } else {
             // The new measurement counts for a quarter at least.
@@ -337,7 +357,7 @@ impl Learned {
             self.limit = drain.before;
         }
         self.phase = Phase::Steady;
-        self.growth = Growth::default();
+        (self.growth, self.restart) = Default::default();
         match self.push_back.answer(self.limit, counts) {
             Some(limit) => self.set(limit, in_flight),
             None => self.open(0),
@@ -354,6 +374,7 @@ impl Learned {
             Phase::Steady => self.good = self.limit,
             Phase::Draining(drain) => self.good = drain.before,
         }
+        self.restart = Restart::default();
         self.phase = Phase::SlowStart { goal: self.good * 0.95, from: self.limit / 2.0 };
         self.set(self.limit / 2.0, in_flight);
     }

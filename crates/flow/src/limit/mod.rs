@@ -3,6 +3,7 @@
 mod growth;
 mod learned;
 mod push_back;
+mod restart;
 mod window;
 
 use std::fmt;

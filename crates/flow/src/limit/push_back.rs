@@ -70,6 +70,11 @@ impl PushBack {
         Some(lower)
     }
 
+    /// True if there was some at a limit that is known.
+    pub(super) fn has_ceiling(&self) -> bool {
+        self.ceiling.is_finite()
+    }
+
     /// A grown `limit` as far as push-back allows, after `ended` answers without any.
     pub(super) fn bound(&mut self, limit: f64, ended: usize) -> f64 {
         if limit <= self.ceiling {

@@ -72,6 +72,14 @@ fn of_change_and_noise() -> Vec<Scenario> {
     vec![
         Scenario { knee: |at| if at < 40.0 { 50 } else { 500 }, ..named("50, then 500 at a time") },
         Scenario { knee: |at| if at < 40.0 { 500 } else { 50 }, ..named("500, then 50 at a time") },
+        Scenario {
+            knee: |at| match at {
+                ..45.0 => 2_000,
+                ..85.0 => 500,
+                _ => 3_000,
+            },
+            ..named("2,000, 500, then 3,000 at a time")
+        },
         Scenario { noise: 0.5, ..named("50 % noise") },
         Scenario { noise: 0.5, knee: |_| 20, ..named("50 % noise, 20 at a time") },
         Scenario { noise: 0.5, knee: |_| 2_000, ..named("50 % noise, 2,000 at a time") },
