@@ -4,8 +4,8 @@
 //! A provider is a latency in milliseconds, of APNs, or of a mail server with `mail:1500`. A capacity behind it is the number of requests
 //! that it serves at the same time, and where that moves: `100:2000,500@20s,3000@30s`, as `provider-sim --capacity` has it.
 //!
-//! A setting is `auto` or a number, per destination. Of each run, from the provider's journal: deliveries per second
-//! as a whole, and in SECONDS from the tenth second after the first one on; the engine's processor time for each, and its memory. There
+//! A setting is `auto` or a number, per destination. Of each run, from the provider's journal: deliveries in each second,
+//! per second as a whole, and in SECONDS from the tenth second after the first one on; the engine's processor time for each, and its memory. There
 //! are as many notifications as it should deliver in so many seconds, and ten more.
 
 use std::io::Write as _;
@@ -150,6 +150,7 @@ impl SweptProvider {
         let rates = per_second(&tally.accepted_at_us);
         let end = usize::try_from(seconds)?.saturating_add(FINDING).min(rates.len() - 1);
         let found = rates.get(FINDING..end).unwrap_or_default();
+        writeln!(std::io::stdout(), "{setting}, in each second: {rates:?}")?;
         ensure!(!found.is_empty(), "it was over within {FINDING} s: {rates:?}");
         Ok(Measured {
             whole: tokens / (rates.len() as u64).max(1),

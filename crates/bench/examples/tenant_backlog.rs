@@ -1,9 +1,10 @@
 //! The wait of one tenant beside the backlog of another in the same lane but for the tenant, `tenant_backlog BINARY
-//! sqlite|postgres WAITING LATENCY_MS [SECONDS=20]`.
+//! sqlite|postgres WAITING LATENCY_MS [SECONDS=20] [CAPACITY]`.
 //!
 //! One tenant posts normal notifications one at a time, and reads each until it is settled: alone, and while a broadcast of
-//! another tenant to `WAITING` recipients of the same provider is being sent, which answers after `LATENCY_MS`. Fails when the
-//! broadcast was over before the measurement.
+//! another tenant to `WAITING` recipients of the same provider is being sent, which answers after `LATENCY_MS`, and serves `CAPACITY`
+//! requests at a time: without that bound the broadcast takes the machine's processors. Fails when the broadcast was over before the
+//! measurement.
 
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ use testbed::{PostgresOptions, PostgresServer};
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn main() -> Result<()> {
-    let usage = "usage: tenant_backlog BINARY sqlite|postgres WAITING LATENCY_MS [SECONDS]";
+    let usage =
+        "usage: tenant_backlog BINARY sqlite|postgres WAITING LATENCY_MS [SECONDS] [CAPACITY]";
     let mut arguments = std::env::args().skip(1);
     let binary = PathBuf::from(arguments.next().context(usage)?);
     let postgres = match arguments.next().as_deref() {
@@ -34,7 +36,8 @@ fn main() -> Result<()> {
 
     let database = postgres.as_ref().map(PostgresServer::create_database).transpose()?;
     let directory = tempfile::tempdir()?;
-    let flags = ["--latency".to_owned(), format!("{latency}ms")];
+    let mut flags = vec!["--latency".to_owned(), format!("{latency}ms")];
+    flags.extend(arguments.next().into_iter().flat_map(|count| ["--capacity".to_owned(), count]));
     let simulator = SimulatorProcess::start(&binary, directory.path(), &flags)?;
     let store = database.as_ref().map(testbed::Database::url);
     let mut engine = tenants::start_engine(&binary, directory.path(), &simulator, store)?;

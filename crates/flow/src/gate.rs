@@ -3,8 +3,8 @@
 //! Attempts belong to *groups*, each with a weight. While several groups wait, a place goes to the one with the fewest places for its
 //! weight, and of those with as many to the one that got or freed one longest ago: each has a part by its weight, and a group with few
 //! attempts does not wait behind one with many. Within a group, waits are woken in the order in which they began. [`Gate::try_enter`] passes them: a place goes
-//! to the first caller, so an attempt that frees a place and continues at once has it again. Of 64 places or more, a
-//! sixty-fourth is for groups with fewer places than that: they do not wait while one group has all other places.
+//! to the first caller, so an attempt that frees a place and continues at once has it again. Of 32 places or more, one, or
+//! a sixty-fourth, is for groups with fewer places than that: they do not wait while one group has all other places.
 //!
 //! Lives on one thread: the senders are single-threaded, so it needs no lock. A sender thread has one gate
 //! per channel and destination, with a group for each lane; those of all threads share the destination's limit.
@@ -69,8 +69,9 @@ struct GateState {
     waiting: RefCell<Vec<Rc<GateGroup>>>,
 }
 
-/// Share of the places that is for groups with few: one in 64. Fewer places have none to spare.
+/// Share of the places that is for groups with few: one in 64, or one of [`RESERVED_FROM`]. Fewer places have none to spare.
 const RESERVE_DIVISOR: usize = 64;
+const RESERVED_FROM: usize = 32;
 /// Cost of a place for a group of weight 1.
 const COST: usize = 1 << 16;
 
@@ -202,7 +203,8 @@ impl GateGroup {
 
     /// How many of `places` the group may not take: those that are for groups with few.
     fn withheld(&self, places: usize) -> usize {
-        let reserve = places / RESERVE_DIVISOR;
+        let least = usize::from(places >= RESERVED_FROM);
+        let reserve = (places / RESERVE_DIVISOR).max(least);
         if self.in_flight.get() < reserve { 0 } else { reserve }
     }
 

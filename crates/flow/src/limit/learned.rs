@@ -226,7 +226,7 @@ impl Learned {
     }
 
     fn started(&mut self, level: Level, goal: f64, from: f64, in_flight: usize) {
-        let above = level.mean - self.expected();
+        let (above, rate) = (level.mean - self.expected(), from / level.mean.exp());
         let error = self.error(level.count).hypot(self.error_of_unloaded());
         // Of few, one more is a large part.
         let is_first = !self.restart.is_under_way();
@@ -234,7 +234,7 @@ impl Learned {
         if above > queued.max(3.0 * error).max(1.2 / self.limit) {
             self.phase = Phase::Steady;
             self.schedule();
-            let limit = self.restart.end(from * (self.tolerance() - above).exp(), self.now);
+            let limit = self.restart.end(from * (self.tolerance() - above).exp(), rate, self.now);
             self.growth.from = Some((from, self.expected()));
             let _former = self.growth.fail(self.limit, level.mean, error);
             return self.set(limit.max(self.least()), in_flight);
@@ -245,7 +245,7 @@ impl Learned {
         }
         self.phase = Phase::SlowStart { goal, from: self.limit };
         if self.limit >= goal.min(self.max) {
-            let _same = self.restart.end(self.limit, self.now);
+            let _same = self.restart.end(self.limit, rate, self.now);
             self.phase = Phase::Steady;
             self.schedule();
         }
@@ -286,7 +286,7 @@ impl Learned {
         self.restart.heed((self.tolerance() / 2.0 - above) / error);
         let may_restart =
             self.limit < self.max && !self.growth.is_held() && !self.push_back.has_ceiling();
-        if may_restart && self.restart.begin(self.limit, self.now) {
+        if may_restart && self.restart.begin(self.limit, self.limit / level.mean.exp(), self.now) {
             self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
             return self.open(0);
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Decides when a steady limit grows as fast as in slow start again: after some windows in a row that were nearly as fast as the
 /// unloaded destination although the limit grew with each, and were so by more than noise explains. Where that was for nothing,
-/// the next time waits twice as long, and the limit returns to what it was: of several senders that share a destination none gains
-/// places by mistake.
+/// the next time waits twice as long, unless the destination answers more or fewer a second than it could then; and the limit returns
+/// to what it was: of several senders that share a destination none gains places by mistake.
 #[derive(Debug, Default)]
 pub(super) struct Restart {
     /// Calm windows in a row, and by how many standard errors all of them together were.
@@ -15,8 +15,9 @@ pub(super) struct Restart {
     from: Option<f64>,
     /// Times in a row that it was for nothing.
     failures: u32,
-    /// Wall time of the next one at the earliest.
+    /// Wall time of the next one at the earliest, while answers come at about `rate` a second.
     next: Duration,
+    rate: f64,
 }
 
 const WINDOWS: u32 = 3;
@@ -26,6 +27,8 @@ const GROWN: f64 = 1.5;
 /// Shortest time between one that was for nothing and the next.
 const WAIT: Duration = Duration::from_secs(10);
 const FAILURES_MAX: u32 = 5;
+/// Factor by which the rate of answers differs, either way, if a destination has changed.
+const CHANGED: f64 = 1.25;
 
 // === impl Restart ===
 
@@ -40,9 +43,12 @@ impl Restart {
         }
     }
 
-    /// True if the steady `limit` should grow fast from `now` (wall time) on.
-    pub(super) fn begin(&mut self, limit: f64, now: Duration) -> bool {
+    /// True if the steady `limit`, with which `rate` answers come in a second, should grow fast from `now` (wall time) on.
+    pub(super) fn begin(&mut self, limit: f64, rate: f64, now: Duration) -> bool {
         let is_calm = self.windows >= WINDOWS && self.calmness >= CALMNESS;
+        if rate > CHANGED * self.rate || CHANGED * rate < self.rate {
+            (self.failures, self.next) = (0, now);
+        }
         if !is_calm || now < self.next {
             return false;
         }
@@ -55,8 +61,8 @@ impl Restart {
         self.from.is_some()
     }
 
-    /// Fast growth has led to `limit` at `now`. Gives the limit to go on with.
-    pub(super) fn end(&mut self, limit: f64, now: Duration) -> f64 {
+    /// Fast growth has led to `limit` at `now`, and to `rate` answers a second. Gives the limit to go on with.
+    pub(super) fn end(&mut self, limit: f64, rate: f64, now: Duration) -> f64 {
         let Some(from) = self.from.take() else { return limit };
         if limit >= GROWN * from {
             self.failures = 0;
@@ -64,6 +70,7 @@ impl Restart {
         }
         self.failures = (self.failures + 1).min(FAILURES_MAX);
         self.next = now + WAIT * ((1 << self.failures) - 1);
+        self.rate = rate;
         from
     }
 }
