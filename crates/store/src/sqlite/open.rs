@@ -8,6 +8,7 @@ use std::sync::Arc;
 use flow::merge::Merging;
 use notification::Timestamp;
 use refinery::Migration;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -155,7 +156,7 @@ pub(super) fn open_reading(directory: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_statements(&connection)?;
     check_schema(&connection, directory)?;
     Ok(connection)
 }
@@ -179,7 +180,7 @@ fn store_id(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
 
 fn configure(connection: &Connection, options: Options) -> Result<(), StoreError> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_statements(connection)?;
     let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
     // Before the journal mode: a database in WAL mode keeps the page size that it has.
     set("page_size", PAGE_BYTES)?;
@@ -193,6 +194,14 @@ fn configure(connection: &Connection, options: Options) -> Result<(), StoreError
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         set("max_page_count", bytes / PAGE_BYTES)?;
     }
+    Ok(())
+}
+
+/// Has the connection compile each statement once.
+fn keep_statements(connection: &Connection) -> Result<(), StoreError> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else SQLite compiles some statements anew for each value that is bound, since another plan might suit that one better.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! The statements are all of this folder, as [`statements::read`] finds them in the sources. Each is run on tables of
 //! 100,000 rows, and the steps that SQLite takes for it are counted: they are bounded by the rows that it gives or changes.
 //! The plan says the same of all parameters: no table or index is scanned, and nothing is sorted. Both hold before and
-//! after ANALYZE, which a user may run.
+//! after ANALYZE, which a user may run. No statement is compiled anew for the values that it is given.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ struct Run {
     rows: usize,
     /// Steps of SQLite's virtual machine.
     steps: usize,
+    /// Number of times that it was compiled anew for the values that it was given.
+    compiled: i32,
 }
 
 /// Rows of every large table.
@@ -229,9 +231,10 @@ fn run(connection: &Connection, statement: &Statement) -> Run {
         given += usize::try_from(connection.changes()).unwrap();
     }
     let steps = usize::try_from(prepared.get_status(StatementStatus::VmStep)).unwrap();
+    let compiled = prepared.get_status(StatementStatus::RePrepare);
     drop(prepared);
     connection.execute_batch("ROLLBACK").unwrap();
-    Run { rows: given, steps }
+    Run { rows: given, steps, compiled }
 }
 
 /// Reads of a plan that grow with rows that it does not give.
@@ -253,7 +256,7 @@ fn find(
     statement: &Statement,
     needed: &mut BTreeSet<usize>,
 ) -> Option<String> {
-    let Run { rows, steps } = run(connection, statement);
+    let Run { rows, steps, compiled } = run(connection, statement);
     let mut faults = faults(connection, &statement.sql);
     let bounded = BOUNDED
         .iter()
@@ -266,6 +269,9 @@ fn find(
     }
     if steps > STEPS + rows * STEPS_PER_ROW {
         faults.push(format!("takes {steps} steps for {rows} rows"));
+    }
+    if compiled > 0 {
+        faults.push("is compiled anew with each use".to_owned());
     }
     let Statement { file, sql } = statement;
     (!faults.is_empty()).then(|| format!("{file} {sql}\n    {}", faults.join("; ")))
