@@ -112,7 +112,9 @@ fn a_number_that_changes_holds_at_once_and_makes_no_burst() {
         give(0);
         let before = rig.now();
         rig.drained().await;
-        assert!(rig.now().since(before) < Duration::from_secs(15), "without a number all may go");
+        // What was handed back at six a minute comes back when it was appointed to, wherever in its turn the change falls.
+        let took = rig.now().since(before);
+        assert!(took < Duration::from_secs(40), "without a number all may go: {took:?}");
         running.stop().await;
     });
 }

@@ -194,7 +194,7 @@ impl Begin for Memory {
 #[async_trait]
 impl Settlements for Memory {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        Ok(self.change(|books| settlements.iter().map(|part| books.settle(part)).collect()))
+        Ok(self.change(|books| books.settle(&settlements)))
     }
 }
 

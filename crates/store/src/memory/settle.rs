@@ -1,9 +1,9 @@
 //! Outcomes and withdrawals.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{
-    BatchId, BroadcastId, ChunkId, Disposition, Event, Guarantee, Name, NotificationId,
+    BatchId, BroadcastId, ChunkId, Disposition, Event, Guarantee, Lane, Name, NotificationId,
     OutcomeGroup, Scope, Settlement, State, Timestamp,
 };
 
@@ -14,19 +14,33 @@ use crate::rows::requeue::log_line;
 use crate::{CancelPage, CancelScope, CancelTarget, Cancelled, Requeued, Settled, Suppression};
 
 impl Books {
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
-        let Some(piece) = self.chunks.get(&settlement.chunk).cloned() else {
-            return Settled::Stale;
-        };
+    pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Vec<Settled> {
+        let mut attempts = BTreeMap::<Lane, AttemptEvidence>::new();
+        for settlement in settlements {
+            let Some((piece, _)) = self.settled_by(settlement) else { continue };
+            let (lane, of_this) = (self.lane_of(&piece).clone(), AttemptEvidence::of(settlement));
+            let known = attempts.entry(lane);
+            known.and_modify(|known| known.merge(of_this)).or_insert(of_this);
+        }
+        // Before some of its load is freed, as in the databases: a lane was busy by what it held when it was answered.
+        for (lane, attempts) in attempts {
+            self.note_attempts(lane, attempts);
+        }
+        settlements.iter().map(|settlement| self.settle_one(settlement)).collect()
+    }
+
+    /// The chunk and the members that a settlement settles; `None` when it is stale.
+    fn settled_by(&self, settlement: &Settlement) -> Option<(MemoryChunk, Vec<u16>)> {
+        let piece = self.chunks.get(&settlement.chunk)?;
         let indexes: Vec<u16> =
             settlement.groups.iter().flat_map(|group| group.indexes.iter().copied()).collect();
         let all_unsettled = indexes.iter().all(|index| piece.members.contains(index));
-        if piece.epoch != settlement.epoch || piece.lease_until.is_none() || !all_unsettled {
-            return Settled::Stale;
-        }
-        let lane = self.lane_of(&piece).clone();
-        // Before some of its load is freed, as in the databases: a lane was busy by what it held when it was answered.
-        self.note_attempts(lane, AttemptEvidence::of(settlement));
+        let is_held = piece.epoch == settlement.epoch && piece.lease_until.is_some();
+        (is_held && all_unsettled).then(|| (piece.clone(), indexes))
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) -> Settled {
+        let Some((piece, indexes)) = self.settled_by(settlement) else { return Settled::Stale };
         for group in &settlement.groups {
             self.settle_group(&piece, group, settlement.at);
         }

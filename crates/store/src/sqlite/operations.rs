@@ -66,10 +66,7 @@ impl Settlements for Sqlite {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(Synced, move |transaction| {
-            settlements.iter().map(|part| transaction.settle(part)).collect()
-        })
-        .await
+        self.write(Synced, move |transaction| transaction.settle(&settlements)).await
     }
 }
 

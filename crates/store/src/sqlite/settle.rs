@@ -1,9 +1,12 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for retries.
 
+use std::collections::BTreeMap;
+
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
 use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
+use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, NewChunk, deliveries};
@@ -11,10 +14,51 @@ use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
 
 impl Transaction<'_> {
-    pub(super) fn settle(&mut self, settlement: &Settlement) -> Result<Settled, StoreError> {
-        let Some(chunk) = self.chunk(settlement.chunk)? else { return Ok(Settled::Stale) };
+    /// Applies settlements one after the other.
+    pub(super) fn settle(
+        &mut self,
+        settlements: &[Settlement],
+    ) -> Result<Vec<Settled>, StoreError> {
+        let mut answers = Vec::with_capacity(settlements.len());
+        let mut attempts = BTreeMap::<LaneId, AttemptEvidence>::new();
+        let mut settled = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            let Some((chunk, remaining)) = self.settle_chunk(settlement)? else {
+                answers.push(Settled::Stale);
+                continue;
+            };
+            let of_this = AttemptEvidence::of(settlement);
+            let known = attempts.entry(chunk.lane);
+            known.and_modify(|known| known.merge(of_this)).or_insert(of_this);
+            answers.push(Settled::Applied { remaining });
+            settled.push((chunk, remaining));
+        }
+        // Before some of its load is freed: a lane was busy by what it held when it was answered.
+        for (lane, attempts) in attempts {
+            self.state.lanes.note_attempts(lane, attempts);
+        }
+        for (chunk, remaining) in settled {
+            if remaining == 0 {
+                // The bytes of a chunk stay in memory until all of it is settled.
+                self.state.lanes.remove_bytes(chunk.lane, chunk.id);
+            }
+            let is_gone = remaining == 0;
+            self.state.lanes.remove_claimed(chunk.lane, chunk.count - remaining, is_gone);
+            // A lane that was full has room again.
+            self.woke = true;
+        }
+        Ok(answers)
+    }
+
+    /// Writes one settlement; returns its chunk as it was before and how many deliveries are left of it, or `None` when it is
+    /// stale.
+    fn settle_chunk(
+        &mut self,
+        settlement: &Settlement,
+    ) -> Result<Option<(ChunkRow, usize)>, StoreError> {
+        let Some(chunk) = self.chunk(settlement.chunk)? else { return Ok(None) };
         let Some(applied) = settlement::apply(&chunk, settlement) else {
-            return Ok(Settled::Stale);
+            return Ok(None);
         };
         for &(state, items) in &applied.ended {
             self.count_ended(state, items);
@@ -29,16 +73,7 @@ impl Transaction<'_> {
         self.set_members(chunk.id, &applied.rest)?;
         self.accept_fallbacks(settlement.fallbacks.clone(), settlement.at)?;
         let remaining = applied.rest.len();
-        // Before some of its load is freed: a lane was busy by what it held when it was answered.
-        self.state.lanes.note_attempts(chunk.lane, AttemptEvidence::of(settlement));
-        if remaining == 0 {
-            // The bytes of a chunk stay in memory until all of it is settled.
-            self.state.lanes.remove_bytes(chunk.lane, chunk.id);
-        }
-        self.state.lanes.remove_claimed(chunk.lane, chunk.count - remaining, remaining == 0);
-        // A lane that was full has room again.
-        self.woke = true;
-        Ok(Settled::Applied { remaining })
+        Ok(Some((chunk, remaining)))
     }
 
     /// Makes members due again: those of a batch that are due at one instant after as many attempts are one chunk, whenever they
