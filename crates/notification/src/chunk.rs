@@ -13,10 +13,11 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u32);
 
-/// Deliveries that travel as one unit. Cloning shares contents and recipients.
+/// Deliveries that travel as one unit: those of one chunk of the store, or of several that were [joined](crate::join). Cloning
+/// shares contents and recipients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Its number in the store.
+    /// Its number in the store; of a joined chunk, as the next fields that name one, that of its first delivery.
     pub id: ChunkId,
     /// The claim this is; every write names it.
     pub epoch: Epoch,
@@ -39,12 +40,31 @@ pub struct Chunk {
     pub content: Option<Content>,
     /// Never empty; ascending by index.
     pub deliveries: Vec<Delivery>,
+    /// Where each delivery of a joined chunk is from, by its index; empty unless it is joined.
+    pub origins: Vec<Origin>,
+}
+
+/// Where a delivery of a joined chunk is from: its chunk as the store leased it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// Its claim.
+    pub epoch: Epoch,
+    /// Its batch.
+    pub batch: BatchId,
+    /// The place of the delivery within the batch.
+    pub index: u16,
+    /// When the batch was accepted.
+    pub accepted_at: Timestamp,
+    /// When the batch was due first.
+    pub due_at: Timestamp,
 }
 
 /// A notification that was claimed and is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its place within the batch.
+    /// Its place within the batch; within a joined chunk.
     pub index: u16,
     /// Device token, endpoint, address.
     pub recipient: ByteString,
@@ -71,9 +91,33 @@ pub struct Ticket {
 // === impl Chunk ===
 
 impl Chunk {
-    /// The identifier of the notification at `index` of the chunk's batch.
+    /// The identifier of the notification at `index`.
     pub fn notification_id(&self, index: u16) -> NotificationId {
-        NotificationId::new(self.accepted_at, self.store_id, self.batch, index)
+        match self.origin(index) {
+            Some(from) => {
+                NotificationId::new(from.accepted_at, self.store_id, from.batch, from.index)
+            }
+            None => NotificationId::new(self.accepted_at, self.store_id, self.batch, index),
+        }
+    }
+
+    /// Where the delivery at `index` is from, if the chunk is joined.
+    pub fn origin(&self, index: u16) -> Option<&Origin> {
+        self.origins.get(usize::from(index))
+    }
+
+    /// The chunk and the claim in the store by which the delivery at `index` is written.
+    pub fn claim_of(&self, index: u16) -> (ChunkId, Epoch) {
+        self.origin(index).map_or((self.id, self.epoch), |from| (from.chunk, from.epoch))
+    }
+
+    /// Since when the delivery at `index` could have been sent: it may be due before it was accepted, since `send_at` may lie a
+    /// minute back.
+    pub fn due_since(&self, index: u16) -> Timestamp {
+        match self.origin(index) {
+            Some(from) => from.due_at.max(from.accepted_at),
+            None => self.envelope.due_at.max(self.accepted_at),
+        }
     }
 
     /// Bytes of recipients and contents that it holds. What several deliveries share, as those with fallbacks do, counts

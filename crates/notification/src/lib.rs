@@ -11,7 +11,7 @@
 //! | **broadcast** | one content, many recipients, one call: accepted whole or not at all |
 //! | **envelope** | what notifications must have in common to be stored and sent together |
 //! | **batch** | notifications accepted together under one envelope: stored once, in one row, never changed |
-//! | **chunk** | those of one batch that are due together: they are claimed, queued, delivered, settled and acknowledged as one unit |
+//! | **chunk** | those of one batch that are due together: they are claimed, queued, delivered, settled and acknowledged as one unit; small ones of a lane are **joined** until they are settled |
 //! | **delivery** | a notification of a claimed chunk: it is under way |
 //! | **lease**, **epoch** | until when a chunk may be acted on, and the fencing number that makes a late actor harmless |
 //! | **pending** | the state of a notification that waits: for its due time, for a claim, or for its next attempt |
@@ -36,6 +36,7 @@ pub mod account;
 pub mod chunk;
 pub mod draft;
 pub mod id;
+pub mod join;
 pub mod lifecycle;
 pub mod limits;
 pub mod outcome;
@@ -49,12 +50,13 @@ pub mod verdict;
 pub use account::Account;
 pub use bytes::Bytes;
 pub use bytestring::ByteString;
-pub use chunk::{Chunk, Delivery, Epoch, Ticket};
+pub use chunk::{Chunk, Delivery, Epoch, Origin, Ticket};
 pub use draft::{
     Alternative, Content, ContentAddress, Draft, Envelope, Fallback, Idempotency, Lane,
     content_address,
 };
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
+pub use join::join;
 pub use lifecycle::{Event, State};
 pub use outcome::{Disposition, OutcomeGroup, Settlement};
 pub use pause::{Pause, Pauses, Scope};

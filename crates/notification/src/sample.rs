@@ -36,6 +36,7 @@ pub fn chunk<R: Into<ByteString>>(
         attempt: 1,
         content: None,
         deliveries: (0..).zip(recipients).map(delivery).collect(),
+        origins: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flow::Clock;
-use notification::{Chunk, Priority, Ticket, limits};
+use notification::{Chunk, Priority, Ticket, join, limits};
 use queue::{Consume, Message, Publish};
 use store::{StoreError, TakeTickets};
 use tokio::sync::watch;
@@ -85,7 +85,8 @@ impl Collect {
         let now = channel::timestamp(self.clock);
         let taken = self.store.take(tickets, now, limits::LEASE).await?;
         // A ticket without a chunk is void: it was taken before, or its lease has ended.
-        let chunks = taken.into_iter().flatten().map(Arc::new).collect();
+        let chunks = join(taken.into_iter().flatten().collect());
+        let chunks = chunks.into_iter().map(Arc::new).collect();
         for answer in self.queue.publish(chunks).await {
             if let Err(error) = answer {
                 tracing::warn!(%error, "chunk not handed on: it is due again when its lease ends");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::Clock;
-use notification::{Priority, Timestamp, limits};
+use notification::{Chunk, Priority, Ticket, Timestamp, join, limits};
 use queue::{Item, Publish};
 use store::{ClaimRequest, Claims, StoreError};
 use tokio::sync::watch;
@@ -23,13 +23,19 @@ pub struct Dispatch<T, I: Item> {
     pub clock: Clock,
 }
 
+/// An item of the queue for claimed work.
+pub trait FromClaimed<T>: Item + Sized {
+    /// The items by which all of `claimed` is published.
+    fn from_claimed(claimed: Vec<T>) -> Vec<Self>;
+}
+
 /// Time between two looks at the clock while work is scheduled: a timer stands still while the machine is suspended, and does not
 /// follow a clock that was set.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(1);
 
 // === impl Dispatch ===
 
-impl<T, I: Item + From<T>> Dispatch<T, I> {
+impl<T, I: FromClaimed<T>> Dispatch<T, I> {
     /// Runs until `stopping` turns true. Sleeps until something changes or falls due; never polls.
     ///
     /// # Errors
@@ -72,8 +78,7 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
             probe_window: Some(limits::PROBE_WINDOW),
         };
         let claim = self.claims.claim(request).await?;
-        let chunks = claim.chunks.into_iter().map(I::from).collect();
-        let answers = self.queue.publish(chunks).await;
+        let answers = self.queue.publish(I::from_claimed(claim.chunks)).await;
         // A chunk that was not published keeps its lease, so it is neither lost nor sent twice: it only waits.
         let mut refused = answers.into_iter().filter_map(Result::err);
         if let Some(error) = refused.next() {
@@ -94,5 +99,19 @@ impl<T, I: Item + From<T>> Dispatch<T, I> {
             }
             None => std::future::pending().await,
         }
+    }
+}
+
+// === impl FromClaimed ===
+
+impl FromClaimed<Chunk> for Arc<Chunk> {
+    fn from_claimed(claimed: Vec<Chunk>) -> Vec<Self> {
+        join(claimed).into_iter().map(Self::new).collect()
+    }
+}
+
+impl FromClaimed<Self> for Ticket {
+    fn from_claimed(claimed: Vec<Self>) -> Vec<Self> {
+        claimed
     }
 }

@@ -1,8 +1,9 @@
 //! The metrics of the stages: rates and latencies. Accounts are the store's.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use notification::{Chunk, Disposition, OutcomeGroup, State, Timestamp};
+use notification::{Chunk, ChunkId, Disposition, Epoch, OutcomeGroup, State, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -52,8 +53,15 @@ impl Metrics {
         registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());
     }
 
-    /// Counts the settled deliveries of `chunk`: a group of equal outcomes at once, and the latency of each delivery.
-    pub(crate) fn settled(&self, chunk: &Chunk, groups: &[OutcomeGroup], at: Timestamp) {
+    /// Counts the settled deliveries of `chunk`, but for those of `refused` claims: a group of equal outcomes at once, and the latency
+    /// of each delivery.
+    pub(crate) fn settled(
+        &self,
+        chunk: &Chunk,
+        groups: &[OutcomeGroup],
+        refused: &HashSet<(ChunkId, Epoch)>,
+        at: Timestamp,
+    ) {
         let channel = chunk.envelope.lane.channel.as_str();
         for group in groups {
             let outcome = match group.disposition {
@@ -63,21 +71,23 @@ impl Metrics {
                 Disposition::Retry { .. } => "deferred",
                 Disposition::HandedBack { .. } => "handed_back",
             };
+            let is_settled = |index: &&u16| !refused.contains(&chunk.claim_of(**index));
+            let settled = || group.indexes.iter().filter(is_settled);
+            let count = settled().count();
+            if count == 0 {
+                continue;
+            }
             let labels = OutcomeLabels { channel: channel.to_owned(), outcome };
-            self.outcomes.get_or_create(&labels).inc_by(group.indexes.len() as u64);
+            self.outcomes.get_or_create(&labels).inc_by(count as u64);
             if group.disposition == Disposition::Ended(State::Delivered) {
-                // A notification may be due before it was accepted: `send_at` may lie a minute back.
-                let waited = at.since(chunk.envelope.due_at.max(chunk.accepted_at));
-                self.observe(channel, waited, group.indexes.len());
+                self.observe(channel, settled().map(|index| at.since(chunk.due_since(*index))));
             }
         }
     }
 
-    fn observe(&self, channel: &str, waited: Duration, deliveries: usize) {
+    fn observe(&self, channel: &str, waited: impl Iterator<Item = Duration>) {
         let histogram = self.latency.get_or_create(&ChannelLabels { channel: channel.to_owned() });
         // The library counts one observation at a time.
-        for _ in 0..deliveries {
-            histogram.observe(waited.as_secs_f64());
-        }
+        waited.for_each(|waited| histogram.observe(waited.as_secs_f64()));
     }
 }

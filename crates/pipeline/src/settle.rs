@@ -6,7 +6,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use flow::Clock;
@@ -86,36 +86,43 @@ impl Settle {
         }
     }
 
+    /// Writes settlements; returns the claims of those that were refused.
+    async fn settle(
+        &self,
+        settlements: Vec<Settlement>,
+    ) -> Result<HashSet<(ChunkId, Epoch)>, StoreError> {
+        // Receipts alone need no transaction.
+        if settlements.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let claims: Vec<(ChunkId, Epoch)> =
+            settlements.iter().map(|settlement| (settlement.chunk, settlement.epoch)).collect();
+        let answers = self.store.settle(settlements).await?;
+        let refused = claims.into_iter().zip(answers);
+        let refused = refused.filter(|(_, answer)| *answer == Settled::Stale);
+        let mut stale = HashSet::new();
+        for ((chunk, epoch), _) in refused {
+            // Another run has the chunk by now, and its outcome is the one that counts.
+            tracing::warn!(
+                chunk = chunk.0,
+                epoch = epoch.0,
+                "settlement refused: the chunk moved on"
+            );
+            stale.insert((chunk, epoch));
+        }
+        Ok(stale)
+    }
+
     async fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
         let at = channel::timestamp(self.clock);
-        // An empty report decides nothing. Its decision goes with its settlement, so that answers and decisions stay in step.
-        let settled = |decision: Decision| {
-            let settlement = decision.settlement(at)?;
-            Some((decision, settlement))
-        };
-        let (decisions, settlements): (Vec<Decision>, Vec<Settlement>) =
-            batch.decisions.into_values().filter_map(settled).unzip();
-        // Receipts alone need no transaction.
-        let answers = if settlements.is_empty() {
-            Vec::new()
-        } else {
-            self.store.settle(settlements).await?
-        };
-        for (decision, settled) in decisions.iter().zip(answers) {
-            match settled {
-                Settled::Applied { .. } => {
-                    self.metrics.settled(decision.chunk(), decision.groups(), at);
-                }
-                // Another run has the chunk by now, and its outcome is the one that counts.
-                Settled::Stale => {
-                    let chunk = decision.chunk();
-                    tracing::warn!(
-                        chunk = chunk.id.0,
-                        epoch = chunk.epoch.0,
-                        "settlement refused: the chunk moved on"
-                    );
-                }
-            }
+        let decisions: Vec<Decision> = batch.decisions.into_values().collect();
+        let mut settlements = Vec::with_capacity(decisions.len());
+        for decision in &decisions {
+            decision.add_settlements(at, &mut settlements);
+        }
+        let stale = self.settle(settlements).await?;
+        for decision in &decisions {
+            self.metrics.settled(decision.chunk(), decision.groups(), &stale, at);
         }
         // Only after the commit: a crash before it gives the chunks out again, and their epochs refuse a second outcome.
         for receipt in batch.receipts {

@@ -218,7 +218,7 @@ impl SmtpSender {
         let recipient = address::canonical(&delivery.recipient)?;
         let id = job.chunk.notification_id(delivery.index);
         // Fixed for all attempts, since receivers know a repetition by it, and not before the mail was to leave.
-        let date = job.chunk.accepted_at.max(job.chunk.envelope.due_at);
+        let date = job.chunk.due_since(delivery.index);
         let message = mail
             .message(&recipient, id, date, timestamp(self.clock))
             .ok_or_else(|| Attempt::unsent("the mail cannot be dated or signed", None))?;

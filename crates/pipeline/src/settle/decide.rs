@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{
-    Answer, Chunk, Disposition, Draft, Event, OutcomeGroup, Report, Settlement, State, Timestamp,
-    Verdict,
+    Answer, Chunk, ChunkId, Disposition, Draft, Epoch, Event, OutcomeGroup, Report, Settlement,
+    State, Timestamp, Verdict,
 };
 
 use super::RetryPolicy;
@@ -87,32 +87,66 @@ impl Decision {
         self.openers.push(report);
     }
 
-    /// The settlement to write; `None` when nothing was decided.
-    pub(super) fn settlement(&self, at: Timestamp) -> Option<Settlement> {
-        let mut groups = self.groups.clone();
-        for group in &mut groups {
-            // Reports come in the order of answers; a settlement lists its indexes in ascending order.
-            group.indexes.sort_unstable();
+    /// Adds the settlements to write: none when nothing was decided, and one for each chunk of the store that has a decision.
+    pub(super) fn add_settlements(&self, at: Timestamp, settlements: &mut Vec<Settlement>) {
+        if self.chunk.origins.is_empty() {
+            if !self.groups.is_empty() {
+                let mut settlement = self.settlement_of(self.chunk.claim_of(0), at);
+                for group in &self.groups {
+                    settlement.fallbacks.extend(self.fallbacks(group, &group.indexes, at));
+                    settlement.groups.push(in_order(group.clone()));
+                }
+                settlements.push(settlement);
+            }
+            return;
         }
-        let (chunk, fallbacks) = (&self.chunk, self.fallbacks(at));
-        (!groups.is_empty()).then_some(Settlement {
-            chunk: chunk.id,
-            epoch: chunk.epoch,
+        let mut by_chunk = BTreeMap::<ChunkId, Settlement>::new();
+        for group in &self.groups {
+            let mut parts = BTreeMap::<ChunkId, OutcomeGroup>::new();
+            for &index in &group.indexes {
+                let Some(from) = self.chunk.origin(index) else { continue };
+                let part = parts.entry(from.chunk).or_insert_with(|| like(group));
+                part.indexes.push(from.index);
+                part.gone_since.extend(group.gone_since.get(&index).map(|at| (from.index, *at)));
+                let claim = (from.chunk, from.epoch);
+                let settlement = by_chunk.entry(from.chunk);
+                let settlement = settlement.or_insert_with(|| self.settlement_of(claim, at));
+                settlement.fallbacks.extend(self.fallbacks(group, &[index], at));
+            }
+            for (chunk, part) in parts {
+                if let Some(settlement) = by_chunk.get_mut(&chunk) {
+                    settlement.groups.push(in_order(part));
+                }
+            }
+        }
+        settlements.extend(by_chunk.into_values());
+    }
+
+    /// A settlement of a claim, without any outcome.
+    fn settlement_of(&self, (chunk, epoch): (ChunkId, Epoch), at: Timestamp) -> Settlement {
+        Settlement {
+            chunk,
+            epoch,
             at,
-            groups,
+            groups: Vec::new(),
             places: self.places,
             latency: self.latency,
             rate_per_minute: self.rate_per_minute,
-            fallbacks,
-        })
+            fallbacks: Vec::new(),
+        }
     }
 
-    /// The fallbacks of refused deliveries: only a definite answer of the provider leads here.
-    fn fallbacks(&self, at: Timestamp) -> Vec<Draft> {
-        let is_refused =
-            |group: &&OutcomeGroup| group.disposition == Disposition::Ended(State::Refused);
-        let refused = self.groups.iter().filter(is_refused).flat_map(|group| &group.indexes);
-        let fallback = |&index: &u16| {
+    /// The fallbacks of the deliveries at `indexes` of `group`, if they were refused: only a definite answer of the provider leads
+    /// here.
+    fn fallbacks<'a>(
+        &'a self,
+        group: &OutcomeGroup,
+        indexes: &'a [u16],
+        at: Timestamp,
+    ) -> impl Iterator<Item = Draft> + 'a {
+        let is_refused = group.disposition == Disposition::Ended(State::Refused);
+        let indexes = if is_refused { indexes } else { &[] };
+        indexes.iter().filter_map(move |&index| {
             let deliveries = &self.chunk.deliveries;
             // They are in ascending order of their indexes, as the store made them.
             let place = deliveries.binary_search_by_key(&index, |delivery| delivery.index).ok()?;
@@ -120,8 +154,7 @@ impl Decision {
             let content = deliveries.get(place)?.content.as_ref()?;
             let id = self.chunk.notification_id(index);
             Draft::in_place_of(id, &self.chunk.envelope, content, at)
-        };
-        refused.filter_map(fallback).collect()
+        })
     }
 
     fn open(&mut self, index: u16, report: &Report, now: Timestamp, salt: u64) -> OutcomeGroup {
@@ -229,6 +262,19 @@ impl Decision {
         // The table has a state for each of these. If it had none, dead is the end that an operator sees and can undo.
         Disposition::Ended(state.unwrap_or(State::Dead))
     }
+}
+
+/// A group like `group` without a delivery.
+fn like(group: &OutcomeGroup) -> OutcomeGroup {
+    let OutcomeGroup { disposition, status, suppress, ref detail, .. } = *group;
+    let (gone_since, indexes) = (BTreeMap::new(), Vec::new());
+    OutcomeGroup { disposition, status, detail: detail.clone(), suppress, gone_since, indexes }
+}
+
+/// Reports come in the order of answers; a settlement lists its indexes in ascending order.
+fn in_order(mut group: OutcomeGroup) -> OutcomeGroup {
+    group.indexes.sort_unstable();
+    group
 }
 
 /// Detail of a deferral after which no attempt follows, with the reason.

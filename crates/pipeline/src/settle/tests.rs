@@ -110,3 +110,48 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
     let expect = r#"belfry_deliveries_total{channel="delivered",outcome="delivered"} 1"#;
     assert_eq!(counted, [expect]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_joined_chunk_is_settled_by_the_chunks_it_is_of() {
+    let alone = |number: u64| {
+        let mut chunk = sample::chunk(Timestamp::from_millis(0), ["one", "two"]);
+        (chunk.id, chunk.epoch) = (ChunkId(number), Epoch(10 + u32::try_from(number).unwrap()));
+        // Not the first of its batch.
+        chunk.deliveries.remove(0);
+        chunk
+    };
+    let joined = notification::join((1..=3).map(alone).collect());
+    let [joined] = <[Chunk; 1]>::try_from(joined).unwrap();
+    let joined = Arc::new(joined);
+    let accepted = Answer { verdict: Verdict::Accepted, ..Answer::unknown("") };
+    let gone = Answer {
+        verdict: Verdict::Refused { gone: true },
+        gone_since: Some(Timestamp::from_millis(7)),
+        ..Answer::unknown("gone")
+    };
+    let (sender, reports) = crate::report::channel();
+    for (index, answer) in [(2, accepted.clone()), (1, gone), (0, accepted)] {
+        let reports = vec![(index, Report::Attempted(answer))];
+        sender.send(reported(Arc::clone(&joined), reports)).await.unwrap();
+    }
+    drop(sender);
+    let mut registry = Registry::default();
+    let told = run(reports, ChunkId(3), &mut registry).await;
+    let claims: Vec<(u64, u32)> = told.iter().map(|part| (part.chunk.0, part.epoch.0)).collect();
+    assert_eq!(claims, [(1, 11), (2, 12), (3, 13)]);
+    for settlement in &told {
+        assert_eq!(settlement.groups.len(), 1, "{settlement:?}");
+        assert_eq!(settlement.groups[0].indexes, [1], "its place in its batch");
+    }
+    let of_gone = &told[1].groups[0];
+    assert!(of_gone.suppress && of_gone.detail == "gone", "{of_gone:?}");
+    assert_eq!(of_gone.gone_since, BTreeMap::from([(1, Timestamp::from_millis(7))]));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let counted = |outcome: &str| {
+        let of = format!(r#"outcome="{outcome}"}}"#);
+        text.lines().find_map(|line| line.split_once(&of)).map(|(_, count)| count.trim())
+    };
+    // That of the chunk whose settlement was refused is not counted.
+    assert_eq!((counted("delivered"), counted("refused")), (Some("1"), Some("1")));
+}

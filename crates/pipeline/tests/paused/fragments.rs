@@ -1,11 +1,12 @@
 //! Deliveries that come in small pieces, or fall into them: as many are under way as of a broadcast, and retries stay together.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use notification::{Answer, Guarantee};
+use notification::{Account, Answer, Draft, Guarantee, State, Verdict};
 use store::ReadStore as _;
 
-use crate::rig::{Rig, on_one_thread};
+use crate::rig::{Rig, Running, on_one_thread};
 use crate::script::Script;
 
 /// Notifications of one lane.
@@ -25,18 +26,21 @@ async fn settled(rig: &Rig) {
     }
 }
 
+/// A draft that is due at an instant of its own: a batch of its own.
+fn one_off(rig: &Rig, number: usize) -> Draft {
+    let mut draft = rig.draft(&number.to_string(), Guarantee::AtLeastOnce);
+    draft.envelope.due_at = draft.envelope.due_at.minus(Duration::from_millis(number as u64));
+    draft
+}
+
 /// Sends notifications that are due at once, or each at an instant of its own: the most that were under way together, and the time
 /// until the last was accepted.
 fn send(is_apart: bool) -> (usize, Duration) {
     on_one_thread(async || {
         let rig = Rig::new(Script::new(LATENCY, 2 * ONE_OFFS));
         let draft = |number: usize| {
-            let mut draft = rig.draft(&number.to_string(), Guarantee::AtLeastOnce);
-            if is_apart {
-                let before = Duration::from_millis(number as u64);
-                draft.envelope.due_at = draft.envelope.due_at.minus(before);
-            }
-            draft
+            let together = || rig.draft(&number.to_string(), Guarantee::AtLeastOnce);
+            if is_apart { one_off(&rig, number) } else { together() }
         };
         rig.accept_drafts((0..ONE_OFFS).map(draft).collect()).await;
         let began = rig.clock.monotonic();
@@ -83,4 +87,85 @@ fn retries_of_a_chunk_are_a_handful_of_chunks_in_every_round() {
         assert_eq!(chunks.len(), 1 + ROUNDS, "{chunks:?}");
         assert!(chunks.iter().all(|count| *count <= HANDFUL), "{chunks:?}");
     }
+}
+
+/// The end of one-off `number`, whose answers are by its last digit: refused, deferred and then accepted, lost and then accepted, or
+/// accepted.
+fn end_of(number: usize) -> (Vec<Answer>, State, usize) {
+    let refused = Answer { verdict: Verdict::Refused { gone: false }, ..Answer::unknown("no") };
+    match number % 10 {
+        0 => (vec![refused], State::Refused, 1),
+        1 => (vec![Answer::deferred(503, None, format!("busy {number}"))], State::Delivered, 2),
+        2 => (vec![Answer::unknown("lost")], State::Delivered, 2),
+        _ => (Vec::new(), State::Delivered, 1),
+    }
+}
+
+#[test]
+fn one_offs_are_sent_together_and_each_keeps_its_own_account() {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(LATENCY, 2 * ONE_OFFS));
+        for number in 0..ONE_OFFS {
+            rig.script.answers(&number.to_string(), end_of(number).0);
+        }
+        let drafts = (0..ONE_OFFS).map(|number| one_off(&rig, number)).collect();
+        let ids = rig.accept_drafts(drafts).await;
+        let batches: BTreeSet<_> = ids.iter().map(|id| id.batch()).collect();
+        assert_eq!(batches.len(), ONE_OFFS, "each is a batch");
+        let running = rig.start();
+        settled(&rig).await;
+        running.stop().await;
+        let (account, jobs) = (rig.account().await, rig.script.chunks_by_attempt());
+        assert_eq!(jobs.len(), 2, "{jobs:?}");
+        assert!(jobs.iter().all(|count| *count <= 2 * HANDFUL), "{jobs:?}");
+        let tenth = ONE_OFFS as u64 / 10;
+        assert_eq!((account.refused, account.delivered), (tenth, 9 * tenth));
+        for (number, id) in ids.into_iter().enumerate() {
+            let (answers, state, attempts) = end_of(number);
+            let history = rig.store.find(id).await.unwrap().unwrap();
+            assert_eq!((history.state, history.attempts.len()), (state, attempts), "{number}");
+            assert_eq!(rig.script.attempts_for(&number.to_string()), attempts);
+            let first = answers.first().map_or("", |answer| &*answer.detail);
+            assert_eq!(history.attempts[0].detail, first, "its own words");
+        }
+    });
+}
+
+/// Ends the run of 300 one-offs by `end` when some were answered: the account, and the number of attempts.
+fn end_halfway(end: impl AsyncFnOnce(&Rig, Running) -> Running) -> (Account, u64) {
+    on_one_thread(async || {
+        let rig = Rig::new(Script::new(10 * LATENCY / 1_000, 50));
+        let drafts = (0..ONE_OFFS).map(|number| one_off(&rig, number)).collect();
+        rig.accept_drafts(drafts).await;
+        let running = rig.start();
+        tokio::time::sleep(LATENCY * 35 / 1_000).await;
+        let delivered = rig.account().await.delivered;
+        assert!((1..ONE_OFFS as u64).contains(&delivered), "it comes halfway: {delivered}");
+        let running = end(&rig, running).await;
+        settled(&rig).await;
+        running.stop().await;
+        (rig.account().await, rig.script.attempts().len() as u64)
+    })
+}
+
+#[test]
+fn one_offs_that_are_sent_together_survive_a_crash_and_a_panic_of_the_sender() {
+    let mut under_way = 0;
+    let (account, attempts) = end_halfway(async |rig, running| {
+        under_way = rig.script.attempts().len() as u64 - rig.account().await.delivered;
+        running.crash().await;
+        rig.store.crash(store::Ending::Killed, rig.now());
+        rig.start()
+    });
+    assert_eq!(account.delivered, ONE_OFFS as u64);
+    assert_eq!(
+        attempts,
+        ONE_OFFS as u64 + under_way,
+        "what was under way is repeated, and nothing else"
+    );
+    let (account, _) = end_halfway(async |rig, running| {
+        rig.script.break_after_attempts(rig.script.attempts().len());
+        running
+    });
+    assert_eq!(account.delivered, ONE_OFFS as u64);
 }

@@ -237,6 +237,7 @@ impl Books {
             attempt: piece.attempt,
             content: None,
             deliveries: piece.members.iter().filter_map(delivery).collect(),
+            origins: Vec::new(),
         }
     }
 }

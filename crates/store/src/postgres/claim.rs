@@ -244,6 +244,7 @@ impl Transaction<'_> {
                 attempt: chunk.attempt,
                 content: batch.content.clone(),
                 deliveries,
+                origins: Vec::new(),
             })
         };
         Ok(leased.iter().zip(contents).filter_map(chunk).collect())

@@ -182,6 +182,7 @@ impl Transaction<'_> {
             envelope: batch.envelope,
             attempt: chunk.attempt,
             deliveries,
+            origins: Vec::new(),
         };
         let items = leased.deliveries.len();
         let of_chunk = ChunkLoad { items, ..chunk.load(leased.bytes()) };
