@@ -94,9 +94,10 @@ async fn drive_with<'job, All: Attempts<'job>>(
             && reports.len() < limits::REPORT_ITEMS
         {
             // Asked before the gate, so that what must not start any more needs no place to be handed back.
-            let may_start = pace.may_start(&job).and_then(|()| shut_out(&job, held.as_ref()));
+            let may_start = pace.may_start(&job, delivery);
+            let is_open = may_start.and_then(|()| shut_out(&job, held.as_ref()));
             let earlier = admission.take();
-            match may_start.and_then(|()| admit(&job, earlier, &mut waited)) {
+            match is_open.and_then(|()| admit((&job, delivery), earlier, &mut waited)) {
                 Err(report) => {
                     reports.push((delivery.index, report));
                     next = waiting.next();
@@ -145,17 +146,17 @@ async fn drive_with<'job, All: Attempts<'job>>(
         tokio::select! {
             biased;
             Some(report) = under_way.next(), if !under_way.is_empty() => reports.push(report),
-            pass = wait_to_start(job, admission.as_ref()), if next.is_some() => held = pass,
+            pass = wait_to_start(job, next, admission.as_ref()), if next.is_some() => held = pass,
         }
         under_way.end_turn();
     }
 }
 
-/// Books places in the quotas for the next delivery of a job whose deliveries have waited for `waited` so far, one after the other;
-/// `earlier` is what it has so far. When they would wait for longer than [`WAIT_MAX`] together, it goes back to the store, and makes
-/// room for others.
+/// Books places in the quotas for `delivery`, the next one of a job whose deliveries have waited for `waited` so far, one after the
+/// other; `earlier` is what it has so far. When they would wait for longer than [`WAIT_MAX`] together, it goes back to the store, and
+/// makes room for others.
 fn admit<'job>(
-    job: &Job<'job>,
+    (job, delivery): (&Job<'job>, &Delivery),
     earlier: Option<MayWait<'job>>,
     waited: &mut Duration,
 ) -> Result<MayWait<'job>, Report> {
@@ -166,7 +167,8 @@ fn admit<'job>(
     };
     let now = job.clock.monotonic();
     // A place that comes when it has expired would be used by no attempt.
-    let wait_max = WAIT_MAX.saturating_sub(*waited).min(job.expires_in().unwrap_or(WAIT_MAX));
+    let wait_max =
+        WAIT_MAX.saturating_sub(*waited).min(job.expires_in(delivery).unwrap_or(WAIT_MAX));
     // One that is stale ends before another one is booked.
     let booked = match earlier.filter(|earlier| !earlier.is_stale(job)) {
         Some(MayWait::Booked(booking)) if booking.is_complete() || booking.is_early(job.clock) => {
@@ -206,14 +208,18 @@ async fn attempt_if_still<'job, All: Attempts<'job>>(
     again: Again,
 ) -> Attempt {
     // Dropped before the wait, or every attempt would carry it.
-    if let Err(report) = pace.may_start(job) {
+    if let Err(report) = pace.may_start(job, delivery) {
         return Attempt::not_started(report);
     }
     all.attempt(delivery, again).await.unwrap_or_else(|ended| ended)
 }
 
 /// Waits for what the next delivery waits for: its admission, or a pass. Not for longer than until it expires.
-async fn wait_to_start(job: Job<'_>, admission: Option<&MayWait<'_>>) -> Option<Pass> {
+async fn wait_to_start(
+    job: Job<'_>,
+    next: Option<(u16, &Delivery)>,
+    admission: Option<&MayWait<'_>>,
+) -> Option<Pass> {
     let wait = async {
         if let Some(at) = admission.and_then(|admission| admission.not_before(&job)) {
             tokio::time::sleep_until(at).await;
@@ -221,7 +227,7 @@ async fn wait_to_start(job: Job<'_>, admission: Option<&MayWait<'_>>) -> Option<
         }
         Some(job.gate.enter().await)
     };
-    match job.expires_in() {
+    match next.and_then(|(_, delivery)| job.expires_in(delivery)) {
         // Without a pass then: the loop finds that it has expired.
         Some(left) => tokio::time::timeout(left, wait).await.ok().flatten(),
         None => wait.await,
@@ -251,8 +257,8 @@ impl AttemptTimes {
     const PATIENT: &Self =
         &Self { timeout: limits::PATIENT_ATTEMPT_TIMEOUT, margin: limits::PATIENT_LEASE_MARGIN };
 
-    fn may_start(&self, job: &Job<'_>) -> Result<(), Report> {
-        job.may_start_with(self.margin)
+    fn may_start(&self, job: &Job<'_>, delivery: &Delivery) -> Result<(), Report> {
+        job.may_start_with(delivery.index, self.margin)
     }
 }
 

@@ -213,6 +213,27 @@ async fn what_waits_behind_a_full_gate_expires_or_is_handed_back_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_delivery_of_a_joined_chunk_expires_at_its_own_time() {
+    let clock = Clock::starting_at(NOW);
+    let (settle, gate) = (SettleDouble::new(100), Gate::new(Box::new(Fixed(1))));
+    let chunks = [None, Some(2), Some(7), Some(5)].map(|seconds| {
+        let mut chunk = chunk(clock, 1);
+        let expires_at = |after| timestamp(clock).plus(Duration::from_secs(after));
+        chunk.envelope.expires_at = seconds.map(expires_at);
+        chunk
+    });
+    let joined = notification::join(chunks.into());
+    let slow = async |_: &Delivery| {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        Ok(accepted())
+    };
+    drive(job(&joined[0], &gate, &settle, clock), slow).await;
+    let expired = settle.reports.take().into_iter();
+    let expired = expired.filter(|(_, report)| *report == Report::Expired).map(|(index, _)| index);
+    assert_eq!(expired.collect::<Vec<_>>(), [1, 3], "at 3 s and at 6 s; the third went at 3 s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_expires_behind_a_gate_that_stays_full_is_reported_then() {
     let clock = Clock::starting_at(NOW);
     let gate = Gate::new(Box::new(Fixed(1)));

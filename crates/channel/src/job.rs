@@ -58,21 +58,21 @@ const TICK_AGE_MAX: Duration = Duration::from_millis(100);
 // === impl Job ===
 
 impl Job<'_> {
-    /// Whether an attempt may start now.
+    /// Whether an attempt at `delivery` may start now.
     ///
     /// # Errors
     /// The report instead: the notification's time is over, or it is handed back, since too little is left of the lease, the process is
     /// being stopped, it is paused, or another worker may be taking over from it.
-    pub fn may_start(&self) -> Result<(), Report> {
-        self.may_start_with(limits::LEASE_MARGIN)
+    pub fn may_start(&self, delivery: &Delivery) -> Result<(), Report> {
+        self.may_start_with(delivery.index, limits::LEASE_MARGIN)
     }
 
-    /// Whether an attempt may start now that needs `margin` of the lease.
-    pub(crate) fn may_start_with(&self, margin: Duration) -> Result<(), Report> {
+    /// Whether an attempt at the delivery at `index` may start now that needs `margin` of the lease.
+    pub(crate) fn may_start_with(&self, index: u16, margin: Duration) -> Result<(), Report> {
         // As of the kernel's last tick, which is cheap: margins are seconds, and a tick is milliseconds.
         let now = Timestamp::from_unix(self.clock.recent_wall());
         // First of all: expiry is final, and to hand it back would only have it found expired by the next claim.
-        if self.chunk.envelope.expires_at.is_some_and(|at| self.is_past(at, now)) {
+        if self.chunk.expires_at(index).is_some_and(|at| self.is_past(at, now)) {
             return Err(Report::Expired);
         }
         // Before the pauses: a process that was cut off learns what was paused meanwhile before its deadline is moved.
@@ -97,11 +97,12 @@ impl Job<'_> {
         at <= recent || (at <= recent.plus(TICK_AGE_MAX) && at <= timestamp(self.clock))
     }
 
-    /// How long it is until its notifications expire; `None` when they never do.
-    pub(crate) fn expires_in(&self) -> Option<Duration> {
+    /// How long it is until `delivery` expires; `None` when it never does.
+    pub(crate) fn expires_in(&self, delivery: &Delivery) -> Option<Duration> {
         let now = timestamp(self.clock);
         // A millisecond more than is left of a whole one, or the time would be over a moment before it is.
-        self.chunk.envelope.expires_at.map(|at| at.since(now) + Duration::from_millis(1))
+        let expires_at = self.chunk.expires_at(delivery.index);
+        expires_at.map(|at| at.since(now) + Duration::from_millis(1))
     }
 
     /// The priority of the job's lane.
@@ -140,7 +141,7 @@ impl<'a> Start<'a> {
     /// # Errors
     /// The report instead, when it must not be sent.
     pub(crate) fn may_send(self) -> Result<(), Report> {
-        self.job.may_start()
+        self.job.may_start_with(self.index, limits::LEASE_MARGIN)
     }
 }
 

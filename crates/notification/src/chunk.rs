@@ -1,5 +1,6 @@
 //! Claimed work: what dispatch publishes, deliver sends, and settle closes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use bytestring::ByteString;
@@ -32,7 +33,7 @@ pub struct Chunk {
     pub store_id: u16,
     /// When the batch was accepted.
     pub accepted_at: Timestamp,
-    /// The fields that all deliveries have in common.
+    /// The fields that all deliveries have in common; but for the times, if it is joined.
     pub envelope: Envelope,
     /// The number of the attempt that these deliveries are about to make; the first is 1.
     pub attempt: u16,
@@ -59,6 +60,8 @@ pub struct Origin {
     pub accepted_at: Timestamp,
     /// When the batch was due first.
     pub due_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A notification that was claimed and is under way.
@@ -109,6 +112,19 @@ impl Chunk {
     /// The chunk and the claim in the store by which the delivery at `index` is written.
     pub fn claim_of(&self, index: u16) -> (ChunkId, Epoch) {
         self.origin(index).map_or((self.id, self.epoch), |from| (from.chunk, from.epoch))
+    }
+
+    /// When the delivery at `index` expires.
+    pub fn expires_at(&self, index: u16) -> Option<Timestamp> {
+        self.origin(index).map_or(self.envelope.expires_at, |from| from.expires_at)
+    }
+
+    /// The envelope of the delivery at `index`.
+    pub fn envelope_of(&self, index: u16) -> Cow<'_, Envelope> {
+        let Some(&Origin { due_at, expires_at, .. }) = self.origin(index) else {
+            return Cow::Borrowed(&self.envelope);
+        };
+        Cow::Owned(Envelope { due_at, expires_at, ..self.envelope.clone() })
     }
 
     /// Since when the delivery at `index` could have been sent: it may be due before it was accepted, since `send_at` may lie a

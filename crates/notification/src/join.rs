@@ -19,7 +19,7 @@ pub const JOINED_ITEMS: usize = 64;
 /// The fields in which chunks agree that are joined.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Likeness {
-    /// But for the due time, which has passed for all of them.
+    /// But for the times.
     envelope: Envelope,
     attempt: u16,
     lease_until: Timestamp,
@@ -68,7 +68,7 @@ impl Likeness {
     fn of(chunk: &Chunk) -> Self {
         let Chunk { attempt, lease_until, worker, store_id, .. } = *chunk;
         let due_at = Timestamp::from_millis(0);
-        let envelope = Envelope { due_at, ..chunk.envelope.clone() };
+        let envelope = Envelope { due_at, expires_at: None, ..chunk.envelope.clone() };
         Self { envelope, attempt, lease_until, worker, store_id }
     }
 }
@@ -93,8 +93,9 @@ fn add(joined: &mut Chunk, chunk: Chunk) {
 
 /// The origin of the deliveries of a chunk as the store leased it, but for their indexes.
 fn origin_of(chunk: &Chunk) -> Origin {
-    let Chunk { id, epoch, batch, accepted_at, .. } = *chunk;
-    Origin { chunk: id, epoch, batch, index: 0, accepted_at, due_at: chunk.envelope.due_at }
+    let Chunk { id, epoch, batch, accepted_at, ref envelope, .. } = *chunk;
+    let Envelope { due_at, expires_at, .. } = *envelope;
+    Origin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at }
 }
 
 /// Adds `deliveries` of one origin, which have `content` unless they have one of their own.
@@ -127,6 +128,7 @@ mod tests {
     #[test]
     fn each_delivery_of_a_joined_chunk_keeps_its_name_its_content_and_its_times() {
         let mut second = chunk(2, &["b", "c", "d"]);
+        second.envelope.expires_at = Some(Timestamp::MAX);
         // A part of its batch.
         second.deliveries.remove(1);
         let alone = [chunk(1, &["a"]), second, chunk(3, &["e"])];
@@ -142,16 +144,17 @@ mod tests {
             assert_eq!(id, chunk.notification_id(before.index));
             assert_eq!(joined[0].claim_of(place.index), (chunk.id, chunk.epoch));
             assert_eq!(joined[0].due_since(place.index), chunk.due_since(before.index));
+            assert_eq!(*joined[0].envelope_of(place.index), chunk.envelope);
+            assert_eq!(joined[0].expires_at(place.index), chunk.envelope.expires_at);
         }
         assert_eq!(joined[0].deliveries.len(), 4);
     }
 
     #[test]
     fn only_what_is_alike_and_small_is_joined() {
-        let changes: [fn(&mut Chunk); 7] = [
+        let changes: [fn(&mut Chunk); 6] = [
             |chunk| chunk.envelope.lane.destination = "elsewhere".into(),
             |chunk| chunk.envelope.lane.tenant = sample::name("another"),
-            |chunk| chunk.envelope.expires_at = Some(Timestamp::MAX),
             |chunk| chunk.envelope.guarantee = Guarantee::AtMostOnce,
             |chunk| chunk.attempt = 2,
             |chunk| chunk.lease_until = Timestamp::from_millis(5),

@@ -278,7 +278,7 @@ impl ApnsJob<'_> {
     /// The content of a delivery, if it has one. Boxed: every attempt would carry the room for it.
     fn own(&self, delivery: &Delivery) -> Option<Box<Result<ApnsContent, Invalid>>> {
         let own = delivery.content.as_deref()?;
-        Some(Box::new(self.sender.encoder.encode(own, &self.job.chunk.envelope)))
+        Some(Box::new(self.sender.encoder.encode(own, &self.job.chunk.envelope_of(delivery.index))))
     }
 
     fn encoded<'a>(

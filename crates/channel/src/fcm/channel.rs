@@ -262,7 +262,7 @@ impl FcmJob<'_> {
 
     /// The body for `delivery`; otherwise what is to be reported.
     fn body(&self, delivery: &Delivery) -> Result<Bytes, Attempt> {
-        let expires_at = self.job.chunk.envelope.expires_at;
+        let expires_at = self.job.chunk.expires_at(delivery.index);
         let own = delivery.content.as_deref();
         let own =
             own.map(|content| FcmContent::new(content, expires_at, timestamp(self.sender.clock)));

@@ -180,7 +180,7 @@ impl WebPushSender {
             path: &endpoint.path,
             authorization: &proof.authorization,
             bytes: body.len(),
-            terms: Terms { expires_at: job.chunk.envelope.expires_at, ttl: *ttl },
+            terms: Terms { expires_at: job.chunk.expires_at(delivery.index), ttl: *ttl },
             now: || timestamp(self.clock),
         };
         let reply = self.routes.exchange(Start::of(job, delivery), &route, &body, &head).await?;

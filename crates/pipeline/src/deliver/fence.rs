@@ -173,8 +173,8 @@ impl Reports for FencedReports<'_> {
         // An attempt has an outcome, also if nothing was sent, and only begun deliveries have outcomes.
         let attempted = reports.iter().filter(|(_, report)| matches!(report, Report::Attempted(_)));
         let index = attempted.map(|(index, _)| *index).max().or_else(|| {
-            let first = self.job.deliveries.first().map(|delivery| delivery.index);
-            first.filter(|_| self.job.may_start().is_ok())
+            let first = self.job.deliveries.first();
+            first.filter(|first| self.job.may_start(first).is_ok()).map(|first| first.index)
         });
         // If not, the run that has the mark reports them.
         if self.fence.is_owned(index).await {

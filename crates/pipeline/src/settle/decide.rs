@@ -23,8 +23,8 @@ pub(super) struct Decision {
     latency: Option<Duration>,
     rate_per_minute: Option<NonZeroU32>,
     groups: Vec<OutcomeGroup>,
-    /// The report that opened the group at the same position; equal ones join it.
-    openers: Vec<Report>,
+    /// The report that opened the group at the same position, and when that delivery expires; equal ones join it.
+    openers: Vec<(Report, Option<Timestamp>)>,
     /// Times of retries, by event and requested wait: equal outcomes are tried again together.
     retries: Vec<((Event, Option<Duration>), Timestamp)>,
 }
@@ -75,16 +75,17 @@ impl Decision {
             Report::HandedBack { .. } | Report::Expired => None,
         };
         let gone_since = gone_since.map(|since| (index, since));
-        let known = self.openers.iter().position(|opener| *opener == report);
+        let opener = (report, self.chunk.expires_at(index));
+        let known = self.openers.iter().position(|known| *known == opener);
         if let Some(group) = known.and_then(|position| self.groups.get_mut(position)) {
             group.indexes.push(index);
             group.gone_since.extend(gone_since);
             return;
         }
-        let mut group = self.open(index, &report, now, salt);
+        let mut group = self.open(index, &opener.0, now, salt);
         group.gone_since.extend(gone_since);
         self.groups.push(group);
-        self.openers.push(report);
+        self.openers.push(opener);
     }
 
     /// Adds the settlements to write: none when nothing was decided, and one for each chunk of the store that has a decision.
@@ -153,7 +154,7 @@ impl Decision {
             // The content that a chunk shares is a broadcast's without fallbacks: with them, each recipient has its own.
             let content = deliveries.get(place)?.content.as_ref()?;
             let id = self.chunk.notification_id(index);
-            Draft::in_place_of(id, &self.chunk.envelope, content, at)
+            Draft::in_place_of(id, &self.chunk.envelope_of(index), content, at)
         })
     }
 
@@ -173,7 +174,7 @@ impl Decision {
             Report::HandedBack { after } => {
                 let at = now.plus(*after);
                 // Ended now: the claim that finds it due could do nothing else.
-                if self.has_expired(at) {
+                if self.has_expired(index, at) {
                     let detail = "it could not be sent before it expired";
                     return group(self.end(Event::Expire), 0, detail.into(), false);
                 }
@@ -181,7 +182,7 @@ impl Decision {
             }
             Report::Attempted(answer) => {
                 let suppress = answer.verdict == Verdict::Refused { gone: true };
-                let disposition = self.judge(answer, now, salt);
+                let disposition = self.judge(index, answer, now, salt);
                 let detail = if disposition == Disposition::TooLate {
                     too_late(&answer.detail)
                 } else {
@@ -192,23 +193,25 @@ impl Decision {
         }
     }
 
-    fn judge(&mut self, answer: &Answer, now: Timestamp, salt: u64) -> Disposition {
+    fn judge(&mut self, index: u16, answer: &Answer, now: Timestamp, salt: u64) -> Disposition {
         let lost = answer.may_have_acted;
         match answer.verdict {
             Verdict::Accepted => self.end(Event::Accept),
             Verdict::Refused { .. } => self.end(Event::Refuse),
             // An answer to an attempt that may have been acted on is as good as none: at most once, there is no retry.
-            Verdict::Deferred { after } if lost => self.again(Event::LoseAnswer, after, now, salt),
-            Verdict::Deferred { after } => self.again(Event::Defer, after, now, salt),
-            Verdict::Unknown => self.again(Event::LoseAnswer, None, now, salt),
+            Verdict::Deferred { after } if lost => {
+                self.again(index, (Event::LoseAnswer, after), now, salt)
+            }
+            Verdict::Deferred { after } => self.again(index, (Event::Defer, after), now, salt),
+            Verdict::Unknown => self.again(index, (Event::LoseAnswer, None), now, salt),
         }
     }
 
     /// Disposition of a delivery that may be tried again: a retry, if the lifecycle leads back to pending and an attempt is left.
     fn again(
         &mut self,
-        event: Event,
-        asked: Option<Duration>,
+        index: u16,
+        (event, asked): (Event, Option<Duration>),
         now: Timestamp,
         salt: u64,
     ) -> Disposition {
@@ -224,7 +227,7 @@ impl Decision {
         if known.is_none() {
             self.retries.push(((event, asked), at));
         }
-        if self.has_expired(at) { Disposition::TooLate } else { Disposition::Retry { at } }
+        if self.has_expired(index, at) { Disposition::TooLate } else { Disposition::Retry { at } }
     }
 
     /// Time of the next attempt at a delivery that failed at `now`.
@@ -250,10 +253,10 @@ impl Decision {
         now.plus(Duration::from_millis(to_end)).plus(drawn)
     }
 
-    /// True if the chunk's notifications have expired by `at`.
-    fn has_expired(&self, at: Timestamp) -> bool {
+    /// True if the delivery at `index` has expired by `at`.
+    fn has_expired(&self, index: u16, at: Timestamp) -> bool {
         // At that instant it is not to be sent any more.
-        self.chunk.envelope.expires_at.is_some_and(|expires_at| expires_at <= at)
+        self.chunk.expires_at(index).is_some_and(|expires_at| expires_at <= at)
     }
 
     fn end(&self, event: Event) -> Disposition {

@@ -112,6 +112,28 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_deferred_beyond_its_own_end_expires_alone() {
+    let clock = Clock::starting_at(Duration::from_hours(500_000));
+    let alone = |(number, ends_after): (u64, Option<u64>)| {
+        let mut chunk = Chunk::clone(&chunk(number, "busy"));
+        let now = channel::timestamp(clock);
+        chunk.envelope.expires_at = ends_after.map(|after| now.plus(Duration::from_secs(after)));
+        chunk
+    };
+    let joined = notification::join([(1, None), (2, Some(5)), (3, Some(500))].map(alone).into());
+    let joined = Arc::new(joined.into_iter().next().unwrap());
+    let deferred = Answer::deferred(429, Some(Duration::from_secs(9)), "busy");
+    let reports = (0..3).map(|index| (index, Report::Attempted(deferred.clone()))).collect();
+    let (sender, messages) = crate::report::channel();
+    sender.send(reported(joined, reports)).await.unwrap();
+    drop(sender);
+    let told = run(messages, ChunkId(9), &mut Registry::default()).await;
+    let decided: Vec<Disposition> = told.iter().map(|part| part.groups[0].disposition).collect();
+    let Disposition::Retry { at } = decided[0] else { panic!("{decided:?}") };
+    assert_eq!(decided[1..], [Disposition::TooLate, Disposition::Retry { at }]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_joined_chunk_is_settled_by_the_chunks_it_is_of() {
     let alone = |number: u64| {
         let mut chunk = sample::chunk(Timestamp::from_millis(0), ["one", "two"]);

@@ -26,10 +26,12 @@ async fn settled(rig: &Rig) {
     }
 }
 
-/// A draft that is due at an instant of its own: a batch of its own.
+/// A draft that is due and expires at instants of its own: a batch of its own.
 fn one_off(rig: &Rig, number: usize) -> Draft {
     let mut draft = rig.draft(&number.to_string(), Guarantee::AtLeastOnce);
-    draft.envelope.due_at = draft.envelope.due_at.minus(Duration::from_millis(number as u64));
+    let own = Duration::from_millis(number as u64);
+    draft.envelope.due_at = draft.envelope.due_at.minus(own);
+    draft.envelope.expires_at = Some(rig.now().plus(Duration::from_hours(1) + own));
     draft
 }
 
