@@ -37,7 +37,8 @@ struct OpenChunk {
 /// Joins those of `chunks`, which were claimed together, that are small and alike; the others stay as they are. A joined chunk
 /// stands where its first one stood.
 ///
-/// What must be sent at most once is not joined: its mark is of one chunk of the store.
+/// What must be sent at most once is not joined: its mark is of one chunk of the store. Nor is a broadcast, whose deliveries share a
+/// content, and are many to a chunk.
 pub fn join(chunks: Vec<Chunk>) -> Vec<Chunk> {
     let mut joined: Vec<Chunk> = Vec::with_capacity(chunks.len());
     let mut open: HashMap<Likeness, OpenChunk> = HashMap::new();
@@ -46,7 +47,7 @@ pub fn join(chunks: Vec<Chunk>) -> Vec<Chunk> {
             joined.push(chunk);
             continue;
         }
-        let (likeness, bytes) = (Likeness::of(&chunk), chunk.bytes());
+        let (likeness, bytes) = (Likeness::of(&chunk), bytes_apart(&chunk));
         if let Some(first) = open.get_mut(&likeness)
             && first.bytes + bytes <= limits::BATCH_BYTES
             && let Some(into) = joined.get_mut(first.place)
@@ -75,8 +76,15 @@ impl Likeness {
 
 fn is_small(chunk: &Chunk) -> bool {
     chunk.envelope.guarantee == Guarantee::AtLeastOnce
+        && chunk.envelope.broadcast.is_none()
         && chunk.deliveries.len() <= JOINED_ITEMS / 2
         && chunk.origins.is_empty()
+}
+
+/// Bytes that the chunk holds when each of its deliveries has the content that they share.
+fn bytes_apart(chunk: &Chunk) -> usize {
+    let shared = chunk.content.as_ref().map_or(0, Content::bytes);
+    chunk.bytes() + shared * chunk.deliveries.len().saturating_sub(1)
 }
 
 /// Adds the deliveries of `chunk` to `joined`.
@@ -111,7 +119,7 @@ fn take_in(joined: &mut Chunk, of: Origin, content: Option<&Content>, deliveries
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{BatchId, ChunkId};
+    use crate::id::{BatchId, BroadcastId, ChunkId};
     use crate::sample;
 
     /// Chunk `number`, of a batch of its own, with a delivery for each of `recipients`.
@@ -152,10 +160,11 @@ mod tests {
 
     #[test]
     fn only_what_is_alike_and_small_is_joined() {
-        let changes: [fn(&mut Chunk); 6] = [
+        let changes: [fn(&mut Chunk); 7] = [
             |chunk| chunk.envelope.lane.destination = "elsewhere".into(),
             |chunk| chunk.envelope.lane.tenant = sample::name("another"),
             |chunk| chunk.envelope.guarantee = Guarantee::AtMostOnce,
+            |chunk| chunk.envelope.broadcast = Some(BroadcastId(1)),
             |chunk| chunk.attempt = 2,
             |chunk| chunk.lease_until = Timestamp::from_millis(5),
             |chunk| chunk.deliveries = sample::chunk(chunk.accepted_at, ["x"; 33]).deliveries,
@@ -189,5 +198,8 @@ mod tests {
             ..chunk(number, &["a"])
         };
         assert_eq!(sizes((0..5).map(large).collect()), [2, 2, 1]);
+        let sharing =
+            |number| Chunk { deliveries: chunk(1, &["a", "b"]).deliveries, ..large(number) };
+        assert_eq!(sizes((0..2).map(sharing).collect()), [2, 2], "each has it, when it is joined");
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use flow::Clock;
-use notification::{ChunkId, Epoch, Name, Settlement};
+use notification::{ChunkId, Epoch, Name, Settlement, limits};
 use queue::Receipt;
 use store::{Settled, Settlements, StoreError};
 use tokio::sync::{mpsc, watch};
@@ -55,7 +55,7 @@ impl Settle {
     pub async fn run(mut self) -> Result<(), StoreError> {
         let mut arrived = Vec::new();
         // All that the channel can hold: whatever waits is written together.
-        while self.reports.recv_many(&mut arrived, notification::limits::REPORT_BATCHES).await > 0 {
+        while self.reports.recv_many(&mut arrived, limits::REPORT_BATCHES).await > 0 {
             let mut batch = WriteBatch::default();
             for reported in arrived.drain(..) {
                 self.take(&mut batch, reported);
@@ -91,10 +91,6 @@ impl Settle {
         &self,
         settlements: Vec<Settlement>,
     ) -> Result<HashSet<(ChunkId, Epoch)>, StoreError> {
-        // Receipts alone need no transaction.
-        if settlements.is_empty() {
-            return Ok(HashSet::new());
-        }
         let claims: Vec<(ChunkId, Epoch)> =
             settlements.iter().map(|settlement| (settlement.chunk, settlement.epoch)).collect();
         let answers = self.store.settle(settlements).await?;
@@ -120,7 +116,12 @@ impl Settle {
         for decision in &decisions {
             decision.add_settlements(at, &mut settlements);
         }
-        let stale = self.settle(settlements).await?;
+        // In parts, each of them a transaction: the reports of one-offs that were sent together are a settlement each.
+        let (mut stale, mut left) = (HashSet::new(), settlements.into_iter());
+        while left.len() > 0 {
+            let part = left.by_ref().take(limits::TRANSACTION_COMMANDS).collect();
+            stale.extend(self.settle(part).await?);
+        }
         for decision in &decisions {
             self.metrics.settled(decision.chunk(), decision.groups(), &stale, at);
         }

@@ -23,7 +23,8 @@ pub(super) struct Decision {
     latency: Option<Duration>,
     rate_per_minute: Option<NonZeroU32>,
     groups: Vec<OutcomeGroup>,
-    /// The report that opened the group at the same position, and when that delivery expires; equal ones join it.
+    /// The report that opened the group at the same position, and when that delivery expires, if it was not answered for good; equal
+    /// ones join it.
     openers: Vec<(Report, Option<Timestamp>)>,
     /// Times of retries, by event and requested wait: equal outcomes are tried again together.
     retries: Vec<((Event, Option<Duration>), Timestamp)>,
@@ -75,7 +76,8 @@ impl Decision {
             Report::HandedBack { .. } | Report::Expired => None,
         };
         let gone_since = gone_since.map(|since| (index, since));
-        let opener = (report, self.chunk.expires_at(index));
+        let ends = if is_final(&report) { None } else { self.chunk.expires_at(index) };
+        let opener = (report, ends);
         let known = self.openers.iter().position(|known| *known == opener);
         if let Some(group) = known.and_then(|position| self.groups.get_mut(position)) {
             group.indexes.push(index);
@@ -264,6 +266,17 @@ impl Decision {
         debug_assert!(state.is_some_and(State::is_terminal), "{event} ends a begun delivery");
         // The table has a state for each of these. If it had none, dead is the end that an operator sees and can undo.
         Disposition::Ended(state.unwrap_or(State::Dead))
+    }
+}
+
+/// True if the disposition of a report is the same whenever its delivery expires.
+fn is_final(report: &Report) -> bool {
+    match report {
+        Report::Attempted(answer) => {
+            matches!(answer.verdict, Verdict::Accepted | Verdict::Refused { .. })
+        }
+        Report::Expired => true,
+        Report::HandedBack { .. } => false,
     }
 }
 
