@@ -6,7 +6,7 @@ use queue::{Consume as _, MemoryQueue, Publish as _};
 use crate::rig::{Rig, Running, on_one_thread};
 use crate::{MS, Script, rig};
 
-fn broker() -> MemoryQueue<Ticket> {
+pub(crate) fn broker() -> MemoryQueue<Ticket> {
     MemoryQueue::new(usize::MAX)
 }
 

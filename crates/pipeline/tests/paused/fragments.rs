@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use notification::{Account, Answer, Draft, Guarantee, State, Verdict};
+use notification::{Account, Answer, Draft, Guarantee, NotificationId, State, Verdict};
 use store::ReadStore as _;
 
+use crate::broker::broker;
 use crate::rig::{Rig, Running, on_one_thread};
 use crate::script::Script;
 
@@ -105,32 +106,41 @@ fn end_of(number: usize) -> (Vec<Answer>, State, usize) {
 
 #[test]
 fn one_offs_are_sent_together_and_each_keeps_its_own_account() {
-    on_one_thread(async || {
-        let rig = Rig::new(Script::new(LATENCY, 2 * ONE_OFFS));
-        for number in 0..ONE_OFFS {
-            rig.script.answers(&number.to_string(), end_of(number).0);
-        }
-        let drafts = (0..ONE_OFFS).map(|number| one_off(&rig, number)).collect();
-        let ids = rig.accept_drafts(drafts).await;
-        let batches: BTreeSet<_> = ids.iter().map(|id| id.batch()).collect();
-        assert_eq!(batches.len(), ONE_OFFS, "each is a batch");
-        let running = rig.start();
-        settled(&rig).await;
-        running.stop().await;
-        let (account, jobs) = (rig.account().await, rig.script.chunks_by_attempt());
-        assert_eq!(jobs.len(), 2, "{jobs:?}");
-        assert!(jobs.iter().all(|count| *count <= 2 * HANDFUL), "{jobs:?}");
-        let tenth = ONE_OFFS as u64 / 10;
-        assert_eq!((account.refused, account.delivered), (tenth, 9 * tenth));
-        for (number, id) in ids.into_iter().enumerate() {
-            let (answers, state, attempts) = end_of(number);
-            let history = rig.store.find(id).await.unwrap().unwrap();
-            assert_eq!((history.state, history.attempts.len()), (state, attempts), "{number}");
-            assert_eq!(rig.script.attempts_for(&number.to_string()), attempts);
-            let first = answers.first().map_or("", |answer| &*answer.detail);
-            assert_eq!(history.attempts[0].detail, first, "its own words");
-        }
-    });
+    for is_behind_a_broker in [false, true] {
+        on_one_thread(async || {
+            let rig = Rig::new(Script::new(LATENCY, 2 * ONE_OFFS));
+            for number in 0..ONE_OFFS {
+                rig.script.answers(&number.to_string(), end_of(number).0);
+            }
+            let drafts = (0..ONE_OFFS).map(|number| one_off(&rig, number)).collect();
+            let ids = rig.accept_drafts(drafts).await;
+            let batches: BTreeSet<_> = ids.iter().map(|id| id.batch()).collect();
+            assert_eq!(batches.len(), ONE_OFFS, "each is a batch");
+            let running =
+                if is_behind_a_broker { rig.start_behind(&broker()) } else { rig.start() };
+            settled(&rig).await;
+            running.stop().await;
+            let jobs = rig.script.chunks_by_attempt();
+            assert_eq!(jobs.len(), 2, "{jobs:?}");
+            assert!(jobs.iter().all(|count| *count <= 2 * HANDFUL), "{jobs:?}");
+            assert_each_has_its_end(&rig, ids).await;
+        });
+    }
+}
+
+/// That each of all one-offs has come to its own end, by its own attempts.
+async fn assert_each_has_its_end(rig: &Rig, ids: Vec<NotificationId>) {
+    let (account, tenth) = (rig.account().await, ONE_OFFS as u64 / 10);
+    assert_eq!((account.refused, account.delivered), (tenth, 9 * tenth));
+    for (number, id) in ids.into_iter().enumerate() {
+        let (answers, state, attempts) = end_of(number);
+        let history = rig.store.find(id).await.unwrap().unwrap();
+        assert_eq!((history.state, history.attempts.len()), (state, attempts), "{number}");
+        assert_eq!(rig.script.attempts_for(&number.to_string()), attempts);
+        let first = answers.first().map_or("", |answer| &*answer.detail);
+        let words = history.attempts.first().map(|attempt| &*attempt.detail);
+        assert_eq!(words, Some(first), "its own words");
+    }
 }
 
 /// Ends the run of 300 one-offs by `end` when some were answered: the account, and the number of attempts.
