@@ -42,12 +42,12 @@ pub struct Chunk {
     /// Never empty; ascending by index.
     pub deliveries: Vec<Delivery>,
     /// Where each delivery of a joined chunk is from, by its index; empty unless it is joined.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<DeliveryOrigin>,
 }
 
 /// Where a delivery of a joined chunk is from: its chunk as the store leased it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
+pub struct DeliveryOrigin {
     /// The chunk.
     pub chunk: ChunkId,
     /// Its claim.
@@ -105,7 +105,7 @@ impl Chunk {
     }
 
     /// Where the delivery at `index` is from, if the chunk is joined.
-    pub fn origin(&self, index: u16) -> Option<&Origin> {
+    pub fn origin(&self, index: u16) -> Option<&DeliveryOrigin> {
         self.origins.get(usize::from(index))
     }
 
@@ -121,7 +121,7 @@ impl Chunk {
 
     /// The envelope of the delivery at `index`.
     pub fn envelope_of(&self, index: u16) -> Cow<'_, Envelope> {
-        let Some(&Origin { due_at, expires_at, .. }) = self.origin(index) else {
+        let Some(&DeliveryOrigin { due_at, expires_at, .. }) = self.origin(index) else {
             return Cow::Borrowed(&self.envelope);
         };
         Cow::Owned(Envelope { due_at, expires_at, ..self.envelope.clone() })

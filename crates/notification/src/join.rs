@@ -2,11 +2,11 @@
 //!
 //! What has an envelope of its own is a batch and a chunk of its own in the store, and so it is written. In between, a chunk costs
 //! a message, a task, a visit to the gate and a report, as much for one delivery as for a thousand. A joined chunk costs that
-//! once, and says of each delivery which chunk of the store it is of ([`Origin`]), so that each is settled by itself.
+//! once, and says of each delivery which chunk of the store it is of ([`DeliveryOrigin`]), so that each is settled by itself.
 
 use std::collections::HashMap;
 
-use crate::chunk::{Chunk, Delivery, Origin};
+use crate::chunk::{Chunk, Delivery, DeliveryOrigin};
 use crate::draft::{Content, Envelope};
 use crate::limits;
 use crate::terms::Guarantee;
@@ -100,18 +100,23 @@ fn add(joined: &mut Chunk, chunk: Chunk) {
 }
 
 /// The origin of the deliveries of a chunk as the store leased it, but for their indexes.
-fn origin_of(chunk: &Chunk) -> Origin {
+fn origin_of(chunk: &Chunk) -> DeliveryOrigin {
     let Chunk { id, epoch, batch, accepted_at, ref envelope, .. } = *chunk;
     let Envelope { due_at, expires_at, .. } = *envelope;
-    Origin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at }
+    DeliveryOrigin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at }
 }
 
 /// Adds `deliveries` of one origin, which have `content` unless they have one of their own.
-fn take_in(joined: &mut Chunk, of: Origin, content: Option<&Content>, deliveries: Vec<Delivery>) {
+fn take_in(
+    joined: &mut Chunk,
+    of: DeliveryOrigin,
+    content: Option<&Content>,
+    deliveries: Vec<Delivery>,
+) {
     for delivery in deliveries {
         let index = u16::try_from(joined.deliveries.len()).unwrap_or(u16::MAX);
         let content = delivery.content.or_else(|| content.cloned().map(Box::new));
-        joined.origins.push(Origin { index: delivery.index, ..of });
+        joined.origins.push(DeliveryOrigin { index: delivery.index, ..of });
         joined.deliveries.push(Delivery { index, recipient: delivery.recipient, content });
     }
 }

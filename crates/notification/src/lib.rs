@@ -50,7 +50,7 @@ pub mod verdict;
 pub use account::Account;
 pub use bytes::Bytes;
 pub use bytestring::ByteString;
-pub use chunk::{Chunk, Delivery, Epoch, Origin, Ticket};
+pub use chunk::{Chunk, Delivery, DeliveryOrigin, Epoch, Ticket};
 pub use draft::{
     Alternative, Content, ContentAddress, Draft, Envelope, Fallback, Idempotency, Lane,
     content_address,
