@@ -25,7 +25,7 @@ pub enum Verdict {
 }
 
 /// The verdict of one attempt, and the words it came in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Eq)]
 pub struct Answer {
     /// The verdict that the answer stands for.
     pub verdict: Verdict,
@@ -55,6 +55,20 @@ pub enum Report {
 }
 
 // === impl Answer ===
+
+impl PartialEq for Answer {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { verdict, status, detail, gone_since, may_have_acted } = self;
+        // Mostly both are empty, and to compare no bytes at an address that is none takes some processors a tenth of a microsecond.
+        let is_detail = match (detail.is_empty(), other.detail.is_empty()) {
+            (false, false) => *detail == other.detail,
+            (is_empty, is_other_empty) => is_empty == is_other_empty,
+        };
+        is_detail
+            && (verdict, status) == (&other.verdict, &other.status)
+            && (gone_since, may_have_acted) == (&other.gone_since, &other.may_have_acted)
+    }
+}
 
 impl Answer {
     /// The provider took it.

@@ -306,9 +306,10 @@ fn addresses_of(content: &Content) -> impl Iterator<Item = ContentAddress> {
 
 /// Equal, and found so at once when they are the same bytes in memory.
 fn is_same(one: &Content, other: &Content) -> bool {
-    let same_place = one.payload.as_ptr() == other.payload.as_ptr()
-        && one.payload.len() == other.payload.len()
-        && one.options == other.options
+    // Also where they are empty, as those of a broadcast are: to compare no bytes at an address that is none takes some processors
+    // a tenth of a microsecond.
+    let same_place = one.payload.as_ptr_range() == other.payload.as_ptr_range()
+        && one.options.as_ptr_range() == other.options.as_ptr_range()
         && one.fallback == other.fallback;
     same_place || one == other
 }
