@@ -13,8 +13,7 @@ use crate::Attempt;
 use crate::answers::SETTINGS_DELAY;
 
 /// The header fields of answers that are read.
-pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static(APNS_UNIQUE_ID)];
-const APNS_UNIQUE_ID: &str = "apns-unique-id";
+pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static("apns-unique-id")];
 
 /// How long to wait after which kind of refusal to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +130,11 @@ pub(super) fn interpret(
     confirmed: Confirmed,
 ) -> (Attempt, Advice) {
     let status = reply.status;
-    let body: Option<ApnsErrorBody<'_>> = serde_json::from_slice(&reply.body).ok();
+    // An acceptance has none, and its failure to be JSON would be allocated for each.
+    let body: Option<ApnsErrorBody<'_>> = match &*reply.body {
+        [] => None,
+        body => serde_json::from_slice(body).ok(),
+    };
     let (reason, timestamp) = body.map_or((Cow::Borrowed(""), None), |body| {
         // Read by itself: a timestamp that is no number must not cost the reason.
         (body.reason, body.timestamp.as_i64().filter(|millis| *millis > 0))
@@ -186,7 +189,8 @@ pub(super) fn interpret(
 /// The sandbox gives what it takes an identifier, under which Apple's console shows what became of it.
 fn accepted(reply: &Reply) -> Answer {
     let accepted = Answer::accepted(reply.status);
-    match reply.headers.get(APNS_UNIQUE_ID).and_then(|id| id.to_str().ok()) {
+    let [unique_id] = &READ_FIELDS;
+    match reply.headers.get(unique_id).and_then(|id| id.to_str().ok()) {
         Some(id) => {
             Answer { detail: words::plain(&format!("apns-unique-id {id}")).into(), ..accepted }
         }
