@@ -15,16 +15,14 @@ pub(crate) trait Attempts<'job> {
     /// An attempt that was begun. Dropping it gives it up.
     type Begun: Unpin;
 
-    /// Begins the attempt of a delivery that may start; at once, which is at `now`. Its outcome comes to the [`RequestOutcomes`] under the
-    /// key. `None` when it has to wait for anything, or may not be possible: then it is made by [`attempt`](Self::attempt).
+    /// Begins the attempt of a delivery that may start, at once. Its outcome comes to the [`RequestOutcomes`] under the key. `None` when it has to wait for anything, or may not be possible: then it is made by [`attempt`](Self::attempt).
     fn begin(
         &self,
         delivery: &'job Delivery,
-        now: Instant,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<Self::Begun>;
 
-    /// Interprets the outcome of an attempt that was begun.
+    /// Interprets the outcome of an attempt that was begun, and sent at `sent_at`.
     ///
     /// # Errors
     /// The provider certainly did not process it, and it is made again.
@@ -32,6 +30,7 @@ pub(crate) trait Attempts<'job> {
         &self,
         delivery: &'job Delivery,
         begun: Self::Begun,
+        sent_at: Instant,
         outcome: RequestOutcome,
     ) -> Result<Attempt, Again>;
 
@@ -83,7 +82,6 @@ where
     fn begin(
         &self,
         _delivery: &'job Delivery,
-        _now: Instant,
         _to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<Infallible> {
         None
@@ -93,6 +91,7 @@ where
         &self,
         _delivery: &'job Delivery,
         begun: Infallible,
+        _sent_at: Instant,
         _outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         match begun {}

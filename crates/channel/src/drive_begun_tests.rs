@@ -23,12 +23,7 @@ impl Drop for GivenUp {
 impl<'job> Attempts<'job> for Silent {
     type Begun = GivenUp;
 
-    fn begin(
-        &self,
-        delivery: &'job Delivery,
-        _now: Instant,
-        _to: (&Rc<RequestOutcomes>, u16),
-    ) -> Option<GivenUp> {
+    fn begin(&self, delivery: &'job Delivery, _to: (&Rc<RequestOutcomes>, u16)) -> Option<GivenUp> {
         assert_ne!(delivery.index, 0, "as planned");
         (delivery.index < 4).then(|| GivenUp(Rc::clone(&self.given_up)))
     }
@@ -37,6 +32,7 @@ impl<'job> Attempts<'job> for Silent {
         &self,
         _delivery: &'job Delivery,
         _begun: GivenUp,
+        _sent_at: Instant,
         _outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         unreachable!("there are no outcomes");

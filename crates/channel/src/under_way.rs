@@ -46,7 +46,7 @@ pub(crate) struct UnderWay<'a, 'job, All: Attempts<'job>, Make, Attempting> {
 struct BegunAttempt<Begun> {
     begun: Begun,
     pass: Pass,
-    deadline: Instant,
+    sent_at: Instant,
 }
 
 pin_project! {
@@ -95,10 +95,9 @@ where
     /// Begins the attempt of the delivery at `place` of the job, which holds `pass` and may start.
     pub(crate) fn push(&mut self, place: u16, delivery: &'job Delivery, pass: Pass) {
         let now = *self.now.get_or_insert_with(|| self.job.clock.monotonic());
-        let deadline = now + self.timeout;
         // What must be sent at most once waits for its mark.
         let begun = if self.job.fence.is_none() {
-            let begin = || self.all.begin(delivery, now, (&self.outcomes, place));
+            let begin = || self.all.begin(delivery, (&self.outcomes, place));
             catch_unwind(AssertUnwindSafe(begin))
         } else {
             Ok(None)
@@ -110,16 +109,17 @@ where
                 self.begun.reserve_exact(self.job.deliveries.len() - self.begun.len());
                 self.begun.resize_with(self.begun.len().max(at + 1), || None);
                 if let Some(free) = self.begun.get_mut(at) {
-                    *free = Some(BegunAttempt { begun, pass, deadline });
+                    *free = Some(BegunAttempt { begun, pass, sent_at: now });
                     self.open += 1;
                 }
             }
-            Ok(None) => self.wait(delivery, Again::default(), (pass, deadline)),
+            Ok(None) => self.wait(delivery, Again::default(), (pass, now)),
             Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
         }
     }
 
-    fn wait(&self, delivery: &'job Delivery, again: Again, (pass, deadline): (Pass, Instant)) {
+    fn wait(&self, delivery: &'job Delivery, again: Again, (pass, since): (Pass, Instant)) {
+        let deadline = since + self.timeout;
         let attempt = AssertUnwindSafe((self.make)(delivery, again)).catch_unwind();
         let (pass, is_over_time, waker) = (Some(pass), false, None);
         let (job, index) = (self.job, delivery.index);
@@ -161,12 +161,12 @@ where
         let begun = self.begun.get_mut(at).and_then(Option::take);
         let (Some(one), Some(delivery)) = (begun, self.job.deliveries.get(at)) else { return };
         self.open -= 1;
-        let BegunAttempt { begun, pass, deadline } = one;
-        let conclude = || self.all.conclude(delivery, begun, outcome);
+        let BegunAttempt { begun, pass, sent_at } = one;
+        let conclude = || self.all.conclude(delivery, begun, sent_at, outcome);
         match catch_unwind(AssertUnwindSafe(conclude)) {
             Ok(Ok(attempt)) => self.end(delivery, pass, attempt),
             // With the time that is left: to send it again is part of the same attempt, and of its pass.
-            Ok(Err(again)) => self.wait(delivery, again, (pass, deadline)),
+            Ok(Err(again)) => self.wait(delivery, again, (pass, sent_at)),
             Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
         }
     }
@@ -181,9 +181,10 @@ where
         let mut next = now + self.timeout;
         for (one, delivery) in self.begun.iter_mut().zip(self.job.deliveries) {
             let Some(begun) = one else { continue };
-            if begun.deadline > now {
+            let deadline = begun.sent_at + self.timeout;
+            if deadline > now {
                 // What begins later ends later.
-                next = next.min(begun.deadline);
+                next = next.min(deadline);
             } else if let Some(BegunAttempt { pass, .. }) = one.take() {
                 self.open -= 1;
                 let over = over_time(self.job, delivery.index);

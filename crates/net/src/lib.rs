@@ -24,6 +24,8 @@ pub mod http1;
 #[cfg(feature = "http")]
 pub mod http2;
 pub mod idle;
+#[cfg(feature = "http")]
+mod read_ahead;
 pub mod redact;
 pub mod setting;
 pub mod tasks;

@@ -11,8 +11,7 @@ use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use net::exchange::Reply;
 use net::http2::{
-    BegunRequest, Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes,
-    SharedHead,
+    Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes, SharedHead,
 };
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
@@ -81,7 +80,7 @@ struct ApnsJob<'a> {
 /// A request that waits for its outcome, and what it was made of.
 #[derive(Debug)]
 struct BegunApns {
-    request: BegunRequest,
+    stream: Http2Stream,
     address: Rc<SharedHead>,
     own: Option<Box<Result<ApnsContent, Invalid>>>,
 }
@@ -213,7 +212,6 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
     fn begin(
         &self,
         delivery: &'job Delivery,
-        now: Instant,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<BegunApns> {
         // Asked before anything is encoded: what has to wait for a stream is encoded by `attempt`, and would be twice.
@@ -226,14 +224,15 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
         // Kept with the request: its answer is about the token that it was sent with, whichever the job uses by then.
         let address = Rc::clone(&self.address.borrow());
         let head = self.head(&address, encoded, delivery);
-        let request = pool.begin((priority, now), &encoded.payload, &head, to)?;
-        Some(BegunApns { request, address, own })
+        let stream = pool.begin(priority, &encoded.payload, &head, to)?;
+        Some(BegunApns { stream, address, own })
     }
 
     fn conclude(
         &self,
         delivery: &'job Delivery,
         mut begun: BegunApns,
+        sent_at: Instant,
         outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         let encoded = match self.encoded(begun.own.as_deref()) {
@@ -241,10 +240,9 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
             Err(impossible) => return Ok(impossible),
         };
         let head = self.head(&begun.address, encoded, delivery);
-        match begun.request.conclude(outcome, &head) {
+        match begun.stream.conclude(outcome, &head, sent_at) {
             Ok(reply) => {
-                let (attempt, advice) =
-                    self.sender.conclude(encoded, &reply, begun.request.stream());
+                let (attempt, advice) = self.sender.conclude(encoded, &reply, &begun.stream);
                 if advice == Advice::RenewToken && self.renew(&begun.address) {
                     return Err(Again::with_another_credential());
                 }

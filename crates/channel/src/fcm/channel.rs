@@ -9,7 +9,7 @@ use bytes::Bytes;
 use flow::{Clock, LogThrottle};
 use http::uri::Authority;
 use net::exchange::Reply;
-use net::http2::{BegunRequest, Dial, Http2Pool, Priming, RequestOutcome, RequestOutcomes};
+use net::http2::{Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes};
 use net::tasks::LocalTasks;
 use net::tcp::Anywhere;
 use net::tls;
@@ -69,7 +69,7 @@ struct FcmJob<'a> {
 /// A request that waits for its outcome, and its head.
 #[derive(Debug)]
 struct BegunFcm {
-    request: BegunRequest,
+    stream: Http2Stream,
     head: Rc<FcmHead>,
 }
 
@@ -169,12 +169,7 @@ impl Sender for FcmSender {
 impl<'job> Attempts<'job> for FcmJob<'job> {
     type Begun = BegunFcm;
 
-    fn begin(
-        &self,
-        delivery: &'job Delivery,
-        now: Instant,
-        to: (&Rc<RequestOutcomes>, u16),
-    ) -> Option<BegunFcm> {
+    fn begin(&self, delivery: &'job Delivery, to: (&Rc<RequestOutcomes>, u16)) -> Option<BegunFcm> {
         let (pool, priority) = (&self.sender.pool, self.job.priority());
         // As for APNs: what has to wait for a stream would be encoded twice.
         if !pool.has_free_stream(priority) {
@@ -183,17 +178,18 @@ impl<'job> Attempts<'job> for FcmJob<'job> {
         let body = self.body(delivery).ok()?;
         // Kept with the request: its answer is about the token that it was sent with, whichever the job uses by then.
         let head = Rc::clone(&self.head.borrow());
-        let request = pool.begin((priority, now), &body, &*head, to)?;
-        Some(BegunFcm { request, head })
+        let stream = pool.begin(priority, &body, &*head, to)?;
+        Some(BegunFcm { stream, head })
     }
 
     fn conclude(
         &self,
         _delivery: &'job Delivery,
         mut begun: BegunFcm,
+        sent_at: Instant,
         outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
-        match begun.request.conclude(outcome, &*begun.head) {
+        match begun.stream.conclude(outcome, &*begun.head, sent_at) {
             Ok(reply) => {
                 let (attempt, advice) = self.interpret(&reply);
                 if advice == Advice::RenewToken && self.has_expired(&begun.head) {

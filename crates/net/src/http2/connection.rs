@@ -1,26 +1,24 @@
 //! One HTTP/2 connection: how it is made, and its sending side.
 
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
 use http::{HeaderName, StatusCode};
-use tokio::io::BufReader;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
 use super::answer::NoReply;
 use super::driver::{ConnectionState, Wire};
 use super::head::RequestHead;
-use super::outcomes::Waiter;
+use super::outcomes::RequestOutcomes;
 use crate::endpoint::Origin;
 use crate::exchange::Reply;
 use crate::guard::Forbidden;
+use crate::read_ahead::ReadAheadSocket;
 use crate::tcp::{self, Reach};
 use crate::ticking::TickingSocket;
 use crate::tls;
@@ -32,8 +30,6 @@ pub(super) const PROOF_WAIT: Duration = Duration::from_secs(2);
 /// Requests given up in a row, without an answer to any other, after which a connection counts as unresponsive. One may be the
 /// server's trouble with that request; a peer that does not answer two answers pings only.
 const GIVEN_UP_MAX: u32 = 2;
-/// Bytes that are read from a socket at a time: hundreds of answers. TLS by itself reads 4 KiB.
-const SOCKET_BYTES: usize = 64 * 1024;
 
 /// How connections are made.
 #[derive(Debug, Clone)]
@@ -62,7 +58,7 @@ pub enum Priming {
 }
 
 /// The receiving side, to be run as a task; it ends when the sending side is dropped or the peer ends it.
-pub(super) type TlsWire = Wire<TlsStream<BufReader<TickingSocket>>>;
+pub(super) type TlsWire = Wire<TlsStream<ReadAheadSocket<TickingSocket>>>;
 
 /// The sending side of a connection.
 #[derive(Debug)]
@@ -78,14 +74,6 @@ pub(super) struct Connection {
     tried_at: Cell<Option<Instant>>,
     /// Requests given up since the last answer.
     given_up: Cell<u32>,
-}
-
-/// A request that waits for its answer. One that is dropped was given up.
-#[derive(Debug)]
-struct Awaited<'a> {
-    connection: &'a Connection,
-    /// `None` when the outcome is there.
-    stream: Option<u32>,
 }
 
 /// Why a connection could not be made.
@@ -126,7 +114,7 @@ impl Dial {
             }
             Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(message)),
         };
-        let stream = BufReader::with_capacity(SOCKET_BYTES, TickingSocket::new(stream, clock));
+        let stream = ReadAheadSocket::new(TickingSocket::new(stream, clock));
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
         let stream = shaken.map_err(|error| self.failed(tls::explain(&error)))?;
         // Without the peer's word by ALPN HTTP/2 must not be spoken (RFC 9113, section 3.2).
@@ -218,23 +206,7 @@ impl Connection {
         self.link.in_flight.set(self.link.in_flight.get().saturating_sub(1));
     }
 
-    /// Sends a request over a stream that was taken; the future waits for the answer. It does not hold the request: thousands
-    /// of these futures wait at a time, and each has to be small.
-    pub(super) fn exchange<H: RequestHead>(
-        &self,
-        head: &H,
-        payload: Bytes,
-    ) -> impl Future<Output = Result<Reply, NoReply>> + use<'_, H> {
-        // Outside of the future, which then need not hold head and payload.
-        let sent = self.begin(head, payload, Waiter::Unknown);
-        let sent = sent.map(|stream| Awaited { connection: self, stream: Some(stream) });
-        async move {
-            let mut awaited = sent?;
-            poll_fn(|context| awaited.poll(context)).await
-        }
-    }
-
-    /// Begins a request over a stream that was taken, and gives its number; the outcome goes to `waiter`.
+    /// Begins a request over a stream that was taken, and gives its number; the outcome goes where `to` says, under its key.
     ///
     /// # Errors
     /// When the connection is going away: nothing is written.
@@ -242,9 +214,9 @@ impl Connection {
         &self,
         head: &impl RequestHead,
         payload: Bytes,
-        waiter: Waiter,
+        to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<u32, NoReply> {
-        self.link.send(head, payload, waiter)
+        self.link.send(head, payload, to)
     }
 
     /// Learns from the outcome of a request. Also a reset is one: a peer that resets a stream is responsive.
@@ -266,28 +238,5 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.link.finish();
-    }
-}
-
-// === impl Awaited ===
-
-impl Awaited<'_> {
-    fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Reply, NoReply>> {
-        let Some(stream) = self.stream else { return Poll::Pending };
-        let outcome =
-            self.connection.link.session.borrow_mut().streams.poll_outcome(stream, context);
-        if let Poll::Ready(outcome) = &outcome {
-            self.stream = None;
-            self.connection.note(outcome);
-        }
-        outcome
-    }
-}
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        if let Some(stream) = self.stream {
-            self.connection.give_up(stream);
-        }
     }
 }

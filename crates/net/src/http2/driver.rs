@@ -12,18 +12,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::Clock;
 use http::HeaderName;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep};
 
 use super::answer::NoReply;
 use super::head::RequestHead;
-use super::outcomes::Waiter;
+use super::outcomes::RequestOutcomes;
 use super::session::Http2Session;
 use crate::tls;
 
-/// Bytes that are read at a time: a full record of TLS.
-const READ_BYTES: usize = 16 * 1024;
-/// Reads in a turn; then other tasks have theirs.
+/// Reads in a turn, each of a record of TLS; then other tasks have theirs.
 const READS_PER_TURN: usize = 16;
 /// How long a connection may take to say its last words.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
@@ -48,7 +46,6 @@ pub(super) struct Wire<Socket> {
     pub(super) link: Rc<ConnectionState>,
     pub(super) clock: Clock,
     timer: Pin<Box<Sleep>>,
-    input: Box<[u8]>,
     /// True if something that was written may not have left.
     is_unflushed: bool,
     /// True once a write has failed: it is not known how much of it has left, so nothing may follow.
@@ -58,7 +55,8 @@ pub(super) struct Wire<Socket> {
 // === impl ConnectionState ===
 
 impl ConnectionState {
-    /// Begins a request whose outcome goes to `waiter`, and gives the number of its stream. It leaves in the same turn of the thread.
+    /// Begins a request whose outcome goes where `to` says, under its key, and gives the number of its stream. It leaves in the same
+    /// turn of the thread.
     ///
     /// # Errors
     /// When it cannot be begun here: nothing of it is written.
@@ -66,9 +64,9 @@ impl ConnectionState {
         &self,
         head: &impl RequestHead,
         payload: Bytes,
-        waiter: Waiter,
+        to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<u32, NoReply> {
-        let stream = self.session.borrow_mut().send(head, payload, waiter)?;
+        let stream = self.session.borrow_mut().send(head, payload, to)?;
         self.wake();
         Ok(stream)
     }
@@ -95,7 +93,7 @@ impl ConnectionState {
 
 // === impl Wire ===
 
-impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
+impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
     /// A connection over `socket`, on which nothing was said yet.
     pub(super) fn new(
         provider: &'static str,
@@ -108,8 +106,7 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
         let timer = Box::pin(tokio::time::sleep_until(session.wake_at()));
         let (session, in_flight, waker) = (RefCell::new(session), Cell::new(0), RefCell::default());
         let link = Rc::new(ConnectionState { session, in_flight, read_at: Cell::new(now), waker });
-        let input = vec![0; READ_BYTES].into_boxed_slice();
-        Self { provider, socket, link, clock, timer, input, is_unflushed: false, is_broken: false }
+        Self { provider, socket, link, clock, timer, is_unflushed: false, is_broken: false }
     }
 
     /// Waits until the peer has answered.
@@ -184,16 +181,18 @@ impl<Socket: AsyncRead + AsyncWrite + Unpin> Wire<Socket> {
             if session.ending().is_some() {
                 return;
             }
-            let mut input = ReadBuf::new(&mut self.input);
-            match Pin::new(&mut self.socket).poll_read(context, &mut input) {
+            let mut socket = Pin::new(&mut self.socket);
+            match socket.as_mut().poll_fill_buf(context) {
                 Poll::Pending => return,
                 Poll::Ready(Err(error)) => session.end(&tls::explain(&error)),
-                Poll::Ready(Ok(())) if input.filled().is_empty() => {
+                Poll::Ready(Ok([])) => {
                     session.end("the server closed the connection");
                 }
-                Poll::Ready(Ok(())) => {
+                Poll::Ready(Ok(input)) => {
                     self.link.read_at.set(now);
-                    session.receive(input.filled(), now);
+                    session.receive(input, now);
+                    let bytes = input.len();
+                    socket.consume(bytes);
                 }
             }
         }

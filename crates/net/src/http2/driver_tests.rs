@@ -1,10 +1,14 @@
 //! The wire of a connection over a socket that counts what is written, and fails when it is told to.
 
+use tokio::io::{AsyncRead, BufReader, ReadBuf};
+
 use super::*;
 use crate::http2::Priming;
 use crate::http2::connection::Connection;
 use crate::http2::frames::PREFACE;
-use crate::http2::testing::{ACK, HEADERS, OK, PING, SETTINGS, WHOLE, frame, parts, request};
+use crate::http2::testing::{
+    ACK, HEADERS, OK, PING, SETTINGS, WHOLE, exchange, frame, parts, request,
+};
 
 /// A socket whose peer has said something, and then says nothing more.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +39,12 @@ impl Socket {
         self.say(&frame(SETTINGS, 0, 0, &[]));
         self.say(&frame(SETTINGS, ACK, 0, &[]));
         self.say(&frame(PING, ACK, 0, &1_u64.to_be_bytes()));
-        let mut wire = Wire::new("test", &[], self.clone(), Clock::starting_at(Duration::ZERO));
+        let mut wire = Wire::new(
+            "test",
+            &[],
+            BufReader::new(self.clone()),
+            Clock::starting_at(Duration::ZERO),
+        );
         wire.greet().await.unwrap();
         let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
         (connection, tokio::task::spawn_local(wire.run(|| ())))
@@ -95,7 +104,7 @@ async fn what_is_asked_for_in_one_turn_leaves_in_one_piece_and_its_answers_are_r
         tokio::task::yield_now().await;
         socket.0.borrow_mut().written.clear();
         let answers =
-            (0..100).map(|_| connection.exchange(&request(), Bytes::from_static(b"body")));
+            (0..100).map(|_| exchange(&connection, &request(), Bytes::from_static(b"body")));
         let mut answers = Box::pin(futures_util::future::join_all(answers));
         assert!(futures_util::poll!(&mut answers).is_pending());
         tokio::task::yield_now().await;
@@ -121,11 +130,11 @@ async fn what_a_failed_write_was_given_is_lost_and_nothing_follows_it() {
         beside(async |socket| {
             let (connection, running) = socket.greeted().await;
             tokio::task::yield_now().await;
-            let given = connection.exchange(&request(), Bytes::from_static(b"body"));
+            let given = exchange(&connection, &request(), Bytes::from_static(b"body"));
             socket.0.borrow_mut().fails_after = Some(leaves);
             let begun = socket.0.borrow().written.len();
             assert!(matches!(given.await, Err(NoReply::Lost(_))), "{leaves}");
-            let later = connection.exchange(&request(), Bytes::new()).await;
+            let later = exchange(&connection, &request(), Bytes::new()).await;
             assert_eq!(later.unwrap_err(), NoReply::NotProcessed { leave: true });
             running.await.unwrap();
             assert_eq!(socket.0.borrow().written.len(), begun + 1);
@@ -140,7 +149,7 @@ async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
     beside(async |socket| {
         let (connection, running) = socket.greeted().await;
         tokio::task::yield_now().await;
-        let given = connection.exchange(&request(), Bytes::from_static(b"body"));
+        let given = exchange(&connection, &request(), Bytes::from_static(b"body"));
         socket.0.borrow_mut().fails_after = Some(10);
         socket.say(&crate::http2::testing::go_away(0, 0));
         assert_eq!(given.await.unwrap_err(), NoReply::NotProcessed { leave: true });
@@ -155,7 +164,12 @@ async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
 async fn a_peer_that_ends_the_connection_instead_of_a_greeting_is_named() {
     beside(async |socket| {
         socket.say(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        let mut wire = Wire::new("test", &[], socket.clone(), Clock::starting_at(Duration::ZERO));
+        let mut wire = Wire::new(
+            "test",
+            &[],
+            BufReader::new(socket.clone()),
+            Clock::starting_at(Duration::ZERO),
+        );
         let why = wire.greet().await.unwrap_err();
         assert!(why.starts_with("the server broke the protocol"), "{why}");
         assert!(socket.0.borrow().written[0].starts_with(PREFACE));

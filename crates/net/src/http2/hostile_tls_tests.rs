@@ -258,7 +258,8 @@ async fn send(
 ) -> Result<Reply, Failure<Infallible>> {
     const KEY: u16 = 7;
     let (mut since, outcomes) = (None, Rc::default());
-    let begun = pool.begin((Priority::Normal, clock.monotonic()), body, head, (&outcomes, KEY));
+    let sent_at = clock.monotonic();
+    let begun = pool.begin(Priority::Normal, body, head, (&outcomes, KEY));
     if let Some(mut begun) = begun {
         let next = |context: &mut Context<'_>| {
             outcomes.wake_by(context);
@@ -266,7 +267,7 @@ async fn send(
         };
         let (key, outcome) = poll_fn(next).await;
         assert_eq!(key, KEY);
-        match begun.conclude(outcome, head) {
+        match begun.conclude(outcome, head, sent_at) {
             Ok(reply) => return Ok(reply),
             Err(Unanswered::Failed(failure)) => return Err(failure),
             Err(Unanswered::Again { since: sent_at }) => since = Some(sent_at),

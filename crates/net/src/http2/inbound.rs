@@ -122,8 +122,8 @@ impl Http2Session {
             self.count_idle_frame()?;
         }
         // What was given up may be answered still (section 5.1), but not without end.
-        let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
-        match slot.answer_mut().map(|answer| answer.add(data)) {
+        let Some(slot) = self.streams.get_mut(stream) else { return self.count_idle_frame() };
+        match slot.answer.as_mut().map(|answer| answer.add(data)) {
             None => {
                 self.refuse(stream, ErrorCode::PROTOCOL_ERROR, "a body came in front of its head");
             }
@@ -186,8 +186,8 @@ impl Http2Session {
         let read =
             self.decoder.decode(block, |name, value, passed| fields.add(name, value, passed));
         read.map_err(|fault| ProtocolViolation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
-        let Some(slot) = self.streams.open_mut(stream) else { return self.count_idle_frame() };
-        if slot.answer_mut().is_some() {
+        let Some(slot) = self.streams.get_mut(stream) else { return self.count_idle_frame() };
+        if slot.answer.is_some() {
             // Trailers are not read; they have to end the stream.
             self.complete(stream, (!is_last).then_some(ErrorCode::PROTOCOL_ERROR));
             return Ok(());
@@ -197,7 +197,7 @@ impl Http2Session {
             Ok(FieldsOf::Interim) => return self.count_idle_frame(),
             Ok(FieldsOf::IncomingReply(answer)) => {
                 self.answers += 1;
-                slot.answered(answer);
+                slot.answer = Some(Box::new(answer));
                 if is_last {
                     self.complete(stream, None);
                 } else {
@@ -211,7 +211,7 @@ impl Http2Session {
 
     fn on_reset(&mut self, stream: u32, code: ErrorCode) -> Result<(), ProtocolViolation> {
         self.check_opened(stream)?;
-        if self.streams.open_mut(stream).is_none() {
+        if self.streams.get_mut(stream).is_none() {
             return self.count_idle_frame();
         }
         let why = match code {
@@ -270,9 +270,9 @@ impl Http2Session {
         }
         self.peer.initial_window = bytes;
         let mut is_too_wide = bytes > WINDOW_MAX;
-        for stream in self.streams.open_numbers() {
+        for stream in self.streams.numbers() {
             is_too_wide |=
-                self.streams.open_mut(stream).is_some_and(|slot| bytes + slot.window > WINDOW_MAX);
+                self.streams.get_mut(stream).is_some_and(|slot| bytes + slot.window > WINDOW_MAX);
             // A window that was used up may have opened.
             self.queue_body(stream);
         }
@@ -310,7 +310,7 @@ impl Http2Session {
         self.check_opened(stream)?;
         let initial = self.peer.initial_window;
         // The stream may have ended while this was on its way (section 5.1).
-        let Some(slot) = self.streams.open_mut(stream) else { return Ok(()) };
+        let Some(slot) = self.streams.get_mut(stream) else { return Ok(()) };
         slot.window += increment;
         if increment == 0 {
             self.refuse(stream, ErrorCode::PROTOCOL_ERROR, "a window is widened by nothing");

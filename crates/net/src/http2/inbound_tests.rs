@@ -1,12 +1,8 @@
 //! The rules about what comes in: windows, header blocks, bodies, and floods. `docs/http2.md` has the table of rules.
 
-use std::task::{Context, Poll, Waker};
-
-use bytes::Bytes;
 use http::HeaderMap;
 
 use super::*;
-use crate::http2::outcomes::Waiter;
 use crate::http2::streams::Streams;
 use crate::http2::testing::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, NOT_PROCESSED, OK, PING,
@@ -135,21 +131,18 @@ fn streams_are_granted_and_withdrawn() {
     let mut rig = SessionRig::new(&setting(STREAMS, 2));
     assert_eq!(rig.session.streams_max(), 2);
     let [one, two] = [rig.send(b""), rig.send(b"")];
-    let refused = rig.session.send(&request(), Bytes::new(), Waiter::Unknown);
+    let refused = rig.try_send(&request(), b"");
     assert_eq!(refused, Err(NoReply::NotProcessed { leave: false }));
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 1)));
     rig.feed(&frame(HEADERS, WHOLE, one, OK));
-    assert!(
-        rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_err(),
-        "one is open still"
-    );
+    assert!(rig.try_send(&request(), b"").is_err(), "one is open still");
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 0)));
     rig.feed(&frame(HEADERS, WHOLE, two, OK));
     assert_eq!((rig.session.streams_max(), rig.session.takes_requests()), (0, true));
-    assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_err());
+    assert!(rig.try_send(&request(), b"").is_err());
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 500)));
     assert_eq!(rig.session.streams_max(), 500);
-    assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_ok());
+    assert!(rig.try_send(&request(), b"").is_ok());
     assert_eq!(
         [rig.outcome(one), rig.outcome(two)],
         [const { SeenOutcome::Answer(200, Vec::new()) }; 2]
@@ -165,7 +158,7 @@ fn a_connection_whose_streams_have_run_out_takes_no_more() {
         (last, rig.session.takes_requests(), rig.session.streams_max()),
         (0x7fff_ffff, false, 0)
     );
-    let refused = rig.session.send(&request(), Bytes::new(), Waiter::Unknown);
+    let refused = rig.try_send(&request(), b"");
     assert_eq!(refused, Err(NoReply::NotProcessed { leave: true }));
     rig.feed(&frame(HEADERS, WHOLE, last, OK));
     assert_eq!(rig.outcome(last), SeenOutcome::Answer(200, vec![]));
@@ -214,11 +207,7 @@ fn fields_that_come_out_of_the_table_are_judged_as_when_they_came() {
     let mut ask = |fields: &[u8]| {
         let stream = rig.send(b"");
         rig.feed(&frame(HEADERS, WHOLE, stream, &[OK, fields].concat()));
-        let context = Context::from_waker(Waker::noop());
-        let Poll::Ready(outcome) = rig.session.streams.poll_outcome(stream, &context) else {
-            panic!()
-        };
-        outcome.map(|reply| reply.headers).map_err(drop)
+        rig.fetch(stream).unwrap().map(|reply| reply.headers).map_err(drop)
     };
     // The field that is read, one that is not, one that has no name of HTTP/2, and the number of a body that never comes.
     let literals: [&[u8]; 4] =
@@ -301,8 +290,7 @@ fn what_was_given_up_is_reset_and_its_late_answer_passed_over() {
     }
     assert_eq!(rig.written(), [(WINDOW_UPDATE, 0, 0, (1_u32 << 19).to_be_bytes().to_vec())]);
     rig.feed(&frame(HEADERS, WHOLE, other, &[0x88, 0xbe]));
-    let outcome = rig.session.streams.poll_outcome(other, &Context::from_waker(Waker::noop()));
-    let Poll::Ready(Ok(reply)) = outcome else { panic!("{outcome:?}") };
+    let reply = rig.fetch(other).unwrap().unwrap();
     assert_eq!(reply.headers["a"], "b");
 }
 

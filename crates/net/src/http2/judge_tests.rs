@@ -8,14 +8,14 @@ use fastrand::Rng;
 use flow::Clock;
 use h2::server::{self, SendResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tokio::io::DuplexStream;
+use tokio::io::{BufReader, DuplexStream};
 use tokio::task::LocalSet;
 
 use super::Priming;
 use super::answer::NoReply;
 use super::connection::Connection;
 use super::driver::{ConnectionState, Wire};
-use super::testing::TestHead;
+use super::testing::{TestHead, exchange};
 use crate::exchange::Reply;
 
 static READ_FIELDS: [HeaderName; 9] = [
@@ -65,7 +65,12 @@ async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<ConnectionState>)>(
         }
     };
     let asking = async move {
-        let mut wire = Wire::new("test", &READ_FIELDS, client, Clock::starting_at(Duration::ZERO));
+        let mut wire = Wire::new(
+            "test",
+            &READ_FIELDS,
+            BufReader::new(client),
+            Clock::starting_at(Duration::ZERO),
+        );
         wire.greet().await.unwrap();
         let link = Rc::clone(&wire.link);
         let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
@@ -94,7 +99,7 @@ fn request(number: usize) -> TestHead {
 }
 
 async fn ask(connection: &Connection, number: usize, body: &[u8]) -> Result<Reply, NoReply> {
-    connection.exchange(&request(number), Bytes::copy_from_slice(body)).await
+    exchange(connection, &request(number), Bytes::copy_from_slice(body)).await
 }
 
 /// Answers with what came: its length as a header, and all of it unless it is long.
@@ -172,8 +177,12 @@ async fn a_graceful_end_of_the_server_loses_nothing() {
     };
     let local = LocalSet::new();
     let asking = async {
-        let mut wire: Wire<DuplexStream> =
-            Wire::new("test", &READ_FIELDS, client, Clock::starting_at(Duration::ZERO));
+        let mut wire: Wire<BufReader<DuplexStream>> = Wire::new(
+            "test",
+            &READ_FIELDS,
+            BufReader::new(client),
+            Clock::starting_at(Duration::ZERO),
+        );
         wire.greet().await.unwrap();
         let connection = Connection::new(&wire, Priming::Unprimed);
         let running = tokio::task::spawn_local(wire.run(|| ()));
@@ -218,10 +227,10 @@ async fn a_request_that_is_given_up_is_reset_and_the_connection_goes_on() {
         }
     };
     beside(server::Builder::new(), serve, async |connection, _link| {
-        let mut given_up = Box::pin(ask(&connection, 1, b"x"));
-        assert!(futures_util::poll!(&mut given_up).is_pending());
+        let body = Bytes::from_static(b"x");
+        let given_up = connection.begin(&request(1), body, (&Rc::default(), 0)).unwrap();
         assert_eq!(ask(&connection, 2, b"").await.unwrap().status, 200);
-        drop(given_up);
+        connection.give_up(given_up);
         assert_eq!(ask(&connection, 3, b"").await.unwrap().status, 200);
     })
     .await;
@@ -287,7 +296,7 @@ async fn header_fields_of_any_kind_arrive_both_ways_whatever_the_tables() {
                     // Nothing that others share.
                     request.shared = super::testing::shared(same);
                 }
-                let reply = connection.exchange(&request, Bytes::new()).await.unwrap();
+                let reply = exchange(&connection, &request, Bytes::new()).await.unwrap();
                 assert_eq!(reply.headers, whole(number + 1), "what h2 encoded, as we have read it");
             }
         })

@@ -50,4 +50,4 @@ pub use connection::{Dial, Priming};
 pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};
 pub use outcomes::{RequestOutcome, RequestOutcomes};
 pub use pool::Http2Pool;
-pub use stream::{BegunRequest, Http2Stream, Unanswered};
+pub use stream::{Http2Stream, Unanswered};

@@ -1,9 +1,9 @@
-//! The outcomes of requests for which no future waits, one for each request.
+//! The outcomes of requests, one for each, where they are waited for.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
 
 use super::answer::{IncomingReply, NoReply};
 use crate::exchange::Reply;
@@ -23,18 +23,6 @@ struct ArrivedOutcomes {
 #[derive(Debug)]
 pub struct RequestOutcome(pub(super) Result<Box<IncomingReply>, Box<NoReply>>);
 
-/// The place where the outcome of a stream is waited for.
-#[derive(Debug, Default)]
-pub(super) enum Waiter {
-    /// None as yet: it is kept until it is fetched.
-    #[default]
-    Unknown,
-    /// A task, which fetches it.
-    Task(Waker),
-    /// It is put there under a key, and the stream is forgotten.
-    RequestOutcomes(Rc<RequestOutcomes>, u16),
-}
-
 // === impl RequestOutcomes ===
 
 impl RequestOutcomes {
@@ -49,6 +37,15 @@ impl RequestOutcomes {
         if !arrived.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             arrived.waker = Some(context.waker().clone());
         }
+    }
+
+    /// Waits for the next outcome.
+    pub(super) async fn next(&self) -> RequestOutcome {
+        poll_fn(|context| {
+            self.wake_by(context);
+            self.take().map_or(Poll::Pending, |(_, outcome)| Poll::Ready(outcome))
+        })
+        .await
     }
 
     pub(super) fn put(&self, key: u16, outcome: RequestOutcome) {

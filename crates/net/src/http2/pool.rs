@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::connection::{Dial, PROOF_WAIT};
 use super::head::RequestHead;
-use super::outcomes::{RequestOutcomes, Waiter};
+use super::outcomes::RequestOutcomes;
 use super::pool_state::PoolState;
-use super::stream::{BegunRequest, Http2Stream, Unanswered};
+use super::stream::{Http2Stream, Unanswered};
 use super::waiting::Queue;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::tasks::LocalTasks;
@@ -55,29 +55,21 @@ impl Http2Pool {
         self.shared.find_free_for(priority).is_some()
     }
 
-    /// Begins a request with `head` and `payload` at once, which is at `now`; its outcome comes to `outcomes` as `key`. It leaves in
-    /// the same turn of the thread. `None` when there is no free stream for a request of this priority, or it cannot be written:
+    /// Begins a request with `head` and `payload` at once; its outcome goes where `to` says, under its key. It leaves in the same turn
+    /// of the thread. `None` when there is no free stream for a request of this priority, or it cannot be written:
     /// [`exchange`](Self::exchange) waits, and says why. No [`Permit`] is asked: it was just before.
     pub fn begin(
         &self,
-        (priority, now): (Priority, Instant),
+        priority: Priority,
         payload: &Bytes,
         head: &impl RequestHead,
-        (outcomes, key): (&Rc<RequestOutcomes>, u16),
-    ) -> Option<BegunRequest> {
+        to: (&Rc<RequestOutcomes>, u16),
+    ) -> Option<Http2Stream> {
         if !head.is_writable() {
             return None;
         }
-        let stream = self.take_in_turn(priority)?;
-        let waiter = Waiter::RequestOutcomes(Rc::clone(outcomes), key);
-        let begun = stream.connection.begin(head, payload.clone(), waiter);
-        match begun {
-            Ok(number) => Some(BegunRequest { stream, number: Some(number), sent_at: now }),
-            Err(why) => {
-                stream.leave_if_asked(&why);
-                None
-            }
-        }
+        let mut stream = self.take_in_turn(priority)?;
+        stream.begin(head, payload.clone(), to).is_ok().then_some(stream)
     }
 
     /// Sends a request with `head` and `payload` when it is its turn, and waits for the answer; the stream says over which
@@ -95,7 +87,7 @@ impl Http2Pool {
     ) -> Result<(Reply, Http2Stream), Failure<P::Refusal>> {
         let mut waiting_since = since;
         for _ in 0..TRIES_MAX {
-            let stream = self.stream(permit.priority(), &mut waiting_since).await?;
+            let mut stream = self.stream(permit.priority(), &mut waiting_since).await?;
             // Before it is begun: what cannot be written must not be marked as sent.
             if !head.is_writable() {
                 return Err(Unsent::Unwritable.into());
@@ -103,9 +95,11 @@ impl Http2Pool {
             permit.begin().await.map_err(Unsent::Withheld)?;
             // Behind the permit: it may wait for a commit, and that is no time of the server's.
             let sent_at = self.shared.clock.monotonic();
-            // The connection's task writes the request in the same turn of the thread.
-            let answering = stream.connection.exchange(head, payload.clone());
-            let outcome = answering.await;
+            let outcomes = Rc::default();
+            let outcome = match stream.begin(head, payload.clone(), (&outcomes, 0)) {
+                Ok(()) => outcomes.next().await,
+                Err(outcome) => outcome,
+            };
             match stream.conclude(outcome, head, sent_at) {
                 Ok(mut reply) => {
                     reply.timing.waited =
@@ -171,7 +165,7 @@ impl Http2Pool {
     fn take(&self, place: usize) -> Option<Http2Stream> {
         let connection = Rc::clone(self.shared.connections.borrow().get(place)?);
         connection.take_stream();
-        Some(Http2Stream { connection, shared: Rc::clone(&self.shared) })
+        Some(Http2Stream { connection, shared: Rc::clone(&self.shared), number: None })
     }
 
     /// Opens a connection if requests wait and the open ones, with those that are being made, have too few streams for them.

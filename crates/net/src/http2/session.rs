@@ -5,6 +5,7 @@
 //! byte of it was offered to the connection. In every other case it may have been, and is *lost*.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use super::frames::{
 };
 use super::head::RequestHead;
 use super::hpack::{HpackDecoder, HpackEncoder};
-use super::outcomes::Waiter;
+use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::streams::{Slot, Streams};
 use super::write_buffer::WriteBuffer;
 use crate::words;
@@ -183,7 +184,7 @@ impl Http2Session {
         if is_congested || !self.takes_requests() { 0 } else { self.peer.streams_max }
     }
 
-    /// Begins a request whose outcome goes to `waiter`, and gives the number of its stream.
+    /// Begins a request whose outcome goes where `to` says, under its key, and gives the number of its stream.
     ///
     /// # Errors
     /// When the request cannot be begun here: nothing of it is written.
@@ -191,7 +192,7 @@ impl Http2Session {
         &mut self,
         head: &impl RequestHead,
         body: Bytes,
-        waiter: Waiter,
+        to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<u32, NoReply> {
         if !self.takes_requests() {
             return Err(NoReply::NotProcessed { leave: true });
@@ -202,7 +203,7 @@ impl Http2Session {
         }
         let is_last = body.is_empty();
         // Of its first byte: if that was never offered, nothing of the request was.
-        let slot = Slot::new(self.out.position(), body, waiter);
+        let slot = Slot::new(self.out.position(), to);
         let Some(stream) = self.streams.insert(slot) else {
             return Err(NoReply::NotProcessed { leave: true });
         };
@@ -214,16 +215,16 @@ impl Http2Session {
         self.allow_frames(1);
         // Bodies that wait for the connection's window are in front: none overtakes them.
         if self.waiting.is_empty() {
-            self.write_body(stream);
+            self.write_body(stream, body);
         } else {
-            self.queue_body(stream);
+            self.keep_body(stream, body);
         }
         Ok(stream)
     }
 
     /// Gives a request up.
     pub(super) fn cancel(&mut self, stream: u32) {
-        if self.streams.forget(stream) && self.ending.is_none() {
+        if self.streams.remove(stream).is_some() && self.ending.is_none() {
             // Its head stays in the write buffer even if it has not left: later heads build on the fields that it puts
             // into the table.
             self.out.put_reset(stream, ErrorCode::CANCEL);
@@ -239,14 +240,15 @@ impl Http2Session {
     pub(super) fn offer(&mut self) -> &[u8] {
         while let Some(&stream) = self.waiting.front() {
             // One that has ended waits no more, whatever the window is: others may be begun then.
-            let slot = self.streams.open_mut(stream);
+            let slot = self.streams.get_mut(stream);
             if slot.is_some() && (self.window <= 0 || self.out.waiting() > OUT_BYTES_MAX) {
                 break;
             }
             self.waiting.pop_front();
             if let Some(slot) = slot {
                 slot.is_queued = false;
-                self.write_body(stream);
+                let rest = slot.rest.take().map(|rest| *rest);
+                self.write_body(stream, rest.unwrap_or_default());
             }
         }
         if self.is_finishing && self.streams.open() == 0 && self.ending.is_none() {
@@ -302,8 +304,7 @@ impl Http2Session {
     /// send it elsewhere.
     pub(super) fn end_streams_above(&mut self, last_stream: u32, why: impl Fn(bool) -> NoReply) {
         let mut first_unsent = None;
-        for stream in self.streams.open_numbers().into_iter().filter(|stream| *stream > last_stream)
-        {
+        for stream in self.streams.numbers().into_iter().filter(|stream| *stream > last_stream) {
             let begins_at = self.streams.get_mut(stream).map_or(0, |slot| slot.begins_at);
             let is_unsent = !self.out.may_have_left(begins_at);
             if is_unsent {
@@ -321,7 +322,7 @@ impl Http2Session {
     /// When [`Self::on_time`] is to be called next.
     pub(super) fn wake_at(&mut self) -> Instant {
         while let Some((_, stream)) = self.bodies.front()
-            && self.streams.open_mut(*stream).is_none()
+            && self.streams.get_mut(*stream).is_none()
         {
             self.bodies.pop_front();
         }
@@ -381,10 +382,11 @@ impl Http2Session {
 
     /// Ends a stream whose head has come; with `reset`, or when the request was not sent to its end, tells the peer.
     pub(super) fn complete(&mut self, stream: u32, reset: Option<ErrorCode>) {
-        let is_sent = self.streams.open_mut(stream).is_some_and(|slot| slot.rest.is_empty());
-        if self.streams.complete(stream)
-            && let Some(code) = reset.or_else(|| (!is_sent).then_some(ErrorCode::CANCEL))
-        {
+        let Some(slot) = self.streams.get_mut(stream) else { return };
+        let Some(answer) = slot.answer.take() else { return };
+        let reset = reset.or_else(|| slot.rest.is_some().then_some(ErrorCode::CANCEL));
+        self.streams.conclude(stream, RequestOutcome(Ok(answer)));
+        if let Some(code) = reset {
             self.out.put_reset(stream, code);
         }
     }
@@ -392,9 +394,9 @@ impl Http2Session {
     /// Has the body of a request written when the connection's window lets it.
     pub(super) fn queue_body(&mut self, stream: u32) {
         let initial = self.peer.initial_window;
-        if let Some(slot) = self.streams.open_mut(stream)
+        if let Some(slot) = self.streams.get_mut(stream)
             && !slot.is_queued
-            && !slot.rest.is_empty()
+            && slot.rest.is_some()
             && initial + slot.window > 0
         {
             slot.is_queued = true;
@@ -402,20 +404,19 @@ impl Http2Session {
         }
     }
 
-    /// Writes as much of a request's body as windows let it.
-    fn write_body(&mut self, stream: u32) {
-        let Some(slot) = self.streams.open_mut(stream) else { return };
+    /// Writes as much of a request's body as windows let it, and keeps the rest.
+    fn write_body(&mut self, stream: u32, mut rest: Bytes) {
+        let Some(slot) = self.streams.get_mut(stream) else { return };
         let mut frames_written = 0;
-        while !slot.rest.is_empty() {
+        while !rest.is_empty() {
             // Either window may be negative: the peer can take back what it has granted (section 6.9.2).
             let window = self.window.min(self.peer.initial_window + slot.window);
-            let bytes =
-                usize::try_from(window).unwrap_or(0).min(slot.rest.len()).min(PAYLOAD_BYTES_MAX);
+            let bytes = usize::try_from(window).unwrap_or(0).min(rest.len()).min(PAYLOAD_BYTES_MAX);
             if bytes == 0 {
                 break;
             }
-            let piece = slot.rest.split_to(bytes);
-            let flags = if slot.rest.is_empty() { END_STREAM } else { 0 };
+            let piece = rest.split_to(bytes);
+            let flags = if rest.is_empty() { END_STREAM } else { 0 };
             self.out.put(DATA, flags, stream, &piece);
             let bytes = i64::try_from(bytes).unwrap_or(0);
             slot.window -= bytes;
@@ -423,7 +424,17 @@ impl Http2Session {
             frames_written += 1;
         }
         self.allow_frames(frames_written);
-        self.queue_body(stream);
+        self.keep_body(stream, rest);
+    }
+
+    /// Keeps what is left of a request's body, if anything is.
+    fn keep_body(&mut self, stream: u32, rest: Bytes) {
+        if !rest.is_empty()
+            && let Some(slot) = self.streams.get_mut(stream)
+        {
+            slot.rest = Some(Box::new(rest));
+            self.queue_body(stream);
+        }
     }
 
     /// Notes that `frames` of requests were written.

@@ -1,7 +1,6 @@
 //! The rules of a connection: how it begins, what it makes of its end, and time. `docs/http2.md` has the table of rules.
 
 use super::*;
-use crate::http2::outcomes::Waiter;
 use crate::http2::testing::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INTERNAL_ERROR,
     NOT_PROCESSED, OK, PING, REFUSED, RESET, SETTINGS, SeenOutcome, SessionRig, WHOLE,
@@ -205,7 +204,7 @@ fn what_is_above_a_goaways_last_stream_was_not_processed() {
             }
             let below = |(_, stream): &(u8, u32)| *stream <= last;
             assert!(kinds(&rig.written()).iter().all(below), "it is not written any more");
-            assert!(rig.session.send(&request(), Bytes::new(), Waiter::Unknown).is_err());
+            assert!(rig.try_send(&request(), b"").is_err());
             if last >= 1 {
                 rig.feed(&frame(HEADERS, WHOLE, 1, OK));
                 assert_eq!(rig.outcome(1), SeenOutcome::Answer(200, vec![]), "the rest goes on");

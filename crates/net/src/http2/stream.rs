@@ -1,31 +1,26 @@
-//! A stream that a pool has given out, and the request that was begun over it.
+//! A stream that a pool has given out, and the request that is under way on it.
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::answer::NoReply;
 use super::connection::Connection;
 use super::head::RequestHead;
-use super::outcomes::RequestOutcome;
+use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::pool_state::PoolState;
 use crate::exchange::{Failure, Reply, Unsent};
 use crate::redact::CredentialHeaders;
 
-/// A stream that may be used. Dropping it frees the stream.
+/// A stream that may be used, and the request that was begun over it. Dropping it gives up a request whose outcome has not come, and
+/// frees the stream.
 #[derive(Debug)]
 pub struct Http2Stream {
     pub(super) connection: Rc<Connection>,
     pub(super) shared: Rc<PoolState>,
-}
-
-/// A request that was begun, and whose outcome comes to [`RequestOutcomes`]. One that is dropped before that is given up.
-#[derive(Debug)]
-pub struct BegunRequest {
-    pub(super) stream: Http2Stream,
-    /// `None` when its outcome has come.
+    /// `None` while no request is under way.
     pub(super) number: Option<u32>,
-    pub(super) sent_at: Instant,
 }
 
 /// The outcome of a request that has no answer.
@@ -49,19 +44,44 @@ impl Http2Stream {
         self.shared.leave(&Rc::downgrade(&self.connection))
     }
 
-    pub(super) fn leave_if_asked(&self, why: &NoReply) {
+    fn leave_if_asked(&self, why: &NoReply) {
         if matches!(why, NoReply::NotProcessed { leave: true } | NoReply::Http11Required) {
             self.leave_connection();
         }
     }
 
-    /// Interprets the outcome of a request with `head` that was sent at `sent_at`.
-    pub(super) fn conclude<Refusal>(
-        &self,
-        outcome: Result<Reply, NoReply>,
+    /// Begins a request; its outcome goes where `to` says, under its key. It leaves in the same turn of the thread.
+    ///
+    /// # Errors
+    /// Its outcome, when it cannot be begun here: nothing of it is written.
+    pub(super) fn begin(
+        &mut self,
+        head: &impl RequestHead,
+        payload: Bytes,
+        to: (&Rc<RequestOutcomes>, u16),
+    ) -> Result<(), RequestOutcome> {
+        let begun = self.connection.begin(head, payload, to);
+        self.number = Some(begun.map_err(|why| {
+            self.leave_if_asked(&why);
+            RequestOutcome(Err(Box::new(why)))
+        })?);
+        Ok(())
+    }
+
+    /// The answer to the request, which has `head` and was sent at `sent_at`, from its `outcome`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn conclude<Refusal>(
+        &mut self,
+        outcome: RequestOutcome,
         head: &impl RequestHead,
         sent_at: Instant,
     ) -> Result<Reply, Unanswered<Refusal>> {
+        let outcome = outcome.reply();
+        if self.number.take().is_some() {
+            self.connection.note(&outcome);
+        }
         let why = match outcome {
             Ok(mut reply) => {
                 // When the bytes came in, not when this task had its turn: the sample is about the server.
@@ -88,40 +108,11 @@ impl Http2Stream {
     }
 }
 
-// === impl BegunRequest ===
-
-impl BegunRequest {
-    /// The answer to this request, which has `head`, from its `outcome`.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn conclude<Refusal>(
-        &mut self,
-        outcome: RequestOutcome,
-        head: &impl RequestHead,
-    ) -> Result<Reply, Unanswered<Refusal>> {
-        self.number = None;
-        let outcome = outcome.reply();
-        self.stream.connection.note(&outcome);
-        self.stream.conclude(outcome, head, self.sent_at)
-    }
-
-    /// Its stream, which is free again when this is dropped.
-    pub const fn stream(&self) -> &Http2Stream {
-        &self.stream
-    }
-}
-
-impl Drop for BegunRequest {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.stream.connection.give_up(number);
-        }
-    }
-}
-
 impl Drop for Http2Stream {
     fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.connection.give_up(number);
+        }
         self.connection.give_stream_back();
         let first_free = &self.shared.first_free;
         // Lowered at most: the places before it were found full.

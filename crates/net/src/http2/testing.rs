@@ -10,7 +10,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,10 +19,12 @@ use http::{HeaderMap, HeaderName};
 use tokio::time::Instant;
 
 use super::answer::NoReply;
+use super::connection::Connection;
 use super::frames::{self, HEAD_BYTES};
 use super::head::{OwnField, RequestHead, SharedHead};
-use super::outcomes::Waiter;
+use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::session::Http2Session;
+use crate::exchange::Reply;
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
@@ -81,6 +82,9 @@ pub(super) static READ_FIELDS: [HeaderName; 1] = [HeaderName::from_static("a")];
 pub(super) struct SessionRig {
     pub(super) session: Http2Session,
     pub(super) now: Instant,
+    outcomes: Rc<RequestOutcomes>,
+    /// Those that have come, with their keys.
+    arrived: Vec<(u16, RequestOutcome)>,
 }
 
 /// State of a request at the end of a test.
@@ -99,7 +103,12 @@ impl SessionRig {
     /// A connection that has just begun.
     pub(super) fn begin() -> Self {
         let now = Clock::starting_at(Duration::ZERO).monotonic();
-        Self { session: Http2Session::new(&READ_FIELDS, now), now }
+        Self {
+            session: Http2Session::new(&READ_FIELDS, now),
+            now,
+            outcomes: Rc::default(),
+            arrived: Vec::new(),
+        }
     }
 
     /// A connection whose peer has granted `settings`, and has read what was said so far.
@@ -134,18 +143,32 @@ impl SessionRig {
     }
 
     pub(super) fn send(&mut self, body: &[u8]) -> u32 {
-        self.session.send(&request(), Bytes::copy_from_slice(body), Waiter::Unknown).unwrap()
+        self.try_send(&request(), body).unwrap()
+    }
+
+    pub(super) fn try_send(&mut self, head: &TestHead, body: &[u8]) -> Result<u32, NoReply> {
+        // The key is the stream that it will have.
+        let key =
+            self.session.streams.next().and_then(|stream| u16::try_from(stream & 0xffff).ok());
+        self.session.send(head, Bytes::copy_from_slice(body), (&self.outcomes, key.unwrap_or(0)))
+    }
+
+    /// The outcome of the request on a stream.
+    pub(super) fn fetch(&mut self, stream: u32) -> Option<Result<Reply, NoReply>> {
+        while let Some(arrived) = self.outcomes.take() {
+            self.arrived.push(arrived);
+        }
+        let place = self.arrived.iter().position(|(key, _)| u32::from(*key) == stream & 0xffff)?;
+        Some(self.arrived.swap_remove(place).1.reply())
     }
 
     pub(super) fn outcome(&mut self, stream: u32) -> SeenOutcome {
-        match self.session.streams.poll_outcome(stream, &Context::from_waker(Waker::noop())) {
-            Poll::Pending => SeenOutcome::Pending,
-            Poll::Ready(Ok(reply)) => SeenOutcome::Answer(reply.status, reply.body),
-            Poll::Ready(Err(NoReply::NotProcessed { leave })) => {
-                SeenOutcome::NotProcessed { leave }
-            }
-            Poll::Ready(Err(NoReply::Http11Required)) => SeenOutcome::Http11Required,
-            Poll::Ready(Err(NoReply::Lost(words))) => {
+        match self.fetch(stream) {
+            None => SeenOutcome::Pending,
+            Some(Ok(reply)) => SeenOutcome::Answer(reply.status, reply.body),
+            Some(Err(NoReply::NotProcessed { leave })) => SeenOutcome::NotProcessed { leave },
+            Some(Err(NoReply::Http11Required)) => SeenOutcome::Http11Required,
+            Some(Err(NoReply::Lost(words))) => {
                 assert!(words.starts_with("no answer"), "{words}");
                 SeenOutcome::Lost
             }
@@ -218,6 +241,20 @@ impl RequestHead for TestHead {
             let is_sensitive = value.is_sensitive();
             put(OwnField { name, value: value.as_bytes(), is_sensitive });
         }
+    }
+}
+
+/// Sends a request over `connection` at once; the future waits for the answer.
+pub(super) fn exchange(
+    connection: &Connection,
+    head: &TestHead,
+    body: Bytes,
+) -> impl Future<Output = Result<Reply, NoReply>> + use<> {
+    let outcomes = Rc::default();
+    let begun = connection.begin(head, body, (&outcomes, 0));
+    async move {
+        begun?;
+        outcomes.next().await.reply()
     }
 }
 

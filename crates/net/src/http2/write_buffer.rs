@@ -26,7 +26,11 @@ pub(super) struct WriteBuffer {
 
 impl WriteBuffer {
     /// Where frames are to be appended.
-    pub(super) const fn buffer(&mut self) -> &mut Vec<u8> {
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            // At once: to grow by and by is to copy.
+            self.bytes.reserve(OFFER_BYTES_MAX);
+        }
         &mut self.bytes
     }
 
@@ -65,9 +69,9 @@ impl WriteBuffer {
         if self.taken == self.bytes.len() || self.taken >= COMPACT_BYTES {
             self.removed = self.position_of(self.taken);
             self.bytes.drain(..self.taken);
-            // A burst of a thousand requests is hundreds of kilobytes, and connections are dozens.
+            // Connections are hundreds, and most have nothing to write at a time.
             if self.bytes.is_empty() {
-                self.bytes.shrink_to(OFFER_BYTES_MAX);
+                self.bytes = Vec::new();
             }
             self.offered -= self.taken;
             self.taken = 0;
