@@ -14,7 +14,7 @@ pub(in crate::http2) struct HpackDecoder {
     bytes: usize,
     /// Bound of that size, as the peer chose; at most [`TABLE_BYTES`].
     bytes_max: usize,
-    /// The literal that is read, kept for its memory.
+    /// The literal that is read, where it is Huffman-coded, kept for its memory.
     name: Vec<u8>,
     value: Vec<u8>,
 }
@@ -55,13 +55,15 @@ impl HpackDecoder {
         while let Some(first) = block.first().copied() {
             if first & 0x80 != 0 {
                 let index = integer(&mut block, 7)?;
-                let (name, value) = self.field(index)?;
+                let (name, value) = field(&self.table, index)?;
                 let entry = index.checked_sub(DYNAMIC_INDEX).and_then(|at| self.table.get(at));
                 take(name, value, entry.is_some_and(|entry| entry.is_passed_over));
             } else if first & 0x40 != 0 {
-                self.literal(&mut block, 6)?;
-                let is_passed_over = take(&self.name, &self.value, false);
-                self.insert(is_passed_over);
+                let (name, value) = self.literal(&mut block, 6)?;
+                let is_passed_over = take(name, value, false);
+                let text = [name, value].concat().into_boxed_slice();
+                let name_bytes = name.len();
+                self.insert(DecoderEntry { text, name_bytes, is_passed_over });
             } else if first & 0x20 != 0 {
                 // RFC 7541, section 4.2, has changes of the size at the beginning of a block only.
                 if !is_first {
@@ -70,8 +72,8 @@ impl HpackDecoder {
                 self.resize(integer(&mut block, 5)?)?;
                 continue;
             } else {
-                self.literal(&mut block, 4)?;
-                take(&self.name, &self.value, false);
+                let (name, value) = self.literal(&mut block, 4)?;
+                take(name, value, false);
             }
             is_first = false;
         }
@@ -87,42 +89,24 @@ impl HpackDecoder {
     }
 
     /// Reads a field whose name may be in the table, and whose value is not.
-    fn literal(&mut self, block: &mut &[u8], prefix_bits: u32) -> Result<(), Undecodable> {
-        // Taken out, since the table is borrowed below; it comes back for its memory.
-        let mut name = std::mem::take(&mut self.name);
-        name.clear();
-        match integer(block, prefix_bits)? {
-            0 => string(block, &mut name)?,
-            index => name.extend_from_slice(self.field(index)?.0),
-        }
-        self.name = name;
-        self.value.clear();
-        string(block, &mut self.value)
+    fn literal<'block: 'text, 'text>(
+        &'text mut self,
+        block: &mut &'block [u8],
+        prefix_bits: u32,
+    ) -> Result<(&'text [u8], &'text [u8]), Undecodable> {
+        let name = match integer(block, prefix_bits)? {
+            0 => string(block, &mut self.name)?,
+            index => field(&self.table, index)?.0,
+        };
+        Ok((name, string(block, &mut self.value)?))
     }
 
-    fn field(&self, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
-        if let Some(place) = index.checked_sub(DYNAMIC_INDEX) {
-            let entry = self.table.get(place);
-            let field = entry.and_then(|entry| entry.text.split_at_checked(entry.name_bytes));
-            return field.ok_or(Undecodable("an index is behind the table"));
-        }
-        let field = index.checked_sub(1).and_then(|place| STATIC_TABLE.get(place));
-        let (name, value) = field.ok_or(Undecodable("an index is 0"))?;
-        Ok((name.as_bytes(), value.as_bytes()))
-    }
-
-    /// Puts the literal that was read into the table.
-    fn insert(&mut self, is_passed_over: bool) {
-        let cost = self.name.len() + self.value.len() + FIELD_BYTES;
+    fn insert(&mut self, entry: DecoderEntry) {
+        let cost = entry.text.len() + FIELD_BYTES;
         // One that is larger than the table empties it, and is no error (RFC 7541, section 4.4).
         self.make_room(cost);
         if cost <= self.bytes_max {
-            let text = [self.name.as_slice(), &self.value].concat().into_boxed_slice();
-            self.table.push_front(DecoderEntry {
-                text,
-                name_bytes: self.name.len(),
-                is_passed_over,
-            });
+            self.table.push_front(entry);
             self.bytes += cost;
         }
     }
@@ -142,6 +126,18 @@ impl HpackDecoder {
             self.bytes -= oldest.text.len() + FIELD_BYTES;
         }
     }
+}
+
+/// The field with this index, name and value: of the static table or of the connection's.
+fn field(table: &VecDeque<DecoderEntry>, index: usize) -> Result<(&[u8], &[u8]), Undecodable> {
+    if let Some(place) = index.checked_sub(DYNAMIC_INDEX) {
+        let entry = table.get(place);
+        let field = entry.and_then(|entry| entry.text.split_at_checked(entry.name_bytes));
+        return field.ok_or(Undecodable("an index is behind the table"));
+    }
+    let field = index.checked_sub(1).and_then(|place| STATIC_TABLE.get(place));
+    let (name, value) = field.ok_or(Undecodable("an index is 0"))?;
+    Ok((name.as_bytes(), value.as_bytes()))
 }
 
 /// Reads an integer whose first byte has `prefix_bits` bits of it (RFC 7541, section 5.1).
@@ -170,17 +166,20 @@ fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
     Ok(value)
 }
 
-/// Reads a string (RFC 7541, section 5.2) and appends it to `text`. One that is longer than what is there is not begun.
-fn string(block: &mut &[u8], text: &mut Vec<u8>) -> Result<(), Undecodable> {
+/// Reads a string (RFC 7541, section 5.2), into `decoded` if it is Huffman-coded. One that is longer than what is there is not begun.
+fn string<'block: 'text, 'text>(
+    block: &mut &'block [u8],
+    decoded: &'text mut Vec<u8>,
+) -> Result<&'text [u8], Undecodable> {
     let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(block, 7)?;
     let split = block.split_at_checked(length);
     let (string, rest) = split.ok_or(Undecodable("a string is longer than its block"))?;
     *block = rest;
-    if is_coded {
-        return huffman::decode(string, text)
-            .ok_or(Undecodable("a string's Huffman code is wrong"));
+    if !is_coded {
+        return Ok(string);
     }
-    text.extend_from_slice(string);
-    Ok(())
+    decoded.clear();
+    huffman::decode(string, decoded).ok_or(Undecodable("a string's Huffman code is wrong"))?;
+    Ok(decoded)
 }
