@@ -16,12 +16,12 @@ use super::driver::{ConnectionState, Wire};
 use super::head::RequestHead;
 use super::outcomes::RequestOutcomes;
 use crate::endpoint::Origin;
-use crate::exchange::Reply;
+use crate::exchange::{Reply, Unsent};
 use crate::guard::Forbidden;
 use crate::read_ahead::ReadAheadSocket;
 use crate::tcp::{self, Reach};
 use crate::ticking::TickingSocket;
-use crate::tls;
+use crate::{tls, words};
 
 /// How long TCP, TLS and the first answer of HTTP/2 may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -76,17 +76,14 @@ pub(super) struct Connection {
     given_up: Cell<u32>,
 }
 
-/// Why a connection could not be made.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Http2ConnectError {
-    #[error(transparent)]
+/// Why there is no connection; in words.
+#[derive(Debug, Clone)]
+pub(super) enum Http2ConnectFailure {
+    /// It would lead where it must not.
     Forbidden(Forbidden),
-    #[error("cannot connect to {origin}: {message}")]
-    Failed { origin: String, message: String },
-    #[error("{origin} does not speak HTTP/2")]
-    NotHttp2 { origin: String },
-    #[error("{origin} did not complete a connection within 10 s")]
-    TimedOut { origin: String },
+    /// The peer does not speak HTTP/2.
+    NotSpoken(String),
+    Unreachable(String),
 }
 
 // === impl Dial ===
@@ -96,45 +93,69 @@ impl Dial {
     pub(super) async fn connect(
         &self,
         clock: Clock,
-    ) -> Result<(Connection, TlsWire), Http2ConnectError> {
-        tokio::time::timeout(CONNECT_TIMEOUT, self.connect_unhurried(clock)).await.unwrap_or_else(
-            |_| Err(Http2ConnectError::TimedOut { origin: self.origin.to_string() }),
-        )
+    ) -> Result<(Connection, TlsWire), Http2ConnectFailure> {
+        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect_unhurried(clock)).await;
+        let late = || format!("{} did not complete a connection within 10 s", self.origin);
+        connecting.unwrap_or_else(|_| Err(Http2ConnectFailure::Unreachable(words::plain(&late()))))
     }
 
     async fn connect_unhurried(
         &self,
         clock: Clock,
-    ) -> Result<(Connection, TlsWire), Http2ConnectError> {
+    ) -> Result<(Connection, TlsWire), Http2ConnectFailure> {
         let Origin { host, port, .. } = &self.origin;
         let stream = match tcp::connect(host, *port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await {
             Ok(stream) => stream,
             Err(tcp::ConnectError::Forbidden(forbidden)) => {
-                return Err(Http2ConnectError::Forbidden(forbidden));
+                return Err(Http2ConnectFailure::Forbidden(forbidden));
             }
-            Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(message)),
+            Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(&message)),
         };
         let stream = ReadAheadSocket::new(TickingSocket::new(stream, clock));
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
-        let stream = shaken.map_err(|error| self.failed(tls::explain(&error)))?;
+        let stream = shaken.map_err(|error| self.failed(&tls::explain(&error)))?;
         // Without the peer's word by ALPN HTTP/2 must not be spoken (RFC 9113, section 3.2).
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Err(Http2ConnectError::NotHttp2 { origin: self.origin.to_string() });
+            return Err(Http2ConnectFailure::NotSpoken(self.not_spoken()));
         }
         let mut wire = Wire::new(self.provider, self.read_fields, stream, clock);
         // With TLS 1.3 a peer that refuses our certificate, and a proxy without a server, say so only now. A request would be
         // in doubt then. And the peer's first frame, SETTINGS, is in front of its answer: what it grants is known then.
         let greeted = wire.greet().await;
-        greeted.map_err(|why| self.failed(format!("it was closed at once: {why}")))?;
+        greeted.map_err(|why| self.failed(&format!("it was closed at once: {why}")))?;
         // Otherwise one would be made after the other, without a pause between.
         if !wire.link.session.borrow().takes_requests() {
-            return Err(self.failed("it goes away at once".to_owned()));
+            return Err(self.failed("it goes away at once"));
         }
         Ok((Connection::new(&wire, self.priming), wire))
     }
 
-    fn failed(&self, message: String) -> Http2ConnectError {
-        Http2ConnectError::Failed { origin: self.origin.to_string(), message }
+    fn failed(&self, message: &str) -> Http2ConnectFailure {
+        let words = format!("cannot connect to {}: {message}", self.origin);
+        Http2ConnectFailure::Unreachable(words::plain(&words))
+    }
+
+    pub(super) fn not_spoken(&self) -> String {
+        words::plain(&format!("{} does not speak HTTP/2", self.origin))
+    }
+}
+
+// === impl Http2ConnectFailure ===
+
+impl Http2ConnectFailure {
+    /// True if another try would be told the same.
+    pub(super) const fn is_final(&self) -> bool {
+        !matches!(self, Self::Unreachable(_))
+    }
+}
+
+impl<Refusal> From<Http2ConnectFailure> for Unsent<Refusal> {
+    fn from(failure: Http2ConnectFailure) -> Self {
+        match failure {
+            Http2ConnectFailure::Forbidden(forbidden) => Self::Forbidden(forbidden),
+            Http2ConnectFailure::NotSpoken(words) => Self::NotSpoken(words),
+            Http2ConnectFailure::Unreachable(words) => Self::Unreachable(words),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use notification::Priority;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::connection::{Dial, PROOF_WAIT};
+use super::connection::{Dial, Http2ConnectFailure, PROOF_WAIT};
 use super::head::RequestHead;
 use super::outcomes::RequestOutcomes;
 use super::pool_state::PoolState;
@@ -148,11 +148,9 @@ impl Http2Pool {
                 self.grow();
                 return Ok(stream);
             }
-            if let Some(forbidden) = self.shared.forbidden.get() {
-                return Err(Unsent::Forbidden(forbidden));
-            }
-            if !self.shared.is_spoken.get() {
-                return Err(Unsent::NotSpoken(self.shared.not_spoken()));
+            let failure = self.shared.failure.borrow().clone();
+            if let Some(failure) = failure.filter(Http2ConnectFailure::is_final) {
+                return Err(failure.into());
             }
         }
     }
@@ -175,8 +173,7 @@ impl Http2Pool {
             return;
         }
         // What an earlier connect found out is not told to requests that wait for this one.
-        shared.forbidden.set(None);
-        shared.is_spoken.set(true);
+        shared.failure.borrow_mut().take_if(|failure| failure.is_final());
         let connecting = self.tasks.spawn(live(Rc::clone(shared)));
         shared.connecting.borrow_mut().push(connecting);
     }

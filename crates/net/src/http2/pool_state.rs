@@ -8,11 +8,9 @@ use notification::Priority;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::connection::{Connection, Dial, Http2ConnectError, TlsWire};
+use super::connection::{Connection, Dial, Http2ConnectFailure, TlsWire};
 use super::waiting::StreamWaiters;
 use crate::exchange::Unsent;
-use crate::guard::Forbidden;
-use crate::words;
 
 /// The connections of a pool.
 #[derive(Debug)]
@@ -31,11 +29,8 @@ pub(super) struct PoolState {
     pub(super) failures: Cell<u16>,
     /// Not to be dialled before, after failures.
     pub(super) dial_at: Cell<Option<Instant>>,
-    /// The last connect led where it must not.
-    pub(super) forbidden: Cell<Option<Forbidden>>,
-    /// True if the peer speaks HTTP/2, as far as is known.
-    pub(super) is_spoken: Cell<bool>,
-    pub(super) last_failure: RefCell<Option<String>>,
+    /// Why the last connect has failed, if it has.
+    pub(super) failure: RefCell<Option<Http2ConnectFailure>>,
 }
 
 // === impl PoolState ===
@@ -54,9 +49,7 @@ impl PoolState {
             connecting: RefCell::default(),
             failures: Cell::new(0),
             dial_at: Cell::new(None),
-            forbidden: Cell::new(None),
-            is_spoken: Cell::new(true),
-            last_failure: RefCell::default(),
+            failure: RefCell::default(),
         }
     }
 
@@ -67,43 +60,39 @@ impl PoolState {
             if let Some(at) = self.dial_at.get() {
                 tokio::time::sleep_until(at).await;
             }
-            match self.dial.connect(self.clock).await {
+            let failure = match self.dial.connect(self.clock).await {
                 Ok(connected) => {
                     self.failures.set(0);
                     self.dial_at.set(None);
-                    self.last_failure.replace(None);
+                    self.failure.replace(None);
                     return Some(connected);
                 }
-                Err(Http2ConnectError::Forbidden(forbidden)) => {
-                    self.forbidden.set(Some(forbidden));
-                    // All of them: to each the answer is the same.
-                    self.waiting.wake_all();
-                    return None;
+                Err(failure) => failure,
+            };
+            let (provider, is_configured) = (self.dial.provider, self.dial.reach.is_configured());
+            match &failure {
+                Http2ConnectFailure::Forbidden(_) => {}
+                Http2ConnectFailure::NotSpoken(error) if is_configured => {
+                    tracing::warn!(provider, error, "no connection: it has to offer h2 by ALPN");
                 }
-                Err(error @ Http2ConnectError::NotHttp2 { .. }) => {
-                    if self.dial.reach.is_configured() {
-                        tracing::warn!(provider = self.dial.provider, %error, "no connection: it has to offer h2 by ALPN");
-                    }
-                    // Another try would be told the same.
-                    self.is_spoken.set(false);
-                    self.waiting.wake_all();
-                    return None;
+                Http2ConnectFailure::Unreachable(error) if is_configured => {
+                    tracing::warn!(provider, error, "no connection");
                 }
-                Err(error) => {
-                    let provider = self.dial.provider;
-                    if self.dial.reach.is_configured() {
-                        tracing::warn!(provider, %error, "no connection");
-                    } else {
-                        tracing::debug!(provider, %error, "no connection");
-                    }
-                    let failures = self.failures.get().saturating_add(1);
-                    self.failures.set(failures);
-                    let delay =
-                        Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
-                    self.dial_at.set(Some(self.clock.monotonic() + delay));
-                    self.last_failure.replace(Some(words::plain(&error.to_string())));
+                Http2ConnectFailure::NotSpoken(error) | Http2ConnectFailure::Unreachable(error) => {
+                    tracing::debug!(provider, error, "no connection");
                 }
             }
+            let is_final = failure.is_final();
+            self.failure.replace(Some(failure));
+            if is_final {
+                // All of them, since to each the answer is the same.
+                self.waiting.wake_all();
+                return None;
+            }
+            let failures = self.failures.get().saturating_add(1);
+            self.failures.set(failures);
+            let delay = Backoff::CONNECT.delay(failures, None, &mut self.random.borrow_mut());
+            self.dial_at.set(Some(self.clock.monotonic() + delay));
         }
         None
     }
@@ -192,19 +181,13 @@ impl PoolState {
         }
     }
 
-    pub(super) fn not_spoken(&self) -> String {
-        words::plain(&format!("{} does not speak HTTP/2", self.dial.origin))
-    }
-
+    /// Why a request that has waited for long has no stream.
     pub(super) fn no_stream<Refusal>(&self) -> Unsent<Refusal> {
-        match &*self.last_failure.borrow() {
-            Some(failure) if self.connections.borrow().is_empty() => {
-                Unsent::Unreachable(failure.clone())
-            }
-            _ if self.connections.borrow().is_empty() => {
-                Unsent::Unreachable("no connection in time".to_owned())
-            }
-            _ => Unsent::Full,
+        if !self.connections.borrow().is_empty() {
+            return Unsent::Full;
         }
+        let failure = self.failure.borrow().clone();
+        failure
+            .map_or_else(|| Unsent::Unreachable("no connection in time".to_owned()), Unsent::from)
     }
 }

@@ -101,7 +101,7 @@ impl Http2Stream {
         Err(match why {
             NoReply::NotProcessed { .. } => Unanswered::Again { since: sent_at },
             NoReply::Http11Required => {
-                Unanswered::Failed(Unsent::NotSpoken(self.shared.not_spoken()).into())
+                Unanswered::Failed(Unsent::NotSpoken(self.shared.dial.not_spoken()).into())
             }
             NoReply::Lost(words) => Unanswered::Failed(Failure::Lost(words)),
         })
