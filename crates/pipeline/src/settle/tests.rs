@@ -1,10 +1,11 @@
 //! The settlements that settle writes, and the chunk for which each answer of the store counts.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Answer, Chunk, Disposition, Report, Timestamp, Verdict, sample};
+use notification::{Answer, Chunk, Delivery, Disposition, Report, Timestamp, Verdict, sample};
 use prometheus_client::registry::Registry;
 
 use super::*;
@@ -23,6 +24,7 @@ impl Settlements for RefusesOne {
             let is_refused = settlement.chunk == self.refused;
             if is_refused { Settled::Stale } else { Settled::Applied { remaining: 0 } }
         };
+        assert!(settlements.len() <= limits::TRANSACTION_COMMANDS, "a transaction has a bound");
         let answers = settlements.iter().map(answer).collect();
         self.told.lock().unwrap().extend(settlements);
         Ok(answers)
@@ -109,6 +111,22 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
         text.lines().filter(|line| line.starts_with("belfry_deliveries_total")).collect();
     let expect = r#"belfry_deliveries_total{channel="delivered",outcome="delivered"} 1"#;
     assert_eq!(counted, [expect]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_waits_is_settled_in_transactions_of_a_bounded_size() {
+    let count = limits::TRANSACTION_COMMANDS as u64 + 100;
+    let joined = notification::join((0..count).map(|it| Chunk::clone(&chunk(it, "ios"))).collect());
+    let (sender, messages) = crate::report::channel();
+    for joined in joined {
+        let lost = |it: &Delivery| (it.index, Report::Attempted(Answer::unknown("")));
+        let reports = joined.deliveries.iter().map(lost).collect();
+        sender.try_send(reported(Arc::new(joined), reports)).unwrap();
+    }
+    drop(sender);
+    let told = run(messages, ChunkId(count), &mut Registry::default()).await;
+    let chunks: BTreeSet<ChunkId> = told.iter().map(|settlement| settlement.chunk).collect();
+    assert_eq!((told.len() as u64, chunks.len() as u64), (count, count));
 }
 
 #[tokio::test(start_paused = true)]
