@@ -63,7 +63,7 @@ const _: () = assert!(
     "the writer and as many readers as there are"
 );
 /// More than there are statements.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 128;
 
 /// Parts of a writer when it starts.
 #[derive(Debug)]
