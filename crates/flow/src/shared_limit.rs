@@ -189,12 +189,12 @@ impl Division {
 // === impl Part ===
 
 impl Part {
-    /// PlaceState that are taken.
+    /// Places that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.places.get().taken
     }
 
-    /// PlaceState, taken or not.
+    /// Places, taken or not.
     pub(crate) fn places(&self) -> usize {
         self.places.get().all
     }
