@@ -9,10 +9,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use flow::Clock;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::name_server;
 
 /// How a dead endpoint is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,7 @@ pub(crate) enum Death {
     Silent,
     Refuse,
     Unavailable,
+    Tarpit,
 }
 
 /// Hosts with one port, which are served until the process ends.
@@ -28,6 +31,8 @@ pub(crate) struct Endpoints {
     port: u16,
     /// Bound and not listened to: the kernel refuses connections, and gives the port to no other program.
     unserved: Option<TcpSocket>,
+    /// Knows the domains of which these are the mail servers. Without one they are webhooks.
+    name_server: Option<SocketAddr>,
 }
 
 /// Addresses of the loopback network that follow one another.
@@ -60,21 +65,29 @@ enum Service {
     TurnAway(Arc<Attempts>),
     /// Counts the connection, and holds it until the other side closes it.
     Hold(Arc<Attempts>),
+    /// Counts the connection, and greets it as a mail server, so slowly that no line ends.
+    Drip(Arc<Attempts>),
 }
 
 const HEALTHY: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 const DEAD: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
+/// The content of all mail.
+const MAIL: &str = r#"{"from":"news@client.example","subject":"Hello","text":"Hello"}"#;
 /// Connections that are established before they are accepted, at most: all that a storm brings.
 const BACKLOG: u32 = 4096;
 /// When no more files can be opened, until the next try. Connections wait in the backlog meanwhile, and are counted later.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The greeting of a tarpit, over and over, and the time between two of its bytes.
+const GREETING: &[u8] = b"220-one moment please\r\n";
+const DRIP_EVERY: Duration = Duration::from_secs(5);
 
 // === impl Death ===
 
 impl Death {
     /// The death of this name.
     pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::Silent, Self::Refuse, Self::Unavailable].into_iter().find(|it| it.as_str() == name)
+        let all = [Self::Silent, Self::Refuse, Self::Unavailable, Self::Tarpit];
+        all.into_iter().find(|it| it.as_str() == name)
     }
 
     /// Its name.
@@ -83,6 +96,7 @@ impl Death {
             Self::Silent => "silent",
             Self::Refuse => "refuse",
             Self::Unavailable => "503",
+            Self::Tarpit => "tarpit",
         }
     }
 }
@@ -104,7 +118,11 @@ impl Endpoints {
             Death::Refuse => {
                 let socket = bind()?;
                 let port = socket.local_addr()?.port();
-                Ok(Self { hosts, port, unserved: Some(socket) })
+                Ok(Self { hosts, port, unserved: Some(socket), name_server: None })
+            }
+            Death::Tarpit => {
+                let name_server = Some(serve_names(hosts)?);
+                Ok(Self { name_server, ..Self::serve(hosts, Service::Drip(attempts))? })
             }
         }
     }
@@ -124,13 +142,46 @@ impl Endpoints {
         format!("http://{}:{}", self.hosts.address(number % self.hosts.count.max(1)), self.port)
     }
 
+    /// The recipient `recipient` of the endpoint `number`.
+    pub(crate) fn recipient(&self, number: u64, recipient: u64) -> String {
+        match self.name_server {
+            None => format!("{}/{recipient}", self.url(number)),
+            Some(_) => format!("r{recipient}@{}", name_server::domain(number)),
+        }
+    }
+
+    /// The channel that leads to them, and a content for it.
+    pub(crate) const fn channel(&self) -> (&'static str, &'static str) {
+        match self.name_server {
+            None => ("hooks", "0"),
+            Some(_) => ("mail", MAIL),
+        }
+    }
+
+    /// The settings with which the engine gets to them.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
+        let mut all = vec![("HOOKS__ALLOW_HTTP", "true".to_owned())];
+        if let Some(name_server) = self.name_server {
+            all.extend([
+                ("MAIL__KIND", "smtp".to_owned()),
+                ("MAIL__ROUTE", "mx".to_owned()),
+                ("MAIL__HELO", "client.example".to_owned()),
+                ("MAIL__MX_PORT", self.port.to_string()),
+                ("MAIL__NAME_SERVERS", format!(r#"["{name_server}"]"#)),
+                ("MAIL__ALLOW_NETWORKS", r#"["127.0.0.0/8"]"#.to_owned()),
+            ]);
+        }
+        let all = all.into_iter();
+        all.map(|(name, value)| (format!("BELFRY__CHANNELS__{name}"), value)).collect()
+    }
+
     /// A thread of its own for each kind: what dead endpoints get must not delay the note of an arrival.
     fn serve(hosts: Hosts, service: Service) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(async { bind()?.listen(BACKLOG) })?;
         let port = listener.local_addr()?.port();
         std::thread::spawn(move || run(&runtime, &listener, hosts, &service));
-        Ok(Self { hosts, port, unserved: None })
+        Ok(Self { hosts, port, unserved: None, name_server: None })
     }
 }
 
@@ -140,6 +191,16 @@ fn bind() -> io::Result<TcpSocket> {
     socket.bind_device(Some(b"lo"))?;
     socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
     Ok(socket)
+}
+
+/// Answers questions for the domains of `hosts` until the process ends, on a thread of its own.
+fn serve_names(hosts: Hosts) -> Result<SocketAddr> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let socket = runtime.block_on(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    let address = socket.local_addr()?;
+    let of_number = move |number| (number < hosts.count).then(|| hosts.address(number));
+    std::thread::spawn(move || runtime.block_on(name_server::answer(socket, of_number)));
+    Ok(address)
 }
 
 fn run(runtime: &Runtime, listener: &TcpListener, hosts: Hosts, service: &Service) {
@@ -196,6 +257,10 @@ impl Service {
                 attempts.add(number);
                 hold(stream).await
             }
+            Self::Drip(attempts) => {
+                attempts.add(number);
+                drip(stream).await
+            }
         }
     }
 }
@@ -228,6 +293,15 @@ async fn answer(stream: TcpStream, status: &str, seen: impl Fn(&[u8])) -> Result
 async fn hold(mut stream: TcpStream) -> Result<()> {
     let mut unheard = [0; 512];
     while stream.read(&mut unheard).await? > 0 {}
+    Ok(())
+}
+
+/// Writes the greeting byte by byte until the other side closes the connection.
+async fn drip(mut stream: TcpStream) -> Result<()> {
+    for byte in GREETING.iter().cycle() {
+        stream.write_u8(*byte).await?;
+        tokio::time::sleep(DRIP_EVERY).await;
+    }
     Ok(())
 }
 

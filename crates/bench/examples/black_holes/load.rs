@@ -75,11 +75,12 @@ pub(crate) fn fill(address: &str, dead: &Endpoints, waiting: u64) -> Result<()> 
             if number >= dead.count() {
                 return Ok(());
             }
-            let url = dead.url(number);
-            let recipients: Vec<String> =
-                (0..waiting).map(|path| format!(r#""{url}/{path}""#)).collect();
-            let recipients = recipients.join(",");
-            let body = format!(r#"{{"channel":"hooks","content":0,"recipients":[{recipients}]}}"#);
+            let quoted = |recipient| format!(r#""{}""#, dead.recipient(number, recipient));
+            let recipients: Vec<String> = (0..waiting).map(quoted).collect();
+            let (recipients, (channel, content)) = (recipients.join(","), dead.channel());
+            let body = format!(
+                r#"{{"channel":"{channel}","content":{content},"recipients":[{recipients}]}}"#
+            );
             post_until_taken(&mut caller, &body)?;
         }
     };

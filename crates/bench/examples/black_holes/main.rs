@@ -1,5 +1,5 @@
 //! Healthy webhook endpoints beside dead ones:
-//! `black_holes BINARY sqlite|postgres [HEALTHY=200] [DEAD=1000] [WAITING=2000] [SECONDS=60] [silent|refuse|503]`.
+//! `black_holes BINARY sqlite|postgres [HEALTHY=200] [DEAD=1000] [WAITING=2000] [SECONDS=60] [silent|refuse|503|tarpit]`.
 //!
 //! Each of the HEALTHY endpoints is sent one notification a second, in three phases of SECONDS: `quiet`, without dead
 //! endpoints; `unknown`, right after DEAD endpoints were sent WAITING notifications each; and `known`, after that. Every
@@ -7,13 +7,15 @@
 //! and how many attempts the dead endpoints got. A dead endpoint
 //! - `silent` (default) takes connections and never answers: a connection is an attempt;
 //! - `refuse` takes no connection, so attempts cannot be counted;
-//! - `503` answers every request at once with that status: a request is an attempt.
+//! - `503` answers every request at once with that status: a request is an attempt;
+//! - `tarpit` is the mail server of a domain of its own, and greets byte by byte: a connection is an attempt.
 //!
-//! An attempt that is not answered lasts 30 s: rates of attempts need 60 SECONDS or more. Fails when the engine has ended
-//! by itself, and never for a time.
+//! An attempt that is not answered lasts 30 s, and one at a tarpit 90 s: rates of attempts need 60 SECONDS or more, and 120
+//! with tarpits. Fails when the engine has ended by itself, and never for a time.
 
 mod endpoints;
 mod load;
+mod name_server;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -35,7 +37,7 @@ const WARM_UP: Duration = Duration::from_secs(20);
 /// A notification that has not arrived so long after the last POST of its phase counts as not arrived.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-const USAGE: &str = "usage: black_holes BINARY sqlite|postgres [HEALTHY] [DEAD] [WAITING] [SECONDS] [silent|refuse|503]";
+const USAGE: &str = "usage: black_holes BINARY sqlite|postgres [HEALTHY] [DEAD] [WAITING] [SECONDS] [silent|refuse|503|tarpit]";
 
 /// The arguments.
 struct Setup {
@@ -122,11 +124,14 @@ impl Bench {
     fn start(setup: &Setup, directory: &Path, store: Option<&str>) -> Result<Self> {
         // It writes what a configuration needs, and is sent nothing.
         let simulator = SimulatorProcess::start(&setup.binary, directory, &[])?;
+        let attempts = Arc::new(Attempts::new(setup.dead));
+        let dead = Endpoints::dead(setup.dead, setup.death, Arc::clone(&attempts))?;
+        let environment = dead.environment();
         let settings = EngineSettings {
             binary: &setup.binary,
             directory,
             listen: "127.0.0.1:0",
-            environment: &[("BELFRY__CHANNELS__HOOKS__ALLOW_HTTP".to_owned(), "true".to_owned())],
+            environment: &environment,
             role: EngineRole::Serve,
             store,
             queue: None,
@@ -136,9 +141,7 @@ impl Bench {
         raise_open_files()?;
         let seconds = WARM_UP.as_secs() + 3 * setup.time.as_secs();
         let arrivals = Arc::new(Arrivals::new(setup.healthy * seconds));
-        let attempts = Arc::new(Attempts::new(setup.dead));
         let healthy = Endpoints::healthy(setup.healthy, Arc::clone(&arrivals))?;
-        let dead = Endpoints::dead(setup.dead, setup.death, Arc::clone(&attempts))?;
         Ok(Self { engine, healthy, dead, arrivals, attempts, next: 0 })
     }
 
