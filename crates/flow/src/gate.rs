@@ -230,6 +230,15 @@ impl GateState {
         }
     }
 
+    /// Leaves the places to other gates, and the samples to the limit, when nothing is under way and nothing waits.
+    fn rest(&self) {
+        let mut samples = self.samples.borrow_mut();
+        let has_news = self.part.is_waiting() || !samples.is_empty();
+        if has_news && self.part.taken() == 0 && self.waiting.borrow().is_empty() {
+            self.limit.learn(&self.part, &mut samples, false);
+        }
+    }
+
     fn next_event(&self) -> u64 {
         self.events.set(self.events.get() + 1);
         self.events.get()
@@ -310,6 +319,7 @@ impl Drop for Wait<'_> {
             unlist(&mut group.gate.waiting.borrow_mut(), group);
         }
         group.gate.offer_place();
+        group.gate.rest();
     }
 }
 
@@ -342,6 +352,7 @@ impl Drop for Pass {
         self.group.set_in_flight(self.group.in_flight.get().saturating_sub(1));
         // Those that have entered offer what is left to the next: a risen limit may have opened more than this place.
         gate.offer_place();
+        gate.rest();
     }
 }
 

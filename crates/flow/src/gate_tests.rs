@@ -101,6 +101,29 @@ fn groups_with_few_places_have_a_reserve() {
 }
 
 #[test]
+fn a_gate_at_rest_leaves_all_places_to_the_others() {
+    let answered = |pass: Pass| pass.finish(Signal::Answered, None, Duration::ZERO);
+    for limit in [2, 3, 200] {
+        let shared = SharedLimit::new(Box::new(Fixed(limit)));
+        let [busy, other, _idle] = [(); 3].map(|()| Gate::sharing(Arc::clone(&shared)));
+        let take_all = |gate: &Gate| -> Vec<Pass> {
+            std::iter::from_fn(|| gate.enter().now_or_never()).collect()
+        };
+        let reserve = usize::from(limit >= RESERVED_FROM) * (limit / RESERVE_DIVISOR).max(1);
+        let held = take_all(&busy);
+        assert_eq!(held.len(), limit - reserve);
+        // It waits as well, and gives up.
+        assert!(take_all(&other).len() <= reserve);
+        assert_eq!(other.in_flight(), 0);
+        held.into_iter().for_each(answered);
+        let held = take_all(&other);
+        assert_eq!(held.len(), limit - reserve);
+        held.into_iter().for_each(answered);
+        assert_eq!(take_all(&busy).len(), limit - reserve);
+    }
+}
+
+#[test]
 fn groups_that_wait_come_to_equal_parts() {
     let busy = Gate::new(Box::new(Fixed(9)));
     let mut held = vec![(0..9).map(|_| busy.try_enter().unwrap()).collect::<Vec<_>>()];

@@ -107,7 +107,7 @@ impl SharedLimit {
         let count = samples.len();
         for (number, sample) in samples.drain(..).enumerate() {
             // Those of the batch that are learned later were under way as well: the limit may change with each.
-            let in_flight = in_flight + count - 1 - number;
+            let in_flight = (in_flight + count - 1 - number).max(1);
             limit.learn(Sample { in_flight, ..sample });
         }
         self.divide(&mut division);
@@ -149,7 +149,7 @@ impl SharedLimit {
                 part.served.store(division.events, Ordering::Relaxed);
             }
             part.places.grow(more);
-            if part.is_waiting.load(Ordering::Relaxed) {
+            if part.is_waiting() {
                 part.grown.notify_one();
             }
         }
@@ -189,6 +189,11 @@ impl Division {
 // === impl Part ===
 
 impl Part {
+    /// True if attempts have waited for a place since the gate last learned.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
+    }
+
     /// Places that are taken.
     pub(crate) fn taken(&self) -> usize {
         self.places.get().taken
@@ -213,12 +218,15 @@ impl Part {
     }
 
     fn needs(&self) -> usize {
-        if self.is_waiting.load(Ordering::Relaxed) {
+        if self.is_waiting() {
             return usize::MAX;
         }
-        // A little more than it has, so that it need not ask for each.
-        let taken = self.taken();
-        taken + taken / 8 + 1
+        // A little more than it has, so that it need not ask for each; nothing at rest, as the gates of threads are that a small
+        // destination is not assigned to.
+        match self.taken() {
+            0 => 0,
+            taken => taken + taken / 8 + 1,
+        }
     }
 }
 
