@@ -59,8 +59,9 @@ pub(crate) enum LaneHealth {
     Proven { window: usize },
     /// The destination has answered no attempt in the last [`PROVEN_FOR`].
     Unproven,
-    /// Every attempt fails, and the next one is not made before `closed_until`; `at_a_time` may then be under way.
-    Failing { closed_until: Timestamp, at_a_time: usize },
+    /// Every attempt fails, and the next one is not made before `closed_until`; `at_a_time` may then be under way. The destination has
+    /// answered within [`LATELY`], or has not.
+    Failing { closed_until: Timestamp, at_a_time: usize, has_answered: bool },
 }
 
 /// The evidence of many lanes: the writer that claims notes it, readers show it. Clones share it.
@@ -231,8 +232,9 @@ impl Evidence {
             // More than its places would wait for each other.
             let probes =
                 if self.places == 0 { LATELY_PROBES } else { self.places.min(LATELY_PROBES) };
-            let at_a_time = if self.has_answered_within(LATELY, now) { probes } else { 1 };
-            return LaneHealth::Failing { closed_until, at_a_time };
+            let has_answered = self.has_answered_within(LATELY, now);
+            let at_a_time = if has_answered { probes } else { 1 };
+            return LaneHealth::Failing { closed_until, at_a_time, has_answered };
         }
         match self.answered_at {
             Some(at) if now.since(at) < PROVEN_FOR => LaneHealth::Proven { window: self.window() },

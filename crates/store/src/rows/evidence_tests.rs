@@ -75,14 +75,18 @@ fn the_probe_of_a_destination_that_answered_lately_does_not_wait_for_the_last_on
     let mut evidence = Evidence::default();
     evidence.note(failed(100));
     evidence.note_probe(at(101));
-    let one = LaneHealth::Failing { closed_until: at(101), at_a_time: 1 };
+    let one = LaneHealth::Failing { closed_until: at(101), at_a_time: 1, has_answered: false };
     assert_eq!(evidence.health(at(101)), one, "it never answered");
     evidence.note(answered(102, 1));
     evidence.note_probe(at(103));
     assert!(matches!(evidence.health(at(103)), LaneHealth::Proven { .. }));
     evidence.note(failed(104));
     evidence.note_probe(at(105));
-    let several = |seconds| LaneHealth::Failing { closed_until: at(seconds), at_a_time: 16 };
+    let several = |seconds| LaneHealth::Failing {
+        closed_until: at(seconds),
+        at_a_time: 16,
+        has_answered: true,
+    };
     assert_eq!(evidence.health(at(105)), several(107));
     evidence.note(failed(106));
     assert_eq!(evidence.health(at(106)), several(107), "how it ends changes nothing");

@@ -79,9 +79,18 @@ enum LaneReadiness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Probe {
     priority: Priority,
-    is_failing: bool,
+    kind: ProbeKind,
     order: i64,
     lane: LaneId,
+}
+
+/// Lanes that are probed, by what the last attempts at their destination came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ProbeKind {
+    Unproven,
+    /// They failed, and it answered lately.
+    Failing,
+    Silent,
 }
 
 // === impl Lanes ===

@@ -278,6 +278,28 @@ fn a_destination_that_fails_is_tried_however_many_are_unknown() {
     assert_eq!(next_turn(&mut lanes, 2_000), None, "and the window is full");
 }
 
+/// Mail servers that hold each attempt for minutes fill all that there is for destinations which never answered.
+#[test]
+fn a_destination_that_failed_once_is_tried_however_many_silent_ones_are() {
+    let mut lanes = lanes();
+    let silent = 5_000;
+    for id in 1..=silent {
+        add(&mut lanes, id, 0);
+        fail(&mut lanes, id, 0);
+    }
+    let mut tried = 0;
+    while let Some((lane, items)) = next_turn(&mut lanes, 2_000) {
+        lanes.add_claimed(lane, items);
+        lanes.served(lane, Some(at(0)));
+        tried += 1;
+    }
+    assert!((500..silent).contains(&tried), "{tried}: no more than their part");
+    add(&mut lanes, silent + 1, 0);
+    answer(&mut lanes, silent + 1, 0);
+    fail(&mut lanes, silent + 1, 2_000);
+    assert_eq!(next_turn(&mut lanes, 3_000), Some((silent + 1, 1)));
+}
+
 #[test]
 fn a_lane_whose_window_is_full_waits_for_a_settlement_of_its_own() {
     let mut lanes = lanes();

@@ -144,9 +144,13 @@ impl ClaimRequest {
                 let taken = PROBE_WINDOW_PARTS * total.probes() / share;
                 (PROBE_ITEMS >> taken).max(1)
             }
-            LaneHealth::Failing { closed_until, .. } => {
-                // A part of the window for probes only, so that destinations that fail keep none from being tried that may answer.
-                let has_room = total.failing < probe_window / 4 && total.probes() < probe_window;
+            LaneHealth::Failing { closed_until, has_answered, .. } => {
+                // A part of the window for probes only, so that destinations that fail keep none from being tried that may answer; and
+                // a smaller one for those that have not answered lately: hundreds that hold each attempt for minutes keep none
+                // waiting that failed once.
+                let eighths = if has_answered { 3 } else { 2 };
+                let part = probe_window / 8 * eighths;
+                let has_room = total.failing < part && total.probes() < probe_window;
                 usize::from(closed_until <= self.now && has_room)
             }
         }

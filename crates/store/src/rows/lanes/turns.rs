@@ -8,7 +8,7 @@ use super::super::codes::LaneId;
 use super::super::due::DueCursor;
 use super::super::evidence::LaneHealth;
 use super::super::room::DueLane;
-use super::{LaneReadiness, Lanes, Probe};
+use super::{LaneReadiness, Lanes, Probe, ProbeKind};
 use crate::ClaimRequest;
 
 /// The lane whose turn it is.
@@ -110,18 +110,20 @@ impl Lanes {
     /// Puts a lane that is due, and stands nowhere, where it belongs.
     fn sort(&mut self, id: LaneId, request: &ClaimRequest) {
         let Some(lane) = self.due_lane(id, request) else { return };
-        let probe =
-            |is_failing, order| Probe { priority: lane.priority, is_failing, order, lane: id };
+        let probe = |kind, order| Probe { priority: lane.priority, kind, order, lane: id };
         let readiness = match lane.health {
             _ if request.is_full(lane) => LaneReadiness::Full,
             LaneHealth::Proven { .. } => LaneReadiness::Ready,
             LaneHealth::Failing { closed_until, .. } if request.now < closed_until => {
                 return self.wait(id, closed_until);
             }
-            LaneHealth::Failing { closed_until, .. } => {
-                LaneReadiness::Probe(probe(true, closed_until.millis()))
+            LaneHealth::Failing { closed_until, has_answered, .. } => {
+                let kind = if has_answered { ProbeKind::Failing } else { ProbeKind::Silent };
+                LaneReadiness::Probe(probe(kind, closed_until.millis()))
             }
-            LaneHealth::Unproven => LaneReadiness::Probe(probe(false, -lane.due_at.millis())),
+            LaneHealth::Unproven => {
+                LaneReadiness::Probe(probe(ProbeKind::Unproven, -lane.due_at.millis()))
+            }
         };
         let Some(work) = self.work.get_mut(&id) else { return };
         work.readiness = readiness;
@@ -205,10 +207,10 @@ impl Lanes {
 
     /// The lane of a priority to be probed next. The first that may answer and the first that fails have the most room.
     fn open_probe(&self, priority: Priority, request: &ClaimRequest) -> Option<Turn> {
-        [false, true].into_iter().find_map(|is_failing| {
-            let from = Probe { priority, is_failing, order: i64::MIN, lane: LaneId::MIN };
+        [ProbeKind::Unproven, ProbeKind::Failing, ProbeKind::Silent].into_iter().find_map(|kind| {
+            let from = Probe { priority, kind, order: i64::MIN, lane: LaneId::MIN };
             let first = self.probes.range(from..).next()?;
-            let is_meant = (first.priority, first.is_failing) == (priority, is_failing);
+            let is_meant = (first.priority, first.kind) == (priority, kind);
             let lane = is_meant.then_some(first.lane)?;
             let turn = Turn { lane, deliveries: self.room_of(lane, request) };
             (turn.deliveries > 0).then_some(turn)
