@@ -35,8 +35,9 @@ pub(super) enum NoReply {
 
 /// An answer whose head has come.
 #[derive(Debug)]
-pub(super) struct IncomingReply {
-    pub(super) reply: Reply,
+pub struct IncomingReply {
+    /// The answer, as far as it has come.
+    pub reply: Reply,
     /// Bytes of the body that have come.
     bytes: usize,
     /// Bytes that it was said to have.
@@ -61,7 +62,7 @@ pub(super) struct FieldList {
 pub(super) enum FieldsOf {
     /// A head in front of the answer's own, as of 100 Continue.
     Interim,
-    IncomingReply(IncomingReply),
+    IncomingReply(Box<IncomingReply>),
 }
 
 // === impl FieldList ===
@@ -153,7 +154,7 @@ impl FieldList {
         }
         let (headers, body, timing) = (self.headers, Vec::new(), Timing::default());
         let reply = Reply { status, headers, body, timing };
-        Ok(FieldsOf::IncomingReply(IncomingReply { reply, bytes: 0, announced }))
+        Ok(FieldsOf::IncomingReply(Box::new(IncomingReply { reply, bytes: 0, announced })))
     }
 }
 

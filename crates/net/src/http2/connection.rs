@@ -16,7 +16,7 @@ use super::driver::{ConnectionState, Wire};
 use super::head::RequestHead;
 use super::outcomes::RequestOutcomes;
 use crate::endpoint::Origin;
-use crate::exchange::{Reply, Unsent};
+use crate::exchange::Unsent;
 use crate::guard::Forbidden;
 use crate::read_ahead::ReadAheadSocket;
 use crate::tcp::{self, Reach};
@@ -240,11 +240,11 @@ impl Connection {
         self.link.send(head, payload, to)
     }
 
-    /// Learns from the outcome of a request. Also a reset is one: a peer that resets a stream is responsive.
-    pub(super) fn note(&self, outcome: &Result<Reply, NoReply>) {
+    /// Learns from the outcome of a request: its status, if it was answered. Also a reset is one: a peer that resets a stream is responsive.
+    pub(super) fn note(&self, status: Option<u16>) {
         self.given_up.set(0);
         // 403 is how APNs refuses a token or a certificate.
-        if outcome.as_ref().is_ok_and(|reply| reply.status != StatusCode::FORBIDDEN) {
+        if status.is_some_and(|status| status != StatusCode::FORBIDDEN) {
             self.proven.set(true);
         }
     }

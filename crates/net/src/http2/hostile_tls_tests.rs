@@ -268,7 +268,7 @@ async fn send(
         let (key, outcome) = poll_fn(next).await;
         assert_eq!(key, KEY);
         match begun.conclude(outcome, head, sent_at) {
-            Ok(reply) => return Ok(reply),
+            Ok(answer) => return Ok(answer.reply),
             Err(Unanswered::Failed(failure)) => return Err(failure),
             Err(Unanswered::Again { since: sent_at }) => since = Some(sent_at),
         }

@@ -197,7 +197,7 @@ impl Http2Session {
             Ok(FieldsOf::Interim) => return self.count_idle_frame(),
             Ok(FieldsOf::IncomingReply(answer)) => {
                 self.answers += 1;
-                slot.answer = Some(Box::new(answer));
+                slot.answer = Some(answer);
                 if is_last {
                     self.complete(stream, None);
                 } else {

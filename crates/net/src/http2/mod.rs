@@ -46,6 +46,7 @@ mod testing;
 mod waiting;
 mod write_buffer;
 
+pub use answer::IncomingReply;
 pub use connection::{Dial, Priming};
 pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};
 pub use outcomes::{RequestOutcome, RequestOutcomes};

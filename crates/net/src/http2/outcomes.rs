@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use super::answer::{IncomingReply, NoReply};
+#[cfg(any(test, feature = "fuzzing"))]
 use crate::exchange::Reply;
 
 /// Collects the outcomes of requests that were begun with it ([`Http2Pool::begin`](super::Http2Pool::begin)), in the order in which they
@@ -61,6 +62,7 @@ impl RequestOutcomes {
 // === impl RequestOutcome ===
 
 impl RequestOutcome {
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn reply(self) -> Result<Reply, NoReply> {
         self.0.map(|answer| answer.reply).map_err(|why| *why)
     }

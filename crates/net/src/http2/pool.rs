@@ -101,7 +101,8 @@ impl Http2Pool {
                 Err(outcome) => outcome,
             };
             match stream.conclude(outcome, head, sent_at) {
-                Ok(mut reply) => {
+                Ok(answer) => {
+                    let mut reply = answer.reply;
                     reply.timing.waited =
                         waiting_since.map_or(Duration::ZERO, |since| sent_at - since);
                     return Ok((reply, stream));

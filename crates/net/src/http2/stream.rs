@@ -5,12 +5,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::answer::NoReply;
+use super::answer::{IncomingReply, NoReply};
 use super::connection::Connection;
 use super::head::RequestHead;
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::pool_state::PoolState;
-use crate::exchange::{Failure, Reply, Unsent};
+use crate::exchange::{Failure, Unsent};
 use crate::redact::CredentialHeaders;
 
 /// A stream that may be used, and the request that was begun over it. Dropping it gives up a request whose outcome has not come, and
@@ -77,13 +77,14 @@ impl Http2Stream {
         outcome: RequestOutcome,
         head: &impl RequestHead,
         sent_at: Instant,
-    ) -> Result<Reply, Unanswered<Refusal>> {
-        let outcome = outcome.reply();
+    ) -> Result<Box<IncomingReply>, Unanswered<Refusal>> {
+        let RequestOutcome(outcome) = outcome;
         if self.number.take().is_some() {
-            self.connection.note(&outcome);
+            self.connection.note(outcome.as_ref().ok().map(|answer| answer.reply.status));
         }
         let why = match outcome {
-            Ok(mut reply) => {
+            Ok(mut answer) => {
+                let reply = &mut answer.reply;
                 // When the bytes came in, not when this task had its turn: the sample is about the server.
                 let read_at = self.connection.read_at();
                 reply.timing.on_wire = read_at.saturating_duration_since(sent_at);
@@ -93,12 +94,12 @@ impl Http2Stream {
                 {
                     CredentialHeaders::of(request.headers()).remove_from(&mut reply.body);
                 }
-                return Ok(reply);
+                return Ok(answer);
             }
             Err(why) => why,
         };
         self.leave_if_asked(&why);
-        Err(match why {
+        Err(match *why {
             NoReply::NotProcessed { .. } => Unanswered::Again { since: sent_at },
             NoReply::Http11Required => {
                 Unanswered::Failed(Unsent::NotSpoken(self.shared.dial.not_spoken()).into())
