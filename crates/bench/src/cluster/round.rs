@@ -90,7 +90,7 @@ const CALLER_PATIENCE: Duration = Duration::from_mins(2);
 /// Between two tries of a caller.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 /// How long a round may take to drain: twice the longest lease, and the work, at the end perhaps of one engine alone.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// From the end of an outage or of a lease until work goes on.
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
