@@ -2,9 +2,10 @@
 //!
 //! Attempts belong to *groups*, each with a weight. While several groups wait, a place goes to the one with the fewest places for its
 //! weight, and of those with as many to the one that got or freed one longest ago: each has a part by its weight, and a group with few
-//! attempts does not wait behind one with many. Within a group, waits are woken in the order in which they began. [`Gate::try_enter`] passes them: a place goes
-//! to the first caller, so an attempt that frees a place and continues at once has it again. Of 32 places or more, one, or
-//! a sixty-fourth, is for groups with fewer places than that: they do not wait while one group has all other places.
+//! attempts does not wait behind one with many. Within a group, waits are woken in the order in which they began.
+//! [`Gate::try_enter`] passes them: a place goes to the first caller, so an attempt that frees a place and continues at once has it
+//! again. Of 32 places or more, one, or a sixty-fourth, is for groups with fewer places than that: they do not wait while one group has
+//! all other places, nor until what is under way fits into a part that has become smaller.
 //!
 //! Lives on one thread: the senders are single-threaded, so it needs no lock. A sender thread has one gate
 //! per channel and destination, with a group for each lane; those of all threads share the destination's limit.
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::breaker::{Breaker, TRIES};
 use crate::limit::{Limit, Sample, Signal, Timing};
-use crate::shared_limit::{Part, SharedLimit};
+use crate::shared_limit::{Part, PlaceState, SharedLimit};
 
 /// Admits up to `limit` holders of a [`Pass`]. Cloning gives another handle on the same gate, for the same group.
 #[derive(Debug, Clone)]
@@ -110,7 +111,7 @@ impl Gate {
     /// Enters if there is a place right now for the group, and it is not another group's turn.
     pub fn try_enter(&self) -> Option<Pass> {
         let (group, gate) = (&self.group, &self.group.gate);
-        if gate.prefers_another_to(group) || !gate.part.try_take(|places| group.withheld(places)) {
+        if gate.prefers_another_to(group) || !gate.part.try_take(|state| group.may_take(state)) {
             return None;
         }
         group.set_in_flight(group.in_flight.get() + 1);
@@ -148,7 +149,7 @@ impl Gate {
         let (in_flight, mut breaker) = (gate.part.taken().saturating_sub(own), gate.breaker.get());
         let is_tried = in_flight > 0 && breaker.is_suspicious();
         // With fewer places than tries it is shut once they are taken: each may hang until its time is over.
-        let tries = || TRIES.min(gate.part.places().max(1));
+        let tries = || TRIES.min(gate.part.state().all.max(1));
         let is_shut = is_tried && breaker.shuts_out(now(), in_flight >= tries());
         gate.breaker.set(breaker);
         is_shut
@@ -201,11 +202,12 @@ impl GateGroup {
         (self.in_flight.get() * self.cost, self.served.get())
     }
 
-    /// How many of `places` the group may not take: those that are for groups with few.
-    fn withheld(&self, places: usize) -> usize {
-        let least = usize::from(places >= RESERVED_FROM);
-        let reserve = (places / RESERVE_DIVISOR).max(least);
-        if self.in_flight.get() < reserve { 0 } else { reserve }
+    /// True if the group may take a place of a part in this state. Groups with few have the reserve, also while more is taken than the
+    /// part has now.
+    fn may_take(&self, PlaceState { all, taken }: PlaceState) -> bool {
+        let least = usize::from(all >= RESERVED_FROM);
+        let reserve = (all / RESERVE_DIVISOR).max(least);
+        if self.in_flight.get() < reserve { taken != all } else { taken + reserve < all }
     }
 
     fn set_in_flight(&self, in_flight: usize) {
@@ -255,7 +257,7 @@ impl GateState {
     /// Wakes one of those whose turn it is, if there is a place. Without one for the first it is not the others' turn.
     fn offer_place(&self) {
         if let Some(first) = self.waiting.borrow().first()
-            && self.part.has_place(first.withheld(self.part.places()))
+            && first.may_take(self.part.state())
         {
             first.freed.notify_one();
         }

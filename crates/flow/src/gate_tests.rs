@@ -123,6 +123,21 @@ fn a_gate_at_rest_leaves_all_places_to_the_others() {
     }
 }
 
+/// A gate with many places, of which another thread's gate gets a half: what is urgent does not wait until the rest fits.
+#[test]
+fn a_group_with_few_does_not_wait_for_a_part_that_becomes_smaller() {
+    let shared = SharedLimit::new(Box::new(Fixed(1_000)));
+    let [busy, other] = [(); 2].map(|()| Gate::sharing(Arc::clone(&shared)));
+    let of_busy: Vec<Pass> = std::iter::from_fn(|| busy.enter().now_or_never()).take(900).collect();
+    assert_eq!(of_busy.len(), 900);
+    assert!(busy.enter().now_or_never().is_some(), "it wants them all");
+    let _of_other: Vec<Pass> = std::iter::from_fn(|| other.enter().now_or_never()).collect();
+    assert!(busy.try_enter().is_none());
+    let urgent = busy.for_group(8);
+    let of_urgent: Vec<Pass> = std::iter::from_fn(|| urgent.try_enter()).collect();
+    assert!((1..1_000 / RESERVE_DIVISOR).contains(&of_urgent.len()), "{}", of_urgent.len());
+}
+
 #[test]
 fn groups_that_wait_come_to_equal_parts() {
     let busy = Gate::new(Box::new(Fixed(9)));

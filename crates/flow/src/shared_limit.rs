@@ -7,7 +7,7 @@
 //! learned, and when a gate has given up a place of a part that became smaller.
 //!
 //! The parts are never more than the limit together, and a place that is taken is not given to another gate before it is free: more are
-//! under way only while those are that began under a higher limit.
+//! under way only while those are that began under a higher limit, and by the few for which a gate has a reserve.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -49,11 +49,11 @@ pub(crate) struct Part {
 #[derive(Debug, Default)]
 struct PlaceCount(AtomicU64);
 
-/// The two numbers of a [`PlaceCount`].
+/// The places of a part. More are taken than there are while it becomes smaller.
 #[derive(Debug, Clone, Copy)]
-struct PlaceState {
-    all: usize,
-    taken: usize,
+pub(crate) struct PlaceState {
+    pub(crate) all: usize,
+    pub(crate) taken: usize,
 }
 
 /// Answers that are learned at once: one in so many of the limit, and no more than [`BATCH_MAX`].
@@ -199,21 +199,15 @@ impl Part {
         self.places.get().taken
     }
 
-    /// Places, taken or not.
-    pub(crate) fn places(&self) -> usize {
-        self.places.get().all
+    /// Its places.
+    pub(crate) fn state(&self) -> PlaceState {
+        self.places.get()
     }
 
-    /// True if more than `withheld` places are free.
-    pub(crate) fn has_place(&self, withheld: usize) -> bool {
-        let PlaceState { all, taken } = self.places.get();
-        taken + withheld < all
-    }
-
-    /// Takes a place, if more are free than `withheld` gives for the number of all.
-    pub(crate) fn try_take(&self, withheld: impl Fn(usize) -> usize) -> bool {
-        self.places.change(|PlaceState { all, taken }| {
-            (taken + withheld(all) < all).then_some(PlaceState { all, taken: taken + 1 })
+    /// Takes a place, if `may_take` says so of the part's state; whether it did.
+    pub(crate) fn try_take(&self, may_take: impl Fn(PlaceState) -> bool) -> bool {
+        self.places.change(|state| {
+            may_take(state).then_some(PlaceState { taken: state.taken + 1, ..state })
         })
     }
 

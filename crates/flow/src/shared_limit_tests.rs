@@ -5,9 +5,8 @@ use crate::limit::{Fixed, Signal};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 
-/// No places are withheld.
 fn take(part: &Part) -> bool {
-    part.try_take(|_places| 0)
+    part.try_take(|PlaceState { all, taken }| taken < all)
 }
 
 fn take_all(part: &Part) -> usize {
