@@ -23,6 +23,7 @@ use std::time::Duration;
 use super::growth::{Growth, LEAST, SMALL};
 use super::push_back::PushBack;
 use super::restart::Restart;
+use super::unloaded::{Unloaded, error};
 use super::window::{Level, Window, WindowCounts};
 use super::{Limit, Sample, Signal, float};
 
@@ -80,13 +81,6 @@ struct Drain {
     is_growing: bool,
 }
 
-/// The latency of the unloaded destination, weighted by the samples it is made of.
-#[derive(Debug, Clone, Copy)]
-struct Unloaded {
-    mean: f64,
-    weight: f64,
-}
-
 /// Answers that give the first value of the unloaded latency.
 const FIRST: usize = 4;
 /// Growth of the limit with each answer in slow start: in a round trip, by as large a part of itself.
@@ -117,8 +111,6 @@ const SLOW: f64 = std::f64::consts::LN_2;
 const ALARM: u32 = 32;
 /// Latencies that are enough to decide by.
 const TRUSTED: usize = 4;
-/// The most samples that the unloaded latency stands for: so it follows.
-const WEIGHT_MAX: f64 = 1_024.0;
 const DRAIN_TO: f64 = 0.6;
 const DRAIN_EVERY: Duration = Duration::from_secs(10);
 const DRAIN_EVERY_MAX: Duration = Duration::from_hours(1);
@@ -142,7 +134,7 @@ impl Learned {
             max,
             phase: Phase::First,
             window: Window::new(FIRST, 0, false),
-            unloaded: Unloaded { mean: f64::INFINITY, weight: 0.0 },
+            unloaded: Unloaded::default(),
             own: 0.0,
             spread: 0.2,
             growth: Growth::default(),
@@ -215,7 +207,7 @@ impl Learned {
         self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
         match self.phase {
             Phase::First => {
-                self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
+                self.unloaded = Unloaded::of(level);
                 self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
                 self.open(0);
             }
@@ -227,7 +219,7 @@ impl Learned {
 
     fn started(&mut self, level: Level, goal: f64, from: f64, in_flight: usize) {
         let (above, rate) = (level.mean - self.expected(), from / level.mean.exp());
-        let error = self.error(level.count).hypot(self.error_of_unloaded());
+        let error = self.error(level.count).hypot(self.error_of_expected());
         // Of few, one more is a large part.
         let is_first = !self.restart.is_under_way();
         let queued = self.tolerance().max(if is_first { TOLERANCE + QUEUE } else { 0.0 });
@@ -240,7 +232,7 @@ impl Learned {
             return self.set(limit.max(self.least()), in_flight);
         }
         // Within the noise; a queue that has begun to grow is not.
-        if level.mean - self.unloaded.mean < 2.0 * error {
+        if level.mean - self.unloaded.mean() < 2.0 * error {
             self.unloaded.pool(level);
         }
         self.phase = Phase::SlowStart { goal, from: self.limit };
@@ -260,8 +252,8 @@ impl Learned {
         }
         let above = level.mean - self.expected();
         let error = self.error(level.count);
-        if level.mean - self.unloaded.mean < -4.5 * error.max(0.02) {
-            self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
+        if level.mean - self.unloaded.mean() < -4.5 * error.max(0.02) {
+            self.unloaded = Unloaded::of(level);
         }
         let excess = above - error - self.tolerance();
         if excess > QUEUE
@@ -318,7 +310,7 @@ impl Learned {
         let lower = (drain.from.floor() / self.limit.floor()).ln();
         let is_faster = (drain.from_level - level.mean) / lower.max(0.01);
         let noise = (3.0 * error / lower.max(0.1)).min(0.15);
-        let above = level.mean - self.unloaded.mean;
+        let above = level.mean - self.unloaded.mean();
         // A latency that grew until its limit was lowered is too low to compare with: the next step has this one.
         let is_queue = drain.is_growing || is_faster > 0.75 - noise;
         if self.limit > 1.0 && above > TOLERANCE + error && is_queue {
@@ -336,10 +328,10 @@ impl Learned {
         }
         if above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02) {
             (self.growth, self.restart) = Default::default();
-            self.unloaded = Unloaded { mean: level.mean, weight: float(level.count) };
+            self.unloaded = Unloaded::of(level);
         } else {
             // The new measurement counts for a quarter at least.
-            self.unloaded.weight = self.unloaded.weight.min(3.0 * float(level.count));
+            self.unloaded.weigh_at_most(3 * level.count);
             self.unloaded.pool(level);
         }
         // Steps that were followed by a further one had a queue, whose length is that of the last of them.
@@ -416,7 +408,7 @@ impl Learned {
 
     /// The latency that is no sign of load.
     fn expected(&self) -> f64 {
-        self.unloaded.mean.max((self.own * OWN_LATENCY).ln())
+        self.unloaded.mean().max((self.own * OWN_LATENCY).ln())
     }
 
     fn tolerance(&self) -> f64 {
@@ -425,11 +417,16 @@ impl Learned {
 
     /// Standard error of the mean of `count` latencies; some are left out of it.
     fn error(&self, count: usize) -> f64 {
-        1.25 * self.spread / float(count.max(1)).sqrt()
+        error(self.spread, float(count))
     }
 
     fn error_of_unloaded(&self) -> f64 {
-        1.25 * self.spread / self.unloaded.weight.max(1.0).sqrt()
+        error(self.spread, self.unloaded.weight())
+    }
+
+    /// None where the sender's own latency is expected, which is not measured.
+    fn error_of_expected(&self) -> f64 {
+        if self.expected() > self.unloaded.mean() { 0.0 } else { self.error_of_unloaded() }
     }
 
     /// Sets the next measurement of the unloaded latency.
@@ -481,19 +478,5 @@ impl Limit for Learned {
         } else if self.window.is_full() || self.push_back.is_urgent(counts) {
             self.decide(sample.in_flight);
         }
-    }
-}
-
-// === impl Unloaded ===
-
-impl Unloaded {
-    fn pool(&mut self, level: Level) {
-        let count = float(level.count);
-        if self.weight == 0.0 {
-            *self = Self { mean: level.mean, weight: count };
-            return;
-        }
-        self.mean += (level.mean - self.mean) * count / (count + self.weight);
-        self.weight = (self.weight + count).min(WEIGHT_MAX);
     }
 }

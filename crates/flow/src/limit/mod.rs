@@ -4,6 +4,7 @@ mod growth;
 mod learned;
 mod push_back;
 mod restart;
+mod unloaded;
 mod window;
 
 use std::fmt;

@@ -75,7 +75,7 @@ enum LaneReadiness {
 }
 
 /// A lane to be probed, in the order in which this is done: of those that may answer, the one that is due for the shortest
-/// time; of those that fail, the one that is closed no more for the longest.
+/// time; of those that fail, and of those that are silent, the one that is closed no more for the longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Probe {
     priority: Priority,

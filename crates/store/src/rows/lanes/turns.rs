@@ -205,7 +205,7 @@ impl Lanes {
         lanes.take_while(move |_| has_room).filter_map(turn)
     }
 
-    /// The lane of a priority to be probed next. The first that may answer and the first that fails have the most room.
+    /// The lane of a priority to be probed next. The first of each kind has the most room.
     fn open_probe(&self, priority: Priority, request: &ClaimRequest) -> Option<Turn> {
         [ProbeKind::Unproven, ProbeKind::Failing, ProbeKind::Silent].into_iter().find_map(|kind| {
             let from = Probe { priority, kind, order: i64::MIN, lane: LaneId::MIN };
