@@ -51,6 +51,19 @@ pub struct TermError {
     expected: &'static str,
 }
 
+// === impl Priority ===
+
+impl Priority {
+    /// Its part beside other priorities while all have some: in claims, where what is urgent goes first anyway, and at a destination.
+    pub const fn weight(self) -> u8 {
+        match self {
+            Self::Urgent => 8,
+            Self::Normal => 3,
+            Self::Bulk => 1,
+        }
+    }
+}
+
 /// Gives an enum its words and its stored codes; both are contracts and never change.
 macro_rules! words {
     ($type:ident, $expected:literal, $($variant:ident = $code:literal, $word:literal;)+) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use channel::{Channel, Concurrency, LaneQuota, LearnedBounds, SendBounds};
 use flow::Gate;
-use notification::{Lane, Priority};
+use notification::Lane;
 use tokio::sync::Mutex;
 
 use super::destination_limits::{DestinationLimits, LimitKey, LimitSettings};
@@ -75,8 +75,9 @@ impl LaneGates {
             by_lane.retain(|_, lane_gate| !lane_gate.gate.is_idle());
             self.by_limit.borrow_mut().retain(|_, (_, gate)| gate.has_other_groups());
         }
-        let gate =
-            self.of_destination(LimitKey::of(lane), &bounds).for_group(weight(lane.priority));
+        let gate = self
+            .of_destination(LimitKey::of(lane), &bounds)
+            .for_group(lane.priority.weight().into());
         let lane_gate = LaneGate { gate, beginning: Rc::new(Mutex::new(())), quota, bounds };
         by_lane.insert(lane.clone(), lane_gate.clone());
         lane_gate
@@ -93,15 +94,6 @@ impl LaneGates {
         let gate = Gate::sharing(self.limits.of(&key, settings));
         by_limit.insert(key, (settings, gate.clone()));
         gate
-    }
-}
-
-/// Weight of a lane at its destination's gate.
-fn weight(priority: Priority) -> usize {
-    match priority {
-        Priority::Urgent => 8,
-        Priority::Normal => 3,
-        Priority::Bulk => 1,
     }
 }
 
@@ -123,7 +115,7 @@ impl LaneBounds {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
-    use notification::sample;
+    use notification::{Priority, sample};
 
     fn lane(tenant: &str) -> Lane {
         Lane { tenant: sample::name(tenant), ..sample::envelope().lane }

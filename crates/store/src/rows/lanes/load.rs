@@ -7,8 +7,6 @@ use super::super::evidence::{AttemptEvidence, LaneHealth};
 use super::super::room::{LaneLoad, LoadKind};
 use super::{LaneReadiness, Lanes};
 
-/// Normal deliveries for one of a bulk lane, while both have some.
-const NORMAL_FOR_BULK: i64 = 3;
 /// The bound of `normal_ahead`: a claim.
 const AHEAD_MAX: i64 = 8_000;
 
@@ -42,8 +40,8 @@ impl Lanes {
         }
         let count = i64::try_from(items).unwrap_or(AHEAD_MAX);
         let ahead = match work.lane.priority {
-            Priority::Normal => count,
-            Priority::Bulk => count.saturating_mul(-NORMAL_FOR_BULK),
+            Priority::Normal => count.saturating_mul(Priority::Bulk.weight().into()),
+            Priority::Bulk => -count.saturating_mul(Priority::Normal.weight().into()),
             Priority::Urgent => 0,
         };
         self.normal_ahead = (self.normal_ahead + ahead).clamp(-AHEAD_MAX, AHEAD_MAX);
