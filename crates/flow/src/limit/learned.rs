@@ -21,6 +21,7 @@
 use std::time::Duration;
 
 use super::growth::{Growth, LEAST, SMALL};
+use super::own::OwnLatency;
 use super::push_back::PushBack;
 use super::restart::Restart;
 use super::unloaded::{Unloaded, error};
@@ -36,8 +37,7 @@ pub struct Learned {
     phase: Phase,
     window: Window,
     unloaded: Unloaded,
-    /// Part of the latency that may be the sender's own, between 0 and 1.
-    own: f64,
+    own: OwnLatency,
     /// The spread of latencies within windows.
     spread: f64,
     growth: Growth,
@@ -100,12 +100,6 @@ const TOLERANCE: f64 = 0.05;
 /// Latency above the tolerated one that ends slow start, and that has the unloaded latency measured anew.
 const QUEUE: f64 = 0.15;
 const FAR: f64 = 0.3;
-/// Answers a second from which on a part of the latency is the sender's own, and at which it is that in full.
-const OWN_FROM: f64 = 2_000.0;
-const OWN_FULL: f64 = 10_000.0;
-/// The sender's own part of the latency: seconds that are never a sign of load, and the latency tolerated beyond them.
-const OWN_LATENCY: f64 = 0.03;
-const OWN_TOLERANCE: f64 = 0.25;
 /// Latency above the unloaded one that counts as slow, and the excess of slow answers over others that is an alarm.
 const SLOW: f64 = std::f64::consts::LN_2;
 const ALARM: u32 = 32;
@@ -135,7 +129,7 @@ impl Learned {
             phase: Phase::First,
             window: Window::new(FIRST, 0, false),
             unloaded: Unloaded::default(),
-            own: 0.0,
+            own: OwnLatency::at(0.0),
             spread: 0.2,
             growth: Growth::default(),
             restart: Restart::default(),
@@ -203,8 +197,7 @@ impl Learned {
         self.push_back.ended(self.limit);
         let Some(level) = self.window.level(TRUSTED) else { return self.open(0) };
         self.spread += (level.spread.max(0.01) - self.spread) * 0.3;
-        let rate = self.limit / level.mean.exp();
-        self.own = ((rate - OWN_FROM) / (OWN_FULL - OWN_FROM)).clamp(0.0, 1.0);
+        self.own = OwnLatency::at(self.limit / level.mean.exp());
         match self.phase {
             Phase::First => {
                 self.unloaded = Unloaded::of(level);
@@ -408,11 +401,11 @@ impl Learned {
 
     /// The latency that is no sign of load.
     fn expected(&self) -> f64 {
-        self.unloaded.mean().max((self.own * OWN_LATENCY).ln())
+        self.unloaded.mean().max(self.own.seconds().ln())
     }
 
     fn tolerance(&self) -> f64 {
-        TOLERANCE + self.own * OWN_TOLERANCE
+        TOLERANCE + self.own.tolerance()
     }
 
     /// Standard error of the mean of `count` latencies; some are left out of it.

@@ -2,6 +2,7 @@
 
 mod growth;
 mod learned;
+mod own;
 mod push_back;
 mod restart;
 mod unloaded;

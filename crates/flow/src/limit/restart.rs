@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Decides when a steady limit grows as fast as in slow start again: after some windows in a row that were nearly as fast as the
 /// unloaded destination although the limit grew with each, and were so by more than noise explains. Where that was for nothing,
-/// the next time waits twice as long, unless the destination answers more or fewer a second than it could then; and the limit returns
-/// to what it was: of several senders that share a destination none gains places by mistake.
+/// the next time waits twice as long, unless the destination answers more or fewer a second than it could then, or is calm for much
+/// longer; and the limit returns to what it was: of several senders that share a destination none gains places by mistake.
 #[derive(Debug, Default)]
 pub(super) struct Restart {
     /// Calm windows in a row, and by how many standard errors all of them together were.
@@ -22,6 +22,8 @@ pub(super) struct Restart {
 
 const WINDOWS: u32 = 3;
 const CALMNESS: f64 = 10.0;
+/// Factor of that calmness with which it does not wait, doubled each time that it was for nothing.
+const CERTAIN: f64 = 3.0;
 /// Part by which the limit has grown if it was not for nothing.
 const GROWN: f64 = 1.5;
 /// Shortest time between one that was for nothing and the next.
@@ -49,7 +51,8 @@ impl Restart {
         if rate > CHANGED * self.rate || CHANGED * rate < self.rate {
             (self.failures, self.next) = (0, now);
         }
-        if !is_calm || now < self.next {
+        let is_certain = self.calmness >= CERTAIN * CALMNESS * f64::from(1_u32 << self.failures);
+        if !is_calm || (now < self.next && !is_certain) {
             return false;
         }
         (self.windows, self.calmness, self.from) = (0, 0.0, Some(limit));

@@ -1,0 +1,64 @@
+//! The part of a latency that may be the sender's own.
+
+/// The sender's and its machine's part of the latency, where so many answers come in a second that it cannot be told from the
+/// destination's: it rises long before more cannot be done, since what comes together is done together, and cheaper.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnLatency {
+    rate: f64,
+}
+
+/// Answers a second from which on more latency is tolerated, and at which all of it is.
+const TOLERANCE_FROM: f64 = 2_000.0;
+const TOLERANCE_FULL: f64 = 10_000.0;
+/// That latency, as a logarithm, beyond what is tolerated of a destination.
+const TOLERANCE: f64 = 0.1;
+/// Answers a second from which on some latency is never a sign of load, and at which all of it is.
+const LATENCY_FROM: f64 = 10_000.0;
+const LATENCY_FULL: f64 = 20_000.0;
+/// That latency, in seconds, and the requests in flight that it stands for at most: with so many a process does all that it can on one
+/// machine, so that more would only wait in it.
+const LATENCY: f64 = 0.03;
+const IN_FLIGHT: f64 = 20_000.0;
+
+// === impl OwnLatency ===
+
+impl OwnLatency {
+    /// At `rate` answers a second.
+    pub(super) fn at(rate: f64) -> Self {
+        Self { rate }
+    }
+
+    /// Seconds that are never a sign of load.
+    pub(super) fn seconds(self) -> f64 {
+        let share = ((self.rate - LATENCY_FROM) / (LATENCY_FULL - LATENCY_FROM)).clamp(0.0, 1.0);
+        (share * LATENCY).min(IN_FLIGHT / self.rate.max(1.0))
+    }
+
+    /// Latency above the expected one that is no sign of load, beyond what is tolerated of a destination.
+    pub(super) fn tolerance(self) -> f64 {
+        let share = (self.rate - TOLERANCE_FROM) / (TOLERANCE_FULL - TOLERANCE_FROM);
+        TOLERANCE * share.clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_latency_as_a_busy_machine_needs_is_never_a_sign_of_load() {
+        for (rate, milliseconds) in [
+            (0.0, 0.0),
+            (10_000.0, 0.0),
+            (15_000.0, 15.0),
+            (500_000.0, 30.0),
+            (1e6, 20.0),
+            (2e6, 10.0),
+        ] {
+            assert!((OwnLatency::at(rate).seconds() * 1e3 - milliseconds).abs() < 1e-9, "{rate}");
+        }
+        for (rate, tolerance) in [(0.0, 0.0), (2_000.0, 0.0), (6_000.0, 0.05), (1e6, 0.1)] {
+            assert!((OwnLatency::at(rate).tolerance() - tolerance).abs() < 1e-9, "{rate}");
+        }
+    }
+}
