@@ -22,8 +22,8 @@ pub(super) struct Restart {
 
 const WINDOWS: u32 = 3;
 const CALMNESS: f64 = 10.0;
-/// Factor of that calmness with which it does not wait, doubled each time that it was for nothing.
-const CERTAIN: f64 = 3.0;
+/// The calmness with which it does not wait, however often it was for nothing.
+const CERTAIN: f64 = 40.0;
 /// Part by which the limit has grown if it was not for nothing.
 const GROWN: f64 = 1.5;
 /// Shortest time between one that was for nothing and the next.
@@ -51,7 +51,7 @@ impl Restart {
         if rate > CHANGED * self.rate || CHANGED * rate < self.rate {
             (self.failures, self.next) = (0, now);
         }
-        let is_certain = self.calmness >= CERTAIN * CALMNESS * f64::from(1_u32 << self.failures);
+        let is_certain = self.calmness >= CERTAIN;
         if !is_calm || (now < self.next && !is_certain) {
             return false;
         }
