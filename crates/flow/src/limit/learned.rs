@@ -102,7 +102,9 @@ const QUEUE: f64 = 0.15;
 const FAR: f64 = 0.3;
 /// Latency above the unloaded one that counts as slow, and the excess of slow answers over others that is an alarm.
 const SLOW: f64 = std::f64::consts::LN_2;
-const ALARM: u32 = 32;
+const ALARM: f64 = 32.0;
+/// The part of the limit that this excess is at least: a machine that stands still for a moment delays many at once.
+const ALARM_SHARE: f64 = 0.125;
 /// Latencies that are enough to decide by.
 const TRUSTED: usize = 4;
 const DRAIN_TO: f64 = 0.6;
@@ -185,7 +187,7 @@ impl Learned {
     fn is_alarmed(&mut self, seconds: f64) -> bool {
         let is_slow = seconds.max(1e-6).ln() > self.expected() + SLOW;
         self.slow = if is_slow { self.slow + 1 } else { self.slow.saturating_sub(1) };
-        self.slow >= ALARM
+        f64::from(self.slow) >= ALARM.max(self.limit * ALARM_SHARE)
     }
 
     /// A window is full: decides.
