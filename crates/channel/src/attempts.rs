@@ -3,22 +3,28 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use net::http2::{RequestOutcome, RequestOutcomes, Unanswered};
+use net::http2::{Http2Pool, Http2Stream, RequestOutcome, RequestOutcomes, Unanswered};
 use notification::{Delivery, Report};
 use tokio::time::Instant;
 
 use crate::Attempt;
 
-/// The attempts of a job. What is begun at once costs a few words of memory until its outcome comes, and no future; tens of thousands
-/// may be under way.
+/// The attempts of a job. What is begun at once costs a few words of memory until its outcome comes, and no future, and so does what
+/// waits for a stream; tens of thousands may be under way.
 pub(crate) trait Attempts<'job> {
     /// An attempt that was begun. Dropping it gives it up.
     type Begun: Unpin;
 
-    /// Begins the attempt of a delivery that may start, at once. Its outcome comes to the [`RequestOutcomes`] under the key. `None` when it has to wait for anything, or may not be possible: then it is made by [`attempt`](Self::attempt).
+    /// The pool whose streams attempts are begun over; `None` where they need none.
+    fn pool(&self) -> Option<&Http2Pool>;
+
+    /// Begins the attempt of a delivery that may start, at once, over a stream of the [`pool`](Self::pool). Its outcome comes to the
+    /// [`RequestOutcomes`] under the key. `None` when it has to wait for anything else, or may not be possible: then it is made by
+    /// [`attempt`](Self::attempt).
     fn begin(
         &self,
         delivery: &'job Delivery,
+        stream: Option<Http2Stream>,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<Self::Begun>;
 
@@ -48,7 +54,7 @@ pub(crate) trait Attempts<'job> {
 /// How an attempt goes on that was begun and is made again; the default is one that was not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Again {
-    /// When it was sent, if it was.
+    /// When it was sent, or since when it waits, if it was or does.
     pub(crate) since: Option<Instant>,
     /// True if its credential was refused, which is not renewed twice.
     pub(crate) is_refused: bool,
@@ -79,9 +85,14 @@ where
 {
     type Begun = Infallible;
 
+    fn pool(&self) -> Option<&Http2Pool> {
+        None
+    }
+
     fn begin(
         &self,
         _delivery: &'job Delivery,
+        _stream: Option<Http2Stream>,
         _to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<Infallible> {
         None

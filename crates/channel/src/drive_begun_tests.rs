@@ -1,6 +1,6 @@
 //! Attempts that are begun at once: their time, their panics, their places.
 
-use net::http2::{RequestOutcome, RequestOutcomes};
+use net::http2::{Http2Pool, Http2Stream, RequestOutcome, RequestOutcomes};
 
 use super::*;
 
@@ -23,7 +23,16 @@ impl Drop for GivenUp {
 impl<'job> Attempts<'job> for Silent {
     type Begun = GivenUp;
 
-    fn begin(&self, delivery: &'job Delivery, _to: (&Rc<RequestOutcomes>, u16)) -> Option<GivenUp> {
+    fn pool(&self) -> Option<&Http2Pool> {
+        None
+    }
+
+    fn begin(
+        &self,
+        delivery: &'job Delivery,
+        _stream: Option<Http2Stream>,
+        _to: (&Rc<RequestOutcomes>, u16),
+    ) -> Option<GivenUp> {
         assert_ne!(delivery.index, 0, "as planned");
         (delivery.index < 4).then(|| GivenUp(Rc::clone(&self.given_up)))
     }

@@ -11,7 +11,7 @@ use flow::{Pass, Signal};
 use futures_util::future::CatchUnwind;
 use futures_util::stream::{FuturesUnordered, Stream};
 use futures_util::{FutureExt as _, StreamExt as _};
-use net::http2::{RequestOutcome, RequestOutcomes};
+use net::http2::{Http2Stream, RequestOutcome, RequestOutcomes, StreamQueue};
 use notification::{Delivery, Report, Verdict};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
@@ -24,29 +24,36 @@ use crate::{Attempt, Job};
 pub(crate) struct UnderWay<'a, 'job, All: Attempts<'job>, Make, Attempting> {
     job: &'a Job<'job>,
     all: &'a All,
-    /// Makes the future of one that is not begun at once.
+    /// Makes the future of one that is not begun without.
     make: Make,
-    /// Those that were begun at once, by their place in the job, and how many they are.
+    /// Those that were begun, by their place in the job, and how many they are.
     begun: Vec<Option<BegunAttempt<All::Begun>>>,
     open: usize,
     outcomes: Rc<RequestOutcomes>,
+    /// Those that wait for a stream; `None` where none does.
+    queue: Option<StreamQueue<'a, (u16, Pass), Report>>,
     /// Those that are futures.
     waiting: FuturesUnordered<OneAttempt<'a, 'job, Attempting>>,
     /// Reports of those that ended without an outcome.
     ended: VecDeque<(u16, Report)>,
     timeout: Duration,
+    /// When the job began.
+    begun_at: Instant,
     /// The time of this turn of the thread, once it was read.
     now: Option<Instant>,
     /// When to look for those whose time is up.
     expiry: Pin<Box<Sleep>>,
 }
 
-/// An attempt that waits for its outcome.
+/// An attempt that waits for its outcome. Small, since hundreds of thousands may be under way.
 #[derive(Debug)]
 struct BegunAttempt<Begun> {
     begun: Begun,
     pass: Pass,
-    sent_at: Instant,
+    /// When it was let in, in microseconds since the job began. A job takes less than a [`LEASE`](notification::limits::LEASE).
+    since_us: u32,
+    /// When it was sent, likewise.
+    sent_us: u32,
 }
 
 pin_project! {
@@ -75,8 +82,11 @@ where
 {
     /// None yet; each may take `timeout`.
     pub(crate) fn new(job: &'a Job<'job>, all: &'a All, make: Make, timeout: Duration) -> Self {
+        let begun_at = job.clock.monotonic();
         // Nothing that begins from here on is over its time before.
-        let expiry = Box::pin(tokio::time::sleep_until(job.clock.monotonic() + timeout));
+        let expiry = Box::pin(tokio::time::sleep_until(begun_at + timeout));
+        // What must be sent at most once waits for its mark.
+        let pool = if job.fence.is_none() { all.pool() } else { None };
         Self {
             job,
             all,
@@ -84,9 +94,11 @@ where
             begun: Vec::new(),
             open: 0,
             outcomes: Rc::default(),
+            queue: pool.map(|pool| StreamQueue::new(pool, job.priority())),
             waiting: FuturesUnordered::new(),
             ended: VecDeque::new(),
             timeout,
+            begun_at,
             now: None,
             expiry,
         }
@@ -95,27 +107,72 @@ where
     /// Begins the attempt of the delivery at `place` of the job, which holds `pass` and may start.
     pub(crate) fn push(&mut self, place: u16, delivery: &'job Delivery, pass: Pass) {
         let now = *self.now.get_or_insert_with(|| self.job.clock.monotonic());
-        // What must be sent at most once waits for its mark.
-        let begun = if self.job.fence.is_none() {
-            let begin = || self.all.begin(delivery, (&self.outcomes, place));
-            catch_unwind(AssertUnwindSafe(begin))
-        } else {
-            Ok(None)
+        let Some(queue) = &mut self.queue else {
+            return self.begin(place, delivery, None, (pass, now, now));
         };
-        match begun {
+        match queue.take() {
+            Some(stream) => self.begin(place, delivery, Some(stream), (pass, now, now)),
+            None => queue.push((place, pass), now),
+        }
+    }
+
+    /// Begins those for which there are streams by now.
+    fn begin_waiting(&mut self, context: &mut Context<'_>) {
+        if self.queue.as_ref().is_none_or(StreamQueue::is_empty) {
+            return;
+        }
+        let mut now = None;
+        while let Some(queue) = &mut self.queue
+            && let Poll::Ready(((place, pass), since, found)) = queue.poll_next(context)
+        {
+            let Some(delivery) = self.job.deliveries.get(usize::from(place)) else { continue };
+            let found = found.map_err(Attempt::from);
+            // Asked again: what it was let in for may have passed.
+            let may_start = || self.job.may_start(delivery).map_err(Attempt::not_started);
+            match found.and_then(|stream| may_start().map(|()| stream)) {
+                Ok(stream) => {
+                    let now = *now.get_or_insert_with(|| self.job.clock.monotonic());
+                    self.begin(place, delivery, Some(stream), (pass, since, now));
+                }
+                Err(ended) => self.end(delivery, pass, ended),
+            }
+        }
+    }
+
+    /// Begins an attempt `now` that has waited `since` then.
+    fn begin(
+        &mut self,
+        place: u16,
+        delivery: &'job Delivery,
+        stream: Option<Http2Stream>,
+        (pass, since, now): (Pass, Instant, Instant),
+    ) {
+        let try_at_once = || match &self.job.fence {
+            None => self.all.begin(delivery, stream, (&self.outcomes, place)),
+            Some(_) => None,
+        };
+        match catch_unwind(AssertUnwindSafe(try_at_once)) {
             Ok(Some(begun)) => {
                 let at = usize::from(place);
                 // Once, and no larger: growing leaves holes.
                 self.begun.reserve_exact(self.job.deliveries.len() - self.begun.len());
                 self.begun.resize_with(self.begun.len().max(at + 1), || None);
+                let [since_us, sent_us] = [since, now].map(|at| self.us_of(at));
                 if let Some(free) = self.begun.get_mut(at) {
-                    *free = Some(BegunAttempt { begun, pass, sent_at: now });
+                    *free = Some(BegunAttempt { begun, pass, since_us, sent_us });
                     self.open += 1;
                 }
             }
-            Ok(None) => self.wait(delivery, Again::default(), (pass, now)),
+            Ok(None) => {
+                let again = Again { since: (since != now).then_some(since), is_refused: false };
+                self.wait(delivery, again, (pass, since));
+            }
             Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
         }
+    }
+
+    fn us_of(&self, at: Instant) -> u32 {
+        u32::try_from((at - self.begun_at).as_micros()).unwrap_or(u32::MAX)
     }
 
     fn wait(&self, delivery: &'job Delivery, again: Again, (pass, since): (Pass, Instant)) {
@@ -133,7 +190,8 @@ where
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.open == 0 && self.waiting.is_empty() && self.ended.is_empty()
+        let is_any_queued = self.queue.as_ref().is_some_and(|queue| !queue.is_empty());
+        self.open == 0 && !is_any_queued && self.waiting.is_empty() && self.ended.is_empty()
     }
 
     /// The report of one that has ended by now. No task is woken for the next one: between two starts that costs less than a poll.
@@ -145,7 +203,7 @@ where
         self.waiting.next().now_or_never().flatten()
     }
 
-    /// The report of one that was begun at once and has ended.
+    /// The report of one that has ended and was no future.
     fn next_concluded(&mut self) -> Option<(u16, Report)> {
         while self.ended.is_empty() {
             // An answer that came while settle held the loop up still counts, whatever the time is.
@@ -161,12 +219,18 @@ where
         let begun = self.begun.get_mut(at).and_then(Option::take);
         let (Some(one), Some(delivery)) = (begun, self.job.deliveries.get(at)) else { return };
         self.open -= 1;
-        let BegunAttempt { begun, pass, sent_at } = one;
+        let BegunAttempt { begun, pass, since_us, sent_us } = one;
+        let [since, sent_at] = [since_us, sent_us].map(|us| instant(self.begun_at, us));
         let conclude = || self.all.conclude(delivery, begun, sent_at, outcome);
         match catch_unwind(AssertUnwindSafe(conclude)) {
-            Ok(Ok(attempt)) => self.end(delivery, pass, attempt),
+            Ok(Ok(mut attempt)) => {
+                if let Some(timing) = &mut attempt.timing {
+                    timing.waited = sent_at - since;
+                }
+                self.end(delivery, pass, attempt);
+            }
             // With the time that is left: to send it again is part of the same attempt, and of its pass.
-            Ok(Err(again)) => self.wait(delivery, again, (pass, sent_at)),
+            Ok(Err(again)) => self.wait(delivery, again, (pass, since)),
             Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
         }
     }
@@ -181,7 +245,7 @@ where
         let mut next = now + self.timeout;
         for (one, delivery) in self.begun.iter_mut().zip(self.job.deliveries) {
             let Some(begun) = one else { continue };
-            let deadline = begun.sent_at + self.timeout;
+            let deadline = instant(self.begun_at, begun.since_us) + self.timeout;
             if deadline > now {
                 // What begins later ends later.
                 next = next.min(deadline);
@@ -211,8 +275,12 @@ where
                 return Poll::Ready(Some(ended));
             }
             self.outcomes.wake_by(context);
+            self.begin_waiting(context);
+            if !self.ended.is_empty() {
+                continue;
+            }
             match self.waiting.poll_next_unpin(context) {
-                Poll::Ready(None) if self.open == 0 => return Poll::Ready(None),
+                Poll::Ready(None) if self.is_empty() => return Poll::Ready(None),
                 Poll::Ready(Some(ended)) => return Poll::Ready(Some(ended)),
                 Poll::Ready(None) | Poll::Pending => {}
             }
@@ -261,6 +329,11 @@ impl<Attempting: Future<Output = Attempt>> Future for OneAttempt<'_, '_, Attempt
         };
         Poll::Ready((*this.index, report))
     }
+}
+
+/// The instant so many microseconds after `begun_at`.
+fn instant(begun_at: Instant, us: u32) -> Instant {
+    begun_at + Duration::from_micros(us.into())
 }
 
 /// Ends an attempt: the gate learns what it says of the destination.

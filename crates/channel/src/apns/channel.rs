@@ -209,22 +209,22 @@ impl Sender for ApnsSender {
 impl<'job> Attempts<'job> for ApnsJob<'job> {
     type Begun = BegunApns;
 
+    fn pool(&self) -> Option<&Http2Pool> {
+        Some(&self.sender.pool)
+    }
+
     fn begin(
         &self,
         delivery: &'job Delivery,
+        stream: Option<Http2Stream>,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Option<BegunApns> {
-        // Asked before anything is encoded: what has to wait for a stream is encoded by `attempt`, and would be twice.
-        let (pool, priority) = (&self.sender.pool, self.job.priority());
-        if !pool.has_free_stream(priority) {
-            return None;
-        }
         let own = self.own(delivery);
         let encoded = self.encoded(own.as_deref()).ok()?;
         // Kept with the request: its answer is about the token that it was sent with, whichever the job uses by then.
         let address = Rc::clone(&self.address.borrow());
         let head = self.head(&address, encoded, delivery);
-        let stream = pool.begin(priority, &encoded.payload, &head, to)?;
+        let stream = stream?.begun(&head, &encoded.payload, to)?;
         Some(BegunApns { stream, address, own })
     }
 

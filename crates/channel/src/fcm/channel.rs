@@ -169,16 +169,20 @@ impl Sender for FcmSender {
 impl<'job> Attempts<'job> for FcmJob<'job> {
     type Begun = BegunFcm;
 
-    fn begin(&self, delivery: &'job Delivery, to: (&Rc<RequestOutcomes>, u16)) -> Option<BegunFcm> {
-        let (pool, priority) = (&self.sender.pool, self.job.priority());
-        // As for APNs: what has to wait for a stream would be encoded twice.
-        if !pool.has_free_stream(priority) {
-            return None;
-        }
+    fn pool(&self) -> Option<&Http2Pool> {
+        Some(&self.sender.pool)
+    }
+
+    fn begin(
+        &self,
+        delivery: &'job Delivery,
+        stream: Option<Http2Stream>,
+        to: (&Rc<RequestOutcomes>, u16),
+    ) -> Option<BegunFcm> {
         let body = self.body(delivery).ok()?;
         // Kept with the request: its answer is about the token that it was sent with, whichever the job uses by then.
         let head = Rc::clone(&self.head.borrow());
-        let stream = pool.begin(priority, &body, &*head, to)?;
+        let stream = stream?.begun(&*head, &body, to)?;
         Some(BegunFcm { stream, head })
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use channel::webhook::WebhookChannel;
 use channel::{Channel as _, Sender, Tools};
 use flow::{Clock, WorkerDeadline};
-use notification::{Report, limits};
+use notification::{Report, Verdict, limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::apns::{PLENTY, Rig as Apns};
 use crate::support::TlsListener;
 use crate::support::frames::{HEADERS, Peer};
-use crate::support::jobs::{NOW, beside, chunk, send_until, tokens};
+use crate::support::jobs::{NOW, beside, chunk, send_until, tokens, verdicts};
 use crate::support::mail::{CONTENT, MailServer};
 use crate::webhook;
 
@@ -71,6 +71,30 @@ async fn a_request_that_was_refused_is_not_repeated_when_its_time_has_passed() {
     };
     let device = tokens(1).next().unwrap();
     beside(server, check((&*rig.sender, rig.clock), &deadline, (r#"{"aps":{}}"#, device))).await;
+}
+
+#[tokio::test]
+async fn a_request_is_not_sent_when_its_time_passed_while_it_waited_for_a_stream() {
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Apns::with(&listener, &serde_json::json!({ "connections_max": 1 }));
+    let deadline = deadline(rig.clock);
+    let (listener, passing) = (Rc::clone(&listener), deadline.clone());
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, 1).await;
+        let (stream, _) = peer.request().await.unwrap();
+        passing.pass();
+        peer.answer(stream, 200).await;
+        while let Some(frame) = peer.read().await {
+            assert_ne!(frame.kind, HEADERS, "another one was sent");
+        }
+    };
+    beside(server, async {
+        let chunk = chunk(rig.clock, r#"{"aps":{}}"#, tokens(3));
+        let reports = send_until(&deadline, &*rig.sender, rig.clock, &chunk).await;
+        assert_eq!(verdicts(&reports[..1]), [Verdict::Accepted]);
+        assert_eq!(reports[1..], [WITHHELD, WITHHELD]);
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::scripted_server::{ClientVerdict, ScriptedServer, Served};
 use super::testing::{PING, SETTINGS, TestHead, for_each_seed, frame, setting};
-use super::{Dial, Http2Pool, Priming, Unanswered};
+use super::{Dial, Http2Pool, Priming, StreamQueue, Unanswered};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Failure, Permit, Reply};
 use crate::{tcp, tls};
@@ -259,8 +259,15 @@ async fn send(
     const KEY: u16 = 7;
     let (mut since, outcomes) = (None, Rc::default());
     let sent_at = clock.monotonic();
-    let begun = pool.begin(Priority::Normal, body, head, (&outcomes, KEY));
-    if let Some(mut begun) = begun {
+    let mut queue = StreamQueue::new(pool, Priority::Normal);
+    let stream = if let Some(stream) = queue.take() {
+        Ok(stream)
+    } else {
+        queue.push(KEY, sent_at);
+        poll_fn(|context| queue.poll_next(context)).await.2
+    };
+    let sent_at = clock.monotonic();
+    if let Some(mut begun) = stream?.begun(head, body, (&outcomes, KEY)) {
         let next = |context: &mut Context<'_>| {
             outcomes.wake_by(context);
             outcomes.take().map_or(Poll::Pending, Poll::Ready)

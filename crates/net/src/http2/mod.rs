@@ -3,6 +3,7 @@
 //! ```text
 //! Http2Pool (one per origin and thread)
 //!   ├─ waiting      requests that wait for a stream, in the order of priority
+//!   ├─ StreamQueue  those of one caller, for which no future waits
 //!   ├─ outcomes     of requests that were begun at once, for which no future waits
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
 //!        ├─ Http2Session  its state, without I/O: streams, write buffer and hpack; `inbound` has what comes in, `answer` what it is for a request
@@ -40,6 +41,7 @@ mod pool_state;
 mod scripted_server;
 mod session;
 mod stream;
+mod stream_queue;
 mod streams;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
@@ -52,3 +54,4 @@ pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};
 pub use outcomes::{RequestOutcome, RequestOutcomes};
 pub use pool::Http2Pool;
 pub use stream::{Http2Stream, Unanswered};
+pub use stream_queue::StreamQueue;

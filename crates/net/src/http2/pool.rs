@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use super::connection::{Dial, Http2ConnectFailure, PROOF_WAIT};
 use super::head::RequestHead;
-use super::outcomes::RequestOutcomes;
 use super::pool_state::PoolState;
 use super::stream::{Http2Stream, Unanswered};
 use super::waiting::Queue;
@@ -34,11 +33,12 @@ pub struct Http2Pool {
     tasks: LocalTasks,
 }
 
-/// A request in a queue. Leaving it, served or not, passes the turn on.
+/// Requests in a queue. When they leave it, served or not, the turn passes on.
 #[derive(Debug)]
-struct Queued<'a> {
+pub(super) struct Queued<'a> {
     queue: &'a Queue,
     shared: &'a PoolState,
+    requests: usize,
 }
 
 // === impl Http2Pool ===
@@ -48,28 +48,6 @@ impl Http2Pool {
     pub fn new(dial: Dial, connections_max: usize, clock: Clock, seed: u64) -> Self {
         let shared = PoolState::new(dial, connections_max, clock, seed);
         Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
-    }
-
-    /// True if [`begin`](Self::begin) finds a stream now for a request of `priority`.
-    pub fn has_free_stream(&self, priority: Priority) -> bool {
-        self.shared.find_free_for(priority).is_some()
-    }
-
-    /// Begins a request with `head` and `payload` at once; its outcome goes where `to` says, under its key. It leaves in the same turn
-    /// of the thread. `None` when there is no free stream for a request of this priority, or it cannot be written:
-    /// [`exchange`](Self::exchange) waits, and says why. No [`Permit`] is asked: it was just before.
-    pub fn begin(
-        &self,
-        priority: Priority,
-        payload: &Bytes,
-        head: &impl RequestHead,
-        to: (&Rc<RequestOutcomes>, u16),
-    ) -> Option<Http2Stream> {
-        if !head.is_writable() {
-            return None;
-        }
-        let mut stream = self.take_in_turn(priority)?;
-        stream.begin(head, payload.clone(), to).is_ok().then_some(stream)
     }
 
     /// Sends a request with `head` and `payload` when it is its turn, and waits for the answer; the stream says over which
@@ -127,26 +105,40 @@ impl Http2Pool {
         if let Some(stream) = self.take_in_turn(priority) {
             return Ok(stream);
         }
-        let until = *since.get_or_insert_with(|| self.shared.clock.monotonic()) + STREAM_WAIT;
+        let since = *since.get_or_insert_with(|| self.shared.clock.monotonic());
+        // In the queue first: `grow` opens a connection only for requests that wait.
+        let mut queued = self.queued(priority);
+        queued.set(1);
         // Boxed: every attempt would carry the room for it.
-        let found = Box::pin(tokio::time::timeout_at(until, self.wait(priority))).await;
+        let found = Box::pin(self.turn(priority, since)).await;
+        // First, since a connection is opened for requests that wait, and this one waits no more.
+        drop(queued);
+        if found.is_ok() {
+            self.grow();
+        }
+        found
+    }
+
+    /// A stream for the first request of a queue that waits for those of `priority`, and has waited `since` then.
+    pub(super) async fn turn<Refusal>(
+        &self,
+        priority: Priority,
+        since: Instant,
+    ) -> Result<Http2Stream, Unsent<Refusal>> {
+        let found = tokio::time::timeout_at(since + STREAM_WAIT, self.wait(priority)).await;
         found.unwrap_or_else(|_| Err(self.shared.no_stream()))
     }
 
     async fn wait<Refusal>(&self, priority: Priority) -> Result<Http2Stream, Unsent<Refusal>> {
-        // In the queue first: `grow` opens a connection only for requests that wait.
-        let queued = Queued::new(self.shared.waiting.queue(priority), &self.shared);
+        let queue = self.shared.waiting.queue(priority);
         loop {
             self.grow();
             // It is looked at again whether there are connections enough: the first answer of one may not come.
-            if tokio::time::timeout(PROOF_WAIT, queued.queue.turn.notified()).await.is_err() {
+            if tokio::time::timeout(PROOF_WAIT, queue.turn.notified()).await.is_err() {
                 continue;
             }
             // Without a look at its turn: this request is itself among those that wait, and was woken for it.
             if let Some(stream) = self.shared.find_free().and_then(|place| self.take(place)) {
-                // First, since a connection is opened for requests that wait, and this one waits no more.
-                drop(queued);
-                self.grow();
                 return Ok(stream);
             }
             let failure = self.shared.failure.borrow().clone();
@@ -156,9 +148,25 @@ impl Http2Pool {
         }
     }
 
+    /// A place in the queue of `priority`, for no request yet.
+    pub(super) fn queued(&self, priority: Priority) -> Queued<'_> {
+        let queue = self.shared.waiting.queue(priority);
+        Queued { queue, shared: &self.shared, requests: 0 }
+    }
+
+    /// Wakes the request whose turn it is, if there is a stream for it.
+    pub(super) fn pass_turn(&self) {
+        self.shared.wake();
+    }
+
     /// Takes a free stream, unless it belongs to a request that came before this one, or is more urgent.
-    fn take_in_turn(&self, priority: Priority) -> Option<Http2Stream> {
+    pub(super) fn take_in_turn(&self, priority: Priority) -> Option<Http2Stream> {
         self.take(self.shared.find_free_for(priority)?)
+    }
+
+    /// Takes a free stream for a request that waits, and whose turn it is among those of `priority`.
+    pub(super) fn take_free(&self, priority: Priority) -> Option<Http2Stream> {
+        self.take(self.shared.find_free_for_waiting(priority)?)
     }
 
     fn take(&self, place: usize) -> Option<Http2Stream> {
@@ -168,7 +176,7 @@ impl Http2Pool {
     }
 
     /// Opens a connection if requests wait and the open ones, with those that are being made, have too few streams for them.
-    fn grow(&self) {
+    pub(super) fn grow(&self) {
         let shared = &self.shared;
         if !shared.may_grow() {
             return;
@@ -219,16 +227,18 @@ async fn live(shared: Rc<PoolState>) {
 
 // === impl Queued ===
 
-impl<'a> Queued<'a> {
-    fn new(queue: &'a Queue, shared: &'a PoolState) -> Self {
-        queue.length.set(queue.length.get() + 1);
-        Self { queue, shared }
+impl Queued<'_> {
+    /// Has `requests` of them wait.
+    pub(super) fn set(&mut self, requests: usize) {
+        let length = &self.queue.length;
+        length.set((length.get() + requests).saturating_sub(self.requests));
+        self.requests = requests;
     }
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.queue.length.set(self.queue.length.get().saturating_sub(1));
+        self.set(0);
         self.shared.wake();
     }
 }
@@ -238,12 +248,14 @@ mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
     use crate::guard::Guard;
-    use crate::http2::Priming;
     use crate::http2::connection::Connection;
     use crate::http2::driver::Wire;
+    use crate::http2::{Priming, StreamQueue};
     use crate::tcp::{Anywhere, Reach};
     use crate::tls;
+    use std::future::poll_fn;
     use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
 
     fn pool(origin: &str, reach: Arc<dyn Reach>) -> Http2Pool {
         pool_of(origin, reach, 1)
@@ -273,6 +285,18 @@ mod tests {
             };
             tokio::join!(ask(Priority::Normal), ask(Priority::Bulk));
             ask(Priority::Normal).await;
+            let mut queue = StreamQueue::<u8, ()>::new(&pool, Priority::Normal);
+            let now = pool.shared.clock.monotonic();
+            queue.push(1, now);
+            queue.push(2, now);
+            for expect in [1, 2] {
+                let (item, _, found) = poll_fn(|context| queue.poll_next(context)).await;
+                assert!(matches!(found, Err(Unsent::Forbidden(_))), "{found:?}");
+                assert_eq!(item, expect);
+                let connecting = pool.shared.connecting.borrow().len();
+                assert_eq!(connecting, 0, "to all of them the answer is the same");
+            }
+            assert!(queue.is_empty());
         };
         local.run_until(asked).await;
     }
@@ -286,15 +310,83 @@ mod tests {
         let connection = |wire| Rc::new(Connection::new(wire, Priming::Unprimed));
         pool.shared.connections.borrow_mut().extend(wires.iter().map(connection));
         let wait = |priority, requests| pool.shared.waiting.queue(priority).length.set(requests);
+        let is_free = |priority| pool.shared.find_free_for(priority).is_some();
         wait(Priority::Normal, 2);
-        assert!(pool.has_free_stream(Priority::Normal) && pool.has_free_stream(Priority::Bulk));
+        assert!(is_free(Priority::Normal) && is_free(Priority::Bulk));
         wait(Priority::Normal, 3);
-        assert!(!pool.has_free_stream(Priority::Normal) && !pool.has_free_stream(Priority::Bulk));
+        assert!(!is_free(Priority::Normal) && !is_free(Priority::Bulk));
         let urgent = pool.take_in_turn(Priority::Urgent).unwrap();
         wait(Priority::Normal, 1);
         let normal = pool.take_in_turn(Priority::Normal).unwrap();
         assert!(pool.take_in_turn(Priority::Normal).is_none(), "the last is for the other");
         drop((urgent, normal));
+    }
+
+    /// The items of `queue` that are given streams now, and their streams.
+    fn given(queue: &mut StreamQueue<'_, u8, ()>) -> (Vec<u8>, Vec<Http2Stream>) {
+        let mut context = Context::from_waker(Waker::noop());
+        std::iter::from_fn(|| match queue.poll_next(&mut context) {
+            Poll::Ready((item, _, found)) => Some((item, found.unwrap())),
+            Poll::Pending => None,
+        })
+        .unzip()
+    }
+
+    #[tokio::test]
+    async fn requests_of_a_caller_have_all_free_streams_in_its_turn() {
+        let pool = pool("https://127.0.0.1:1", Arc::new(Anywhere));
+        let now = pool.shared.clock.monotonic();
+        // Each has one stream until the peer says how many.
+        let wires = [(); 3].map(|()| Wire::new("test", &[], tokio::io::empty(), pool.shared.clock));
+        let connection = |wire| Rc::new(Connection::new(wire, Priming::Unprimed));
+        pool.shared.connections.borrow_mut().extend(wires.iter().map(connection));
+        let queue = |priority| {
+            let mut queue = StreamQueue::<u8, ()>::new(&pool, priority);
+            queue.push(1, now);
+            queue.push(2, now);
+            queue
+        };
+        let taken = [(); 3].map(|()| pool.take_in_turn(Priority::Normal).unwrap());
+        let mut queues = [(); 2].map(|()| queue(Priority::Normal));
+        for queue in &mut queues {
+            assert!(given(queue).0.is_empty());
+        }
+        let [mut first, mut second] = queues;
+        let [stream, other, another] = taken;
+        drop(stream);
+        let (items, of_first) = given(&mut first);
+        assert_eq!(items, [1]);
+        drop((other, another));
+        let (items, of_second) = given(&mut second);
+        assert_eq!(items, [1, 2], "both streams that are free");
+        assert!(given(&mut first).0.is_empty());
+        let mut urgent = queue(Priority::Urgent);
+        assert!(given(&mut urgent).0.is_empty());
+        drop((of_first, of_second));
+        assert_eq!(given(&mut urgent).0, [1, 2]);
+        assert_eq!(given(&mut first).0, [2], "a turn is passed on");
+        assert!(!pool.shared.waiting.is_any());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_request_of_a_caller_waits_for_its_own_time() {
+        let pool = pool("https://127.0.0.1:1", Arc::new(Anywhere));
+        let clock = pool.shared.clock;
+        let mut queue = StreamQueue::<u8, ()>::new(&pool, Priority::Normal);
+        let begun = clock.monotonic();
+        queue.push(1, begun);
+        queue.push(2, begun + Duration::from_secs(1));
+        let local = tokio::task::LocalSet::new();
+        let asked = async {
+            for item in [1, 2] {
+                let (of, _, found) = poll_fn(|context| queue.poll_next(context)).await;
+                assert!(matches!(found, Err(Unsent::Unreachable(_))), "{found:?}");
+                let waited = (clock.monotonic() - begun).as_secs();
+                assert_eq!((of, waited), (item, STREAM_WAIT.as_secs() + u64::from(item) - 1));
+            }
+        };
+        local.run_until(asked).await;
+        assert!(queue.is_empty() && !pool.shared.waiting.is_any());
     }
 
     #[tokio::test]

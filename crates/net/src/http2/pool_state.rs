@@ -133,6 +133,12 @@ impl PoolState {
         self.find_free_beyond(self.waiting.before(priority))
     }
 
+    /// [`Self::find_free`] for one that waits, where there are more streams than requests that wait and are more urgent.
+    pub(super) fn find_free_for_waiting(&self, priority: Priority) -> Option<usize> {
+        let of_this = self.waiting.queue(priority).length.get();
+        self.find_free_beyond(self.waiting.before(priority) - of_this)
+    }
+
     /// True if a connection is to be opened: more requests wait than streams are free, and will be when the connections that are being
     /// made and proven are there. Each of these is expected to have as many streams as the last one that is proven. They are at most
     /// as many as are proven already, and one at least: a burst to an origin that answers slowly opens one, and the connections to

@@ -50,6 +50,19 @@ impl Http2Stream {
         }
     }
 
+    /// Begins a request with `head` and `payload` over it; its outcome goes where `to` says, under its key. It leaves in the same turn of
+    /// the thread. `None` when that is not possible: [`exchange`](super::Http2Pool::exchange) says why. No
+    /// [`Permit`](crate::exchange::Permit) is asked: it was just before.
+    pub fn begun(
+        mut self,
+        head: &impl RequestHead,
+        payload: &Bytes,
+        to: (&Rc<RequestOutcomes>, u16),
+    ) -> Option<Self> {
+        let is_begun = head.is_writable() && self.begin(head, payload.clone(), to).is_ok();
+        is_begun.then_some(self)
+    }
+
     /// Begins a request; its outcome goes where `to` says, under its key. It leaves in the same turn of the thread.
     ///
     /// # Errors

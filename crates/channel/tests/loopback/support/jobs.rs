@@ -118,7 +118,7 @@ pub(crate) async fn send_until(
     clock: Clock,
     chunk: &Chunk,
 ) -> Vec<Report> {
-    let gate = Gate::new(Box::new(Fixed(1)));
+    let gate = Gate::new(Box::new(Fixed(3)));
     send_job(sender, clock, chunk, JobLimits { worker_deadline: deadline, ..JobLimits::of(&gate) })
         .await
 }
