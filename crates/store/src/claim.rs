@@ -27,7 +27,7 @@ pub struct ClaimRequest {
     /// chunk beyond it.
     pub lane_window: usize,
     /// Deliveries of all lanes together that may be claimed and unsettled at a time, with the same weights. Lanes that are not
-    /// urgent leave an eighth of it to those that are, and every lane a third of what is left to the other lanes.
+    /// urgent leave an eighth of it to those that are, and every lane a fifth of what is left to the other lanes.
     pub total_window: usize,
     /// Part of `total_window` for lanes whose destinations have not answered lately. Each of them is given a few deliveries of
     /// one chunk, and more when these are answered; a lane of which every attempt fails is given one now and then, with waits
@@ -87,13 +87,13 @@ pub enum Settled {
 
 impl ClaimRequest {
     /// True if a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
-    /// more. A lane may hold twice as much as is left of the common window: two thirds of it alone, and the next lane finds room
+    /// more. A lane may hold four times as much as is left of the common window: four fifths of it alone, and the next lane finds room
     /// however many hold some (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
     /// switches", 1998).
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
-        priority <= self.lowest && of_lane < self.lane_window.min(left.saturating_mul(2))
+        priority <= self.lowest && of_lane < self.lane_window.min(left.saturating_mul(4))
     }
 
     /// Weight of all lanes together from which lanes of `priority` are given no more.
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_alone_holds_two_thirds_and_the_next_one_finds_room_however_many_there_are() {
+    fn a_lane_alone_holds_four_fifths_and_the_next_one_finds_room_however_many_there_are() {
         let window = limits::CLAIMED_ITEMS / 8 * 7 - limits::PROBE_WINDOW;
         for lanes in [1, 2, 10, 100] {
             let held = shares(lanes);
             let (least, most) = (*held.iter().min().unwrap(), *held.iter().max().unwrap());
             assert!(most - least <= limits::BATCH_ITEMS, "{held:?}");
-            let share = 2 * window / (2 * lanes + 1);
+            let share = 4 * window / (4 * lanes + 1);
             assert!(most >= share && least <= share + limits::BATCH_ITEMS, "{held:?}");
         }
     }

@@ -57,7 +57,7 @@ pub struct Settings {
     #[serde(default)]
     pub messages_per_minute: u32,
     /// Connections per sender thread. A further one opens when all streams of the open ones are in use.
-    /// Default 160.
+    /// Default 192.
     #[serde(default = "connections_max_default")]
     pub connections_max: usize,
     /// How long to wait after a server error (5xx). Default `15m`, which is Apple's advice.
@@ -95,7 +95,7 @@ fn endpoint_default() -> String {
 
 const fn connections_max_default() -> usize {
     // With the 1,000 streams that APNs grants on each, two threads have all in flight that a lane may hold.
-    160
+    192
 }
 
 const fn server_error_delay_default() -> Duration {
