@@ -112,11 +112,6 @@ impl SharedHead {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value)
     }
 
-    /// How many fields there are, with those in front of all others.
-    pub(super) fn len(&self) -> usize {
-        usize::from(self.authority.is_some()) + usize::from(self.path.is_some()) + self.fields.len()
-    }
-
     /// All fields, those in front of all others first (RFC 9113, section 8.3): name, value, and whether it is sensitive.
     pub(super) fn all_fields(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
         let authority = self.authority.as_ref().map(|authority| (":authority", authority.as_str()));

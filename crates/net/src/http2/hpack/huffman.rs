@@ -4,40 +4,11 @@
 //! The code is canonical: codes of one length follow each other in the order of their symbols, behind all that are shorter. So
 //! the lengths, and the symbols in the order of their codes, are the whole table.
 
-/// The codes of one length.
-struct HuffmanRow {
-    bits: u32,
-    /// The first of them, followed by zeros.
-    start: u32,
-    /// The last of them, followed by ones.
-    last: u32,
-    /// The place of its first symbol in [`SYMBOLS`].
-    first: u32,
-}
-
-/// The end of a string, which no string contains, is the last code of the last row.
-const ROWS: &[HuffmanRow] = &[
-    HuffmanRow { bits: 5, start: 0x0000_0000, last: 0x4fff_ffff, first: 0 },
-    HuffmanRow { bits: 6, start: 0x5000_0000, last: 0xb7ff_ffff, first: 10 },
-    HuffmanRow { bits: 7, start: 0xb800_0000, last: 0xf7ff_ffff, first: 36 },
-    HuffmanRow { bits: 8, start: 0xf800_0000, last: 0xfdff_ffff, first: 68 },
-    HuffmanRow { bits: 10, start: 0xfe00_0000, last: 0xff3f_ffff, first: 74 },
-    HuffmanRow { bits: 11, start: 0xff40_0000, last: 0xff9f_ffff, first: 79 },
-    HuffmanRow { bits: 12, start: 0xffa0_0000, last: 0xffbf_ffff, first: 82 },
-    HuffmanRow { bits: 13, start: 0xffc0_0000, last: 0xffef_ffff, first: 84 },
-    HuffmanRow { bits: 14, start: 0xfff0_0000, last: 0xfff7_ffff, first: 90 },
-    HuffmanRow { bits: 15, start: 0xfff8_0000, last: 0xfffd_ffff, first: 92 },
-    HuffmanRow { bits: 19, start: 0xfffe_0000, last: 0xfffe_5fff, first: 95 },
-    HuffmanRow { bits: 20, start: 0xfffe_6000, last: 0xfffe_dfff, first: 98 },
-    HuffmanRow { bits: 21, start: 0xfffe_e000, last: 0xffff_47ff, first: 106 },
-    HuffmanRow { bits: 22, start: 0xffff_4800, last: 0xffff_afff, first: 119 },
-    HuffmanRow { bits: 23, start: 0xffff_b000, last: 0xffff_e9ff, first: 145 },
-    HuffmanRow { bits: 24, start: 0xffff_ea00, last: 0xffff_f5ff, first: 174 },
-    HuffmanRow { bits: 25, start: 0xffff_f600, last: 0xffff_f7ff, first: 186 },
-    HuffmanRow { bits: 26, start: 0xffff_f800, last: 0xffff_fbbf, first: 190 },
-    HuffmanRow { bits: 27, start: 0xffff_fbc0, last: 0xffff_fe1f, first: 205 },
-    HuffmanRow { bits: 28, start: 0xffff_fe20, last: 0xffff_ffef, first: 224 },
-    HuffmanRow { bits: 30, start: 0xffff_fff0, last: 0xffff_ffff, first: 253 },
+/// The lengths of codes in bits, and how many there are of each. The end of a string, which no string contains, is the last one.
+#[rustfmt::skip]
+const LENGTHS: [(u32, u32); 21] = [
+    (5, 10), (6, 26), (7, 32), (8, 6), (10, 5), (11, 3), (12, 2), (13, 6), (14, 2), (15, 3), (19, 3),
+    (20, 8), (21, 13), (22, 26), (23, 29), (24, 12), (25, 4), (26, 15), (27, 19), (28, 29), (30, 4),
 ];
 
 /// Every byte, in the order of the codes.
@@ -70,18 +41,30 @@ pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
             bits |= u64::from(*byte) << (56 - count);
             count += 8;
         }
-        let window = u32::try_from(bits >> 32).ok()?;
-        let row = ROWS.iter().find(|row| window <= row.last)?;
-        if row.bits > count {
+        let (length, place) = first_code(u32::try_from(bits >> 32).ok()?)?;
+        if length > count {
             // The rest of the last byte: the beginning of the code that ends a string, all ones.
             return (count < 8 && bits == !(u64::MAX >> count)).then_some(());
         }
-        let place = row.first + ((window - row.start) >> (32 - row.bits));
         // The code that ends a string has no symbol: one that is written is an error (RFC 7541, section 5.2).
         text.push(*SYMBOLS.get(usize::try_from(place).ok()?)?);
-        bits <<= row.bits;
-        count -= row.bits;
+        bits <<= length;
+        count -= length;
     }
+}
+
+/// The length of the code at the beginning of `bits`, and its place among all codes.
+fn first_code(mut bits: u32) -> Option<(u32, u32)> {
+    let mut shorter = 0;
+    LENGTHS.iter().find_map(|(length, codes)| {
+        let place = bits >> (32 - length);
+        if place < *codes {
+            return Some((*length, shorter + place));
+        }
+        bits -= codes << (32 - length);
+        shorter += codes;
+        None
+    })
 }
 
 #[cfg(test)]
@@ -92,10 +75,18 @@ pub(super) mod tests {
     pub(in crate::http2) fn encode(text: &[u8]) -> Vec<u8> {
         let (mut coded, mut bits, mut count) = (Vec::new(), 0_u64, 0);
         for byte in text {
-            let place = (0..).zip(SYMBOLS).find(|(_, symbol)| symbol == byte).unwrap().0;
-            let row = ROWS.iter().rev().find(|row| row.first <= place).unwrap();
-            let code = (row.start >> (32 - row.bits)) + (place - row.first);
-            (bits, count) = ((bits << row.bits) | u64::from(code), count + row.bits);
+            let mut place = (0..).zip(SYMBOLS).find(|(_, symbol)| symbol == byte).unwrap().0;
+            let (mut start, mut length) = (0, 0);
+            for (bits, codes) in LENGTHS {
+                length = bits;
+                if place < codes {
+                    break;
+                }
+                place -= codes;
+                start += codes << (32 - bits);
+            }
+            let code = (start >> (32 - length)) + place;
+            (bits, count) = ((bits << length) | u64::from(code), count + length);
             while count >= 8 {
                 count -= 8;
                 coded.push((bits >> count).to_le_bytes()[0]);
@@ -112,16 +103,16 @@ pub(super) mod tests {
         let mut seen = SYMBOLS.to_vec();
         seen.sort_unstable();
         assert_eq!(seen, (0..=255).collect::<Vec<_>>());
-        let ends = ROWS.iter().skip(1).map(|row| row.first as usize).chain([257]);
-        let mut next = 0_u64;
-        for (row, end) in ROWS.iter().zip(ends) {
-            let symbols = SYMBOLS.get(row.first as usize..end.min(256)).unwrap();
-            assert!(symbols.is_sorted_by(|one, other| one < other), "{} bits", row.bits);
-            assert_eq!(u64::from(row.start), next, "{} bits", row.bits);
-            next += (end as u64 - u64::from(row.first)) << (32 - row.bits);
-            assert_eq!(u64::from(row.last) + 1, next, "{} bits", row.bits);
+        // Each code has a share of all bits that may come, and nothing is left.
+        let (mut first, mut share) = (0, 0);
+        for (length, codes) in LENGTHS {
+            let end = first + codes as usize;
+            let symbols = SYMBOLS.get(first..end.min(256)).unwrap();
+            assert!(symbols.is_sorted_by(|one, other| one < other), "{length} bits");
+            first = end;
+            share += u64::from(codes) << (32 - length);
         }
-        assert_eq!(next, 1 << 32);
+        assert_eq!((first, share), (257, 1 << 32));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 mod decoder;
 mod encoder;
 mod huffman;
-mod static_table;
 #[cfg(test)]
 mod stories_tests;
+mod table;
 #[cfg(test)]
 pub(super) mod tests;
 
