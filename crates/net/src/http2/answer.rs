@@ -1,5 +1,7 @@
 //! Answer to a request: its head, checked, then its body, or the reason why there is none.
 
+use std::str::FromStr;
+
 use flow::Timing;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -12,12 +14,6 @@ pub(super) const HEADER_LIST_BYTES_MAX: usize = 16 * 1024;
 /// Fields that only HTTP/1.1 has (RFC 9113, section 8.2.2).
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
-
-/// The kinds of bytes, a bit each.
-const NOT_OF_NAMES: u8 = 1;
-const NOT_OF_VALUES: u8 = 2;
-const UPPER_CASE: u8 = 4;
-static KINDS: [u8; 256] = kinds_of_bytes();
 
 /// Why a try over one stream has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +41,7 @@ pub struct IncomingReply {
 }
 
 /// A list of header fields, as it is read. All are checked; those are kept that the channel reads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FieldList {
     read: &'static [HeaderName],
     status: Option<u16>,
@@ -57,22 +53,12 @@ pub(super) struct FieldList {
     fault: Option<&'static str>,
 }
 
-/// Part of an answer that a list of fields belongs to.
-#[derive(Debug)]
-pub(super) enum FieldsOf {
-    /// A head in front of the answer's own, as of 100 Continue.
-    Interim,
-    IncomingReply(Box<IncomingReply>),
-}
-
 // === impl FieldList ===
 
 impl FieldList {
     /// An empty list, of which the fields `read` will be kept.
     pub(super) fn new(read: &'static [HeaderName]) -> Self {
-        let (status, has_begun, content_length) = (None, false, None);
-        let (headers, bytes, fault) = (HeaderMap::new(), 0, None);
-        Self { read, status, has_begun, content_length, headers, bytes, fault }
+        Self { read, ..Self::default() }
     }
 
     /// Adds a field. What is behind a fault is not kept. Says whether the field is valid and of no interest; one that
@@ -108,20 +94,19 @@ impl FieldList {
         }
         self.has_begun = true;
         // A colon is no part of a name, so this refuses other pseudo-header fields as well.
-        let kinds_in_name = kinds(name);
-        if name.is_empty() || kinds_in_name & NOT_OF_NAMES != 0 {
+        if name.is_empty() || !all(name, is_of_name) {
             return Err("a header field's name is not one");
         }
         // Section 8.2.1 has names in lower case, and section 8.2.2 none of fields that are about a connection.
-        if OF_CONNECTIONS.contains(&name) || kinds_in_name & UPPER_CASE != 0 {
+        if OF_CONNECTIONS.contains(&name) || name.iter().any(u8::is_ascii_uppercase) {
             return Err("it has a header field that HTTP/2 does not");
         }
-        if kinds(value) & NOT_OF_VALUES != 0 {
+        if !all(value, is_of_value) {
             return Err("a header field's value is not one");
         }
         let is_length = name == b"content-length";
         if is_length {
-            let length = content_length(value).filter(|_| self.content_length.is_none());
+            let length = number(value).filter(|_| self.content_length.is_none());
             self.content_length = Some(length.ok_or("its content-length is not one number")?);
         }
         let read = self.read.iter().find(|read| read.as_str().as_bytes() == name);
@@ -133,18 +118,20 @@ impl FieldList {
         Ok(is_length || read.is_some())
     }
 
-    /// Judges them as the head of an answer; `is_last` where no body follows.
-    pub(super) fn into_head(self, is_last: bool) -> Result<FieldsOf, &'static str> {
+    /// Judges them as the head of an answer; `is_last` where no body follows. `None` when it is one in front of the answer's own, as of
+    /// 100 Continue.
+    pub(super) fn into_head(
+        self,
+        is_last: bool,
+    ) -> Result<Option<Box<IncomingReply>>, &'static str> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
         let status = self.status.ok_or("it has no status")?;
-        // A change of protocol is not for HTTP/2 (section 8.6).
-        if status < 200 && (is_last || status == 101) {
-            return Err("it ends before its status is final");
-        }
         if status < 200 {
-            return Ok(FieldsOf::Interim);
+            // A change of protocol is not for HTTP/2 (section 8.6).
+            let is_interim = !is_last && status != 101;
+            return if is_interim { Ok(None) } else { Err("it ends before its status is final") };
         }
         let announced = self.content_length;
         // What never has a body may announce the one that it stands for (section 8.1.1).
@@ -154,48 +141,35 @@ impl FieldList {
         }
         let (headers, body, timing) = (self.headers, Vec::new(), Timing::default());
         let reply = Reply { status, headers, body, timing };
-        Ok(FieldsOf::IncomingReply(Box::new(IncomingReply { reply, bytes: 0, announced })))
+        Ok(Some(Box::new(IncomingReply { reply, bytes: 0, announced })))
     }
 }
 
 /// The status codes that three digits can have.
 fn status(value: &[u8]) -> Option<u16> {
-    // `parse` would take a sign.
-    let digits = value.iter().all(u8::is_ascii_digit) && value.len() == 3;
-    let status = std::str::from_utf8(value).ok()?.parse().ok()?;
-    (digits && status >= 100).then_some(status)
+    number(value).filter(|status| value.len() == 3 && *status >= 100)
 }
 
-fn content_length(value: &[u8]) -> Option<usize> {
-    // `parse` would take a sign here, too.
-    let digits = value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| digits)?.parse().ok()
+/// A number in digits alone: `parse` would take a sign.
+fn number<Number: FromStr>(value: &[u8]) -> Option<Number> {
+    let is_digits = value.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(value).ok().filter(|_| is_digits)?.parse().ok()
 }
 
-/// Union of the kinds of all bytes of a text: a look into a table for each.
-fn kinds(text: &[u8]) -> u8 {
-    text.iter().fold(0, |kinds, byte| kinds | KINDS.get(usize::from(*byte)).unwrap_or(&0))
+/// Looks at every byte without an early end: so the compiler looks at many at once.
+pub(super) fn all(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(true, |are_all, byte| are_all & is_one(*byte))
 }
 
-/// The kinds of each byte (RFC 9110, sections 5.5 and 5.6.2).
-const fn kinds_of_bytes() -> [u8; 256] {
-    let mut kinds = [0; 256];
-    let mut byte = 0_u8;
-    loop {
-        let is_of_token = byte.is_ascii_alphanumeric()
-            || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~');
-        let is_of_value = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
-        #[expect(clippy::indexing_slicing, reason = "there is a place for each byte")]
-        #[expect(clippy::as_conversions, reason = "`From` is not const")]
-        let of_byte = &mut kinds[byte as usize];
-        *of_byte = if is_of_token { 0 } else { NOT_OF_NAMES }
-            | if is_of_value { 0 } else { NOT_OF_VALUES }
-            | if byte.is_ascii_uppercase() { UPPER_CASE } else { 0 };
-        if byte == u8::MAX {
-            return kinds;
-        }
-        byte += 1;
-    }
+/// The bytes of a token (RFC 9110, section 5.6.2).
+const fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+}
+
+/// The bytes of a field's value (RFC 9110, section 5.5).
+const fn is_of_value(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 // === impl IncomingReply ===
@@ -217,7 +191,10 @@ impl IncomingReply {
 mod tests {
     use super::*;
 
-    fn head(fields: &[(&str, &str)], is_last: bool) -> Result<FieldsOf, &'static str> {
+    fn head(
+        fields: &[(&str, &str)],
+        is_last: bool,
+    ) -> Result<Option<Box<IncomingReply>>, &'static str> {
         static READ: [HeaderName; 1] = [HeaderName::from_static("x")];
         let mut list = FieldList::new(&READ);
         for (name, value) in fields {
@@ -231,9 +208,7 @@ mod tests {
         for status in ["200", "204", "304", "410", "599", "999"] {
             let length = if status == "200" { "0" } else { "5" };
             let fields = [(":status", status), ("content-length", length), ("x", "y"), ("x", "z")];
-            let Ok(FieldsOf::IncomingReply(answer)) =
-                head(&fields, matches!(status, "200" | "204" | "304"))
-            else {
+            let Ok(Some(answer)) = head(&fields, matches!(status, "200" | "204" | "304")) else {
                 panic!("{status}");
             };
             assert_eq!(answer.reply.status.to_string(), status);
@@ -241,7 +216,7 @@ mod tests {
             assert!(answer.reply.headers.get("content-length").is_none(), "nobody reads it");
         }
         for status in ["100", "103", "199"] {
-            assert!(matches!(head(&[(":status", status)], false), Ok(FieldsOf::Interim)));
+            assert!(matches!(head(&[(":status", status)], false), Ok(None)));
         }
     }
 
@@ -288,9 +263,7 @@ mod tests {
     fn a_body_is_kept_up_to_a_bound_and_not_of_an_acceptance() {
         let answer = |status, length| {
             let fields = [(":status", status), ("content-length", length)];
-            let Ok(FieldsOf::IncomingReply(answer)) = head(&fields, false) else {
-                panic!("{length}")
-            };
+            let Ok(Some(answer)) = head(&fields, false) else { panic!("{length}") };
             answer
         };
         let mut refusal = answer("400", "3");

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 use super::answer::NoReply;
 use super::head::RequestHead;
 use super::outcomes::RequestOutcomes;
-use super::session::Http2Session;
+use super::session::{Http2Session, SILENT};
 use crate::tls;
 
 /// Reads in a turn, each of a record of TLS; then other tasks have theirs.
@@ -118,7 +118,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
             let is_over = self.poll_turn(context).is_ready();
             let session = self.link.session.borrow();
             match session.ending() {
-                Some(ending) if is_over => Poll::Ready(Err(ending.words.clone())),
+                Some(ending) if is_over => Poll::Ready(Err(ending.to_owned())),
                 _ if session.is_ready() => Poll::Ready(Ok(())),
                 _ => Poll::Pending,
             }
@@ -135,12 +135,9 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
         })
         .await;
         let provider = self.provider;
-        if let Some(ending) = self.link.session.borrow().ending() {
-            if ending.is_silence {
-                tracing::warn!(provider, "a connection fell silent: it is replaced");
-            } else {
-                tracing::debug!(provider, why = ending.words, "connection ended");
-            }
+        match self.link.session.borrow().ending() {
+            Some(SILENT) => tracing::warn!(provider, "a connection fell silent: it is replaced"),
+            why => tracing::debug!(provider, why, "connection ended"),
         }
         if self.is_broken {
             return;

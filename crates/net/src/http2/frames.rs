@@ -46,6 +46,9 @@ pub(super) struct ErrorCode(pub(super) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProtocolViolation(pub(super) ErrorCode, pub(super) &'static str);
 
+/// What the peer sent, if it may send it.
+pub(super) type Allowed<T = ()> = Result<T, ProtocolViolation>;
+
 pub(super) const WRONG_SIZE: ProtocolViolation =
     ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame has a wrong size");
 
@@ -72,27 +75,16 @@ impl ErrorCode {
     pub(super) const ENHANCE_YOUR_CALM: Self = Self(11);
     pub(super) const HTTP_1_1_REQUIRED: Self = Self(13);
 
-    const NAMES: [&'static str; 14] = [
-        "NO_ERROR",
-        "PROTOCOL_ERROR",
-        "INTERNAL_ERROR",
-        "FLOW_CONTROL_ERROR",
-        "SETTINGS_TIMEOUT",
-        "STREAM_CLOSED",
-        "FRAME_SIZE_ERROR",
-        "REFUSED_STREAM",
-        "CANCEL",
-        "COMPRESSION_ERROR",
-        "CONNECT_ERROR",
-        "ENHANCE_YOUR_CALM",
-        "INADEQUATE_SECURITY",
-        "HTTP_1_1_REQUIRED",
-    ];
+    /// The names of all, from 0 on.
+    const NAMES: &str = "NO_ERROR PROTOCOL_ERROR INTERNAL_ERROR FLOW_CONTROL_ERROR SETTINGS_TIMEOUT \
+                         STREAM_CLOSED FRAME_SIZE_ERROR REFUSED_STREAM CANCEL COMPRESSION_ERROR \
+                         CONNECT_ERROR ENHANCE_YOUR_CALM INADEQUATE_SECURITY HTTP_1_1_REQUIRED";
 }
 
 impl fmt::Display for ErrorCode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match usize::try_from(self.0).ok().and_then(|number| Self::NAMES.get(number)) {
+        let number = usize::try_from(self.0).unwrap_or(usize::MAX);
+        match Self::NAMES.split(' ').nth(number) {
             Some(name) => formatter.write_str(name),
             None => write!(formatter, "error code {}", self.0),
         }
@@ -112,7 +104,7 @@ impl ProtocolViolation {
 
 impl<'a> Frame<'a> {
     /// Takes the first frame off `bytes`; `None` when it is not whole.
-    pub(super) fn split_off(bytes: &mut &'a [u8]) -> Result<Option<Self>, ProtocolViolation> {
+    pub(super) fn split_off(bytes: &mut &'a [u8]) -> Allowed<Option<Self>> {
         // The size is judged before the payload comes, so none that is refused takes memory.
         let [one, two, three, ..] = **bytes else { return Ok(None) };
         let length = u32::from_be_bytes([0, one, two, three]);
@@ -120,11 +112,8 @@ impl<'a> Frame<'a> {
         if length > PAYLOAD_BYTES_MAX {
             return Err(ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame is too large"));
         }
-        let Some(([_, _, _, kind, flags, stream @ ..], rest)) =
-            bytes.split_first_chunk::<HEAD_BYTES>()
-        else {
-            return Ok(None);
-        };
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        let [_, _, _, kind, flags, stream @ ..] = head;
         let Some((payload, behind)) = rest.split_at_checked(length) else { return Ok(None) };
         *bytes = behind;
         // The first bit is reserved, and ignored (section 4.1).
@@ -137,7 +126,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Checks that it is about a stream, or about the connection, as its kind is.
-    pub(super) fn check_stream(&self) -> Result<(), ProtocolViolation> {
+    pub(super) fn check_stream(&self) -> Allowed {
         let is_of_stream = match self.kind {
             DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE | CONTINUATION => true,
             SETTINGS | PING | GOAWAY => false,
@@ -151,7 +140,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The content of DATA or HEADERS, which may be padded.
-    pub(super) fn content(&self) -> Result<&'a [u8], ProtocolViolation> {
+    pub(super) fn content(&self) -> Allowed<&'a [u8]> {
         const TOO_SHORT: ProtocolViolation =
             ProtocolViolation::of("a frame is shorter than its padding");
         let mut content = self.payload;
@@ -169,12 +158,12 @@ impl<'a> Frame<'a> {
     }
 
     /// The payload, where that is one number.
-    pub(super) fn number(&self) -> Result<u32, ProtocolViolation> {
+    pub(super) fn number(&self) -> Allowed<u32> {
         self.payload.try_into().map(u32::from_be_bytes).map_err(|_| WRONG_SIZE)
     }
 
     /// The settings of SETTINGS: the number and the value of each.
-    pub(super) fn settings(&self) -> Result<impl Iterator<Item = (u16, u32)>, ProtocolViolation> {
+    pub(super) fn settings(&self) -> Allowed<impl Iterator<Item = (u16, u32)>> {
         let (settings, []) = self.payload.as_chunks::<6>() else { return Err(WRONG_SIZE) };
         Ok(settings.iter().map(|[one, two, value @ ..]| {
             (u16::from_be_bytes([*one, *two]), u32::from_be_bytes(*value))
@@ -191,6 +180,11 @@ impl<'a> Frame<'a> {
 pub(super) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&head_of(kind, flags, stream, payload.len()));
     out.extend_from_slice(payload);
+}
+
+/// One of the settings of SETTINGS.
+pub(super) fn setting(number: u16, value: u32) -> Vec<u8> {
+    [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
 /// The head of a frame with a payload of `length` bytes, less than 16 MiB.

@@ -9,6 +9,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, Uri};
 
+use super::answer::all;
+
 /// Shared parts that are kept: more than a channel has kinds of contents at a time.
 const SHARED_HEADS: usize = 8;
 
@@ -150,7 +152,7 @@ impl SharedHeads {
     }
 }
 
-/// Looks at every byte without an early end: so the compiler looks at many at once.
+/// True if they are visible characters, without the one that begins a fragment.
 fn is_path(bytes: &[u8]) -> bool {
-    bytes.iter().fold(true, |is_path, byte| is_path & matches!(byte, b'!'..=b'"' | b'$'..=b'~'))
+    all(bytes, |byte| matches!(byte, b'!'..=b'"' | b'$'..=b'~'))
 }

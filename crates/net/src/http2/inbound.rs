@@ -2,11 +2,12 @@
 
 use tokio::time::Instant;
 
-use super::answer::{FieldList, FieldsOf, NoReply};
+use super::answer::{FieldList, NoReply};
 use super::frames::{
-    ACK, CONTINUATION, DATA, ENABLE_PUSH, END_HEADERS, END_STREAM, ErrorCode, Frame, GOAWAY,
-    HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS, MAX_FRAME_SIZE, PING,
-    PUSH_PROMISE, ProtocolViolation, RST_STREAM, SETTINGS, WINDOW_MAX, WINDOW_UPDATE, WRONG_SIZE,
+    ACK, Allowed, CONTINUATION, DATA, ENABLE_PUSH, END_HEADERS, END_STREAM, ErrorCode, Frame,
+    GOAWAY, HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS,
+    MAX_FRAME_SIZE, PING, PUSH_PROMISE, ProtocolViolation, RST_STREAM, SETTINGS, WINDOW_MAX,
+    WINDOW_UPDATE, WRONG_SIZE,
 };
 use super::session::{ANSWERS_WINDOW_BYTES, BODY_WITHIN, Http2Session};
 use crate::words;
@@ -28,42 +29,38 @@ impl Http2Session {
         }
     }
 
-    fn take(&mut self, bytes: &[u8], now: Instant) -> Result<(), ProtocolViolation> {
+    fn take(&mut self, bytes: &[u8], now: Instant) -> Allowed {
         // What is left is less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory
         // than one that does not.
-        if self.inbound.partial.is_empty() {
+        if self.partial.is_empty() {
             let rest = self.take_frames(bytes, now)?;
-            self.inbound.partial.extend_from_slice(rest);
+            self.partial.extend_from_slice(rest);
             return Ok(());
         }
-        let mut partial = std::mem::take(&mut self.inbound.partial);
+        let mut partial = std::mem::take(&mut self.partial);
         partial.extend_from_slice(bytes);
         let rest = self.take_frames(&partial, now)?.len();
         partial.drain(..partial.len() - rest);
-        self.inbound.partial = partial;
+        self.partial = partial;
         Ok(())
     }
 
     /// Takes the frames that are whole, and gives what is left.
-    fn take_frames<'a>(
-        &mut self,
-        mut bytes: &'a [u8],
-        now: Instant,
-    ) -> Result<&'a [u8], ProtocolViolation> {
+    fn take_frames<'a>(&mut self, mut bytes: &'a [u8], now: Instant) -> Allowed<&'a [u8]> {
         while let Some(frame) = Frame::split_off(&mut bytes)? {
             self.on_frame(frame, now)?;
         }
         Ok(bytes)
     }
 
-    fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Result<(), ProtocolViolation> {
+    fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
         frame.check_stream()?;
         let Frame { kind, stream, payload, .. } = frame;
-        if !self.peer.has_greeted && (kind != SETTINGS || frame.has(ACK)) {
+        if self.peer.streams_max.is_none() && (kind != SETTINGS || frame.has(ACK)) {
             return Err(ProtocolViolation::of("its first frame is not SETTINGS"));
         }
         // Section 6.10: all streams share the table of header fields, so blocks must not interleave.
-        if self.inbound.block.is_some() && kind != CONTINUATION {
+        if self.block.is_some() && kind != CONTINUATION {
             return Err(ProtocolViolation::of("a header block is interrupted"));
         }
         let is_last = frame.has(END_STREAM);
@@ -73,10 +70,10 @@ impl Http2Session {
                 self.on_block(stream, frame.content()?, is_last, now)
             }
             HEADERS => {
-                self.inbound.block = Some((stream, is_last, frame.content()?.to_vec()));
+                self.block = Some((stream, is_last, frame.content()?.to_vec()));
                 Ok(())
             }
-            CONTINUATION => self.on_continuation(stream, payload, frame.has(END_HEADERS), now),
+            CONTINUATION => self.on_continuation(frame, now),
             RST_STREAM => self.on_reset(stream, ErrorCode(frame.number()?)),
             SETTINGS if !frame.has(ACK) => self.on_settings(frame),
             SETTINGS if payload.is_empty() => {
@@ -98,23 +95,18 @@ impl Http2Session {
         }
     }
 
-    fn on_ping(&mut self, opaque: [u8; 8], is_answer: bool) -> Result<(), ProtocolViolation> {
-        if is_answer {
-            self.pong(opaque);
-        } else {
+    fn on_ping(&mut self, opaque: [u8; 8], is_answer: bool) -> Allowed {
+        if !is_answer {
             // Counted, since each is answered: the write buffer of a peer that does not read would grow without end.
             self.out.put(PING, ACK, 0, &opaque);
+        } else if opaque == self.pings.to_be_bytes() {
+            // An answer to an older ping, or to none, says nothing about the time since the last one.
+            self.pong_by = None;
         }
         self.count_idle_frame()
     }
 
-    fn on_data(
-        &mut self,
-        stream: u32,
-        data: &[u8],
-        window: usize,
-        is_last: bool,
-    ) -> Result<(), ProtocolViolation> {
+    fn on_data(&mut self, stream: u32, data: &[u8], window: usize, is_last: bool) -> Allowed {
         self.check_opened(stream)?;
         // Also for a stream that is over: its bytes have used up the connection's window all the same (section 6.9).
         self.widen_window(window)?;
@@ -134,52 +126,38 @@ impl Http2Session {
     }
 
     /// Notes bytes that the connection's window is narrower by, and widens it again when half of it is used.
-    fn widen_window(&mut self, bytes: usize) -> Result<(), ProtocolViolation> {
-        let received =
-            u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(self.inbound.received);
-        self.inbound.received = received;
-        if received > ANSWERS_WINDOW_BYTES {
+    fn widen_window(&mut self, bytes: usize) -> Allowed {
+        self.received = self.received.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if self.received > ANSWERS_WINDOW_BYTES {
             let code = ErrorCode::FLOW_CONTROL_ERROR;
             return Err(ProtocolViolation(code, "it sends more than the window"));
         }
-        if received >= ANSWERS_WINDOW_BYTES / 2 {
+        if self.received >= ANSWERS_WINDOW_BYTES / 2 {
+            let received = std::mem::take(&mut self.received);
             self.out.put(WINDOW_UPDATE, 0, 0, &received.to_be_bytes());
-            self.inbound.received = 0;
         }
         Ok(())
     }
 
-    fn on_continuation(
-        &mut self,
-        stream: u32,
-        block: &[u8],
-        is_whole: bool,
-        now: Instant,
-    ) -> Result<(), ProtocolViolation> {
+    fn on_continuation(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
         self.count_idle_frame()?;
-        let begun = self.inbound.block.take().filter(|(of, ..)| *of == stream);
+        let begun = self.block.take().filter(|(stream, ..)| *stream == frame.stream);
         let alone = ProtocolViolation::of("a header block goes on that did not begin");
-        let (_, is_last, mut whole) = begun.ok_or(alone)?;
-        if whole.len() + block.len() > BLOCK_BYTES_MAX {
+        let (stream, is_last, mut block) = begun.ok_or(alone)?;
+        if block.len() + frame.payload.len() > BLOCK_BYTES_MAX {
             let code = ErrorCode::ENHANCE_YOUR_CALM;
             return Err(ProtocolViolation(code, "a header block is too large"));
         }
-        whole.extend_from_slice(block);
-        if is_whole {
-            return self.on_block(stream, &whole, is_last, now);
+        block.extend_from_slice(frame.payload);
+        if frame.has(END_HEADERS) {
+            return self.on_block(stream, &block, is_last, now);
         }
-        self.inbound.block = Some((stream, is_last, whole));
+        self.block = Some((stream, is_last, block));
         Ok(())
     }
 
     /// Takes a whole header block: the head of an answer, one in front of it, or what follows its body.
-    fn on_block(
-        &mut self,
-        stream: u32,
-        block: &[u8],
-        is_last: bool,
-        now: Instant,
-    ) -> Result<(), ProtocolViolation> {
+    fn on_block(&mut self, stream: u32, block: &[u8], is_last: bool, now: Instant) -> Allowed {
         self.check_opened(stream)?;
         // Read in any case: later blocks build on it.
         let mut fields = FieldList::new(self.read_fields);
@@ -194,10 +172,10 @@ impl Http2Session {
         }
         match fields.into_head(is_last) {
             // Any number of such heads may come in front of an answer (section 8.1), so they are counted like a flood.
-            Ok(FieldsOf::Interim) => return self.count_idle_frame(),
-            Ok(FieldsOf::IncomingReply(answer)) => {
-                self.answers += 1;
-                slot.answer = Some(answer);
+            Ok(None) => return self.count_idle_frame(),
+            Ok(answer) => {
+                self.has_answered = true;
+                slot.answer = answer;
                 if is_last {
                     self.complete(stream, None);
                 } else {
@@ -209,7 +187,7 @@ impl Http2Session {
         Ok(())
     }
 
-    fn on_reset(&mut self, stream: u32, code: ErrorCode) -> Result<(), ProtocolViolation> {
+    fn on_reset(&mut self, stream: u32, code: ErrorCode) -> Allowed {
         self.check_opened(stream)?;
         if self.streams.get_mut(stream).is_none() {
             return self.count_idle_frame();
@@ -225,24 +203,18 @@ impl Http2Session {
         Ok(())
     }
 
-    fn on_settings(&mut self, frame: Frame<'_>) -> Result<(), ProtocolViolation> {
+    fn on_settings(&mut self, frame: Frame<'_>) -> Allowed {
         let settings = frame.settings()?;
         self.count_idle_frame()?;
-        if !self.peer.has_greeted {
-            // No limit, unless it says otherwise (section 6.5.2).
-            self.peer.streams_max = usize::MAX;
-            self.peer.has_greeted = true;
-        }
+        // No limit, unless it says otherwise (section 6.5.2).
+        self.peer.streams_max.get_or_insert(usize::MAX);
         for (number, value) in settings {
             // A frame has thousands of them, and a new window concerns every stream.
             self.count_idle_frame()?;
+            let size = usize::try_from(value).unwrap_or(usize::MAX);
             match (number, value) {
-                (HEADER_TABLE_SIZE, _) => {
-                    self.encoder.allow(usize::try_from(value).unwrap_or(usize::MAX));
-                }
-                (MAX_CONCURRENT_STREAMS, _) => {
-                    self.peer.streams_max = usize::try_from(value).unwrap_or(usize::MAX);
-                }
+                (HEADER_TABLE_SIZE, _) => self.encoder.allow(size),
+                (MAX_CONCURRENT_STREAMS, _) => self.peer.streams_max = Some(size),
                 (INITIAL_WINDOW_SIZE, _) => self.set_initial_window(i64::from(value))?,
                 (ENABLE_PUSH, 1..) => {
                     return Err(ProtocolViolation::of("a server cannot be pushed to"));
@@ -260,7 +232,7 @@ impl Http2Session {
     }
 
     /// Changes the window of every stream, those that are open included: some become negative.
-    fn set_initial_window(&mut self, bytes: i64) -> Result<(), ProtocolViolation> {
+    fn set_initial_window(&mut self, bytes: i64) -> Allowed {
         if bytes == self.peer.initial_window {
             return Ok(());
         }
@@ -280,7 +252,7 @@ impl Http2Session {
     }
 
     /// Takes the peer's word that it will process no stream above `last_stream`. The connection ends with those below.
-    fn on_go_away(&mut self, last_stream: u32, code: ErrorCode) -> Result<(), ProtocolViolation> {
+    fn on_go_away(&mut self, last_stream: u32, code: ErrorCode) -> Allowed {
         self.count_idle_frame()?;
         if self.peer.goes_away.is_some_and(|(before, _)| last_stream > before) {
             // What it has disowned may be on its way again.
@@ -288,36 +260,35 @@ impl Http2Session {
         }
         self.peer.goes_away = Some((last_stream, code));
         // The head of an answer decides: then it was processed, whatever is said now.
-        let is_other_version = code == ErrorCode::HTTP_1_1_REQUIRED;
-        let disowned = NoReply::NotProcessed { leave: true };
-        let why = if is_other_version { NoReply::Http11Required } else { disowned };
+        let why = match code {
+            ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
+            _ => NoReply::NotProcessed { leave: true },
+        };
         self.end_streams_above(last_stream, |_| why.clone());
         Ok(())
     }
 
-    fn on_window_update(&mut self, stream: u32, increment: u32) -> Result<(), ProtocolViolation> {
+    fn on_window_update(&mut self, stream: u32, increment: u32) -> Allowed {
         self.count_idle_frame()?;
         let increment = i64::from(increment);
-        if stream == 0 {
-            self.window += increment;
-            return match increment {
-                // Section 6.9: of the connection it is the end of the connection; of a stream, of that stream.
+        let widen = |window: &mut i64, initial| {
+            *window += increment;
+            match increment {
                 0 => Err(ProtocolViolation::of("a window is widened by nothing")),
-                _ if self.window > WINDOW_MAX => Err(TOO_WIDE),
+                _ if initial + *window > WINDOW_MAX => Err(TOO_WIDE),
                 _ => Ok(()),
-            };
+            }
+        };
+        // Section 6.9: of the connection a fault is the end of the connection; of a stream, of that stream.
+        if stream == 0 {
+            return widen(&mut self.window, 0);
         }
         self.check_opened(stream)?;
-        let initial = self.peer.initial_window;
         // The stream may have ended while this was on its way (section 5.1).
         let Some(slot) = self.streams.get_mut(stream) else { return Ok(()) };
-        slot.window += increment;
-        if increment == 0 {
-            self.refuse(stream, ErrorCode::PROTOCOL_ERROR, "a window is widened by nothing");
-        } else if initial + slot.window > WINDOW_MAX {
-            self.refuse(stream, ErrorCode::FLOW_CONTROL_ERROR, "a window is too wide");
-        } else {
-            self.queue_body(stream);
+        match widen(&mut slot.window, self.peer.initial_window) {
+            Ok(()) => self.queue_body(stream),
+            Err(ProtocolViolation(code, why)) => self.refuse(stream, code, why),
         }
         Ok(())
     }
@@ -329,7 +300,7 @@ impl Http2Session {
         self.out.put_reset(stream, code);
     }
 
-    fn check_opened(&self, stream: u32) -> Result<(), ProtocolViolation> {
+    fn check_opened(&self, stream: u32) -> Allowed {
         if self.streams.is_idle(stream) {
             return Err(ProtocolViolation::of("a frame is on a stream that was not opened"));
         }

@@ -319,7 +319,7 @@ fn a_peer_that_sends_more_than_the_window_is_stopped() {
     let mut rig = SessionRig::new(&[]);
     rig.send(b"x");
     rig.written();
-    rig.session.inbound.received = ANSWERS_WINDOW_BYTES;
+    rig.session.received = ANSWERS_WINDOW_BYTES;
     rig.feed(&frame(DATA, 0, 1, b"x"));
     assert_eq!(rig.goodbye(), Some(3));
 }

@@ -119,8 +119,8 @@ impl FuzzedConnection {
         let bytes = self.written + session.out.waiting();
         let bytes_max = self.own + self.fed + REQUESTS * RESET_BYTES + LAST_WORDS_BYTES_MAX;
         assert!(bytes <= bytes_max, "{bytes} of {bytes_max}");
-        assert!(session.inbound.partial.len() < HEAD_BYTES + PAYLOAD_BYTES_MAX);
-        let block = session.inbound.block.as_ref().map_or(0, |(.., block)| block.len());
+        assert!(session.partial.len() < HEAD_BYTES + PAYLOAD_BYTES_MAX);
+        let block = session.block.as_ref().map_or(0, |(.., block)| block.len());
         assert!(block <= BLOCK_BYTES_MAX, "{block}");
         assert!(session.streams.open() <= REQUESTS);
     }

@@ -14,13 +14,13 @@ use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
 use super::frames::{
-    self, DATA, ENABLE_PUSH, END_STREAM, ErrorCode, GOAWAY, MAX_HEADER_LIST_SIZE,
+    self, Allowed, DATA, ENABLE_PUSH, END_STREAM, ErrorCode, GOAWAY, MAX_HEADER_LIST_SIZE,
     PAYLOAD_BYTES_MAX, PING, ProtocolViolation, SETTINGS, WINDOW_UPDATE,
 };
 use super::head::RequestHead;
 use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::{RequestOutcome, RequestOutcomes};
-use super::streams::{Slot, Streams};
+use super::streams::Streams;
 use super::write_buffer::WriteBuffer;
 use crate::words;
 
@@ -34,14 +34,16 @@ const IDLE_MAX: Duration = Duration::from_mins(10);
 pub(super) const BODY_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of answers that may be under way on a connection: none waits for a window to open.
 pub(super) const ANSWERS_WINDOW_BYTES: u32 = 1 << 20;
+/// Why a connection has ended whose peer does not answer a ping: an operator may want to know.
+pub(super) const SILENT: &str = "it fell silent";
 /// Initial size of every window, bytes (RFC 9113, section 6.9.2). An answer is cut long before, so no stream's window is widened.
 const WINDOW_BYTES: u32 = 65_535;
 /// Bytes that may wait to be written while requests are still taken.
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Frames between two checks that bring no request on. A peer has no reason for as many, and each costs time or memory.
-const IDLE_FRAMES_MAX: u32 = 10_000;
+const IDLE_FRAMES_MAX: usize = 10_000;
 /// How many such frames each frame of a request allows beside: the windows that it takes are given back in small pieces.
-const IDLE_FRAMES_PER_FRAME: u32 = 4;
+const IDLE_FRAMES_PER_FRAME: usize = 4;
 
 /// One connection, as its client knows it.
 #[derive(Debug)]
@@ -49,7 +51,12 @@ pub(super) struct Http2Session {
     pub(super) out: WriteBuffer,
     pub(super) streams: Streams,
     pub(super) decoder: HpackDecoder,
-    pub(super) inbound: Inbound,
+    /// The beginning of a frame whose rest has not come.
+    pub(super) partial: Vec<u8>,
+    /// The beginning of a header block whose rest has not come: its stream, and whether the stream ends with it.
+    pub(super) block: Option<(u32, bool, Vec<u8>)>,
+    /// Bytes of answers that have come since the window was widened.
+    pub(super) received: u32,
     pub(super) peer: Peer,
     /// The header fields of answers that are kept.
     pub(super) read_fields: &'static [HeaderName],
@@ -61,57 +68,31 @@ pub(super) struct Http2Session {
     /// Streams whose heads have come, with the time until which their bodies are waited for.
     pub(super) bodies: VecDeque<(Instant, u32)>,
     /// Frames that may still come before the next check and bring no request on.
-    idle_frames: u32,
-    pub(super) answers: u64,
-    watch: PeerWatch,
+    idle_frames: usize,
+    check_at: Instant,
+    /// True once an answer has come since the last check.
+    pub(super) has_answered: bool,
+    /// How long no answer has come.
+    quiet: Duration,
+    /// The number of the last ping, and until when its answer is waited for.
+    pub(super) pings: u64,
+    pub(super) pong_by: Option<Instant>,
     /// No request is begun any more, and the connection ends with the last one.
     is_finishing: bool,
-    ending: Option<SessionEnd>,
+    /// How it came to its end, in words for the log.
+    ending: Option<String>,
 }
 
 /// The peer's settings, and whether it goes away.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Its first frame, SETTINGS, has come.
-    pub(super) has_greeted: bool,
-    pub(super) streams_max: usize,
+    /// How many streams may be open at a time; `None` until its first frame, SETTINGS, has come.
+    pub(super) streams_max: Option<usize>,
     /// Initial window of each stream, bytes.
     pub(super) initial_window: i64,
     pub(super) has_acknowledged_settings: bool,
     /// The last stream that it will process, and why, once it has said GOAWAY.
     pub(super) goes_away: Option<(u32, ErrorCode)>,
-}
-
-/// Parts of frames and of header blocks whose rest has not come.
-#[derive(Debug, Default)]
-pub(super) struct Inbound {
-    /// The beginning of a frame.
-    pub(super) partial: Vec<u8>,
-    /// The beginning of a header block: its stream, and whether the stream ends with it.
-    pub(super) block: Option<(u32, bool, Vec<u8>)>,
-    /// Bytes of answers that have come since the window was widened.
-    pub(super) received: u32,
-}
-
-/// Whether the peer is there.
-#[derive(Debug)]
-struct PeerWatch {
-    check_at: Instant,
-    /// How many answers there were at the last check.
-    answers_seen: u64,
-    quiet: Duration,
-    /// The number of the last ping, and until when its answer is waited for.
-    pings: u64,
-    pong_by: Option<Instant>,
-}
-
-/// How a connection came to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SessionEnd {
-    /// Why, in words for the log.
-    pub(super) words: String,
-    /// The peer fell silent: an operator may want to know.
-    pub(super) is_silence: bool,
 }
 
 // === impl Http2Session ===
@@ -124,11 +105,11 @@ impl Http2Session {
             out: WriteBuffer::default(),
             streams: Streams::new(1),
             decoder: HpackDecoder::new(),
-            inbound: Inbound::default(),
+            partial: Vec::new(),
+            block: None,
+            received: 0,
             peer: Peer {
-                has_greeted: false,
-                // Until its SETTINGS say how many.
-                streams_max: 1,
+                streams_max: None,
                 initial_window: i64::from(WINDOW_BYTES),
                 has_acknowledged_settings: false,
                 goes_away: None,
@@ -139,24 +120,18 @@ impl Http2Session {
             waiting: VecDeque::new(),
             bodies: VecDeque::new(),
             idle_frames: IDLE_FRAMES_MAX,
-            answers: 0,
-            watch: PeerWatch {
-                check_at: now + CHECK_EVERY,
-                answers_seen: 0,
-                quiet: Duration::ZERO,
-                pings: 0,
-                pong_by: None,
-            },
+            check_at: now + CHECK_EVERY,
+            has_answered: false,
+            quiet: Duration::ZERO,
+            pings: 0,
+            pong_by: None,
             is_finishing: false,
             ending: None,
         };
         session.out.buffer().extend_from_slice(frames::PREFACE);
         let list_bytes = u32::try_from(HEADER_LIST_BYTES_MAX).unwrap_or(u32::MAX);
-        let mut settings = Vec::new();
-        for (number, value) in [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, list_bytes)] {
-            settings.extend_from_slice(&number.to_be_bytes());
-            settings.extend_from_slice(&value.to_be_bytes());
-        }
+        let settings = [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, list_bytes)];
+        let settings = settings.map(|(number, value)| frames::setting(number, value)).concat();
         session.out.put(SETTINGS, 0, 0, &settings);
         // SETTINGS cannot widen the connection's own window (section 6.9.2).
         let widened = ANSWERS_WINDOW_BYTES - WINDOW_BYTES;
@@ -166,9 +141,9 @@ impl Http2Session {
         session
     }
 
-    /// True if the peer has answered our first bytes: what it grants is known.
-    pub(super) fn is_ready(&self) -> bool {
-        self.peer.has_greeted && self.watch.pong_by.is_none()
+    /// True if the peer has answered our first bytes: what it grants is known, as its first frame is SETTINGS.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.pong_by.is_none()
     }
 
     /// True if another request may ever be sent.
@@ -181,7 +156,12 @@ impl Http2Session {
     /// share: a request would wait here, and may find another connection.
     pub(super) fn streams_max(&self) -> usize {
         let is_congested = !self.waiting.is_empty() || self.out.waiting() > OUT_BYTES_MAX;
-        if is_congested || !self.takes_requests() { 0 } else { self.peer.streams_max }
+        if is_congested || !self.takes_requests() { 0 } else { self.streams_granted() }
+    }
+
+    fn streams_granted(&self) -> usize {
+        // Until its SETTINGS say how many.
+        self.peer.streams_max.unwrap_or(1)
     }
 
     /// Begins a request whose outcome goes where `to` says, under its key, and gives the number of its stream.
@@ -194,31 +174,21 @@ impl Http2Session {
         body: Bytes,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<u32, NoReply> {
-        if !self.takes_requests() {
-            return Err(NoReply::NotProcessed { leave: true });
+        let leave = !self.takes_requests();
+        if leave || self.streams.open() >= self.streams_granted() {
+            // The peer has taken streams back since this one was given out, or takes no more.
+            return Err(NoReply::NotProcessed { leave });
         }
-        if self.streams.open() >= self.peer.streams_max {
-            // The peer has taken streams back since this one was given out.
-            return Err(NoReply::NotProcessed { leave: false });
-        }
-        let is_last = body.is_empty();
         // Of its first byte: if that was never offered, nothing of the request was.
-        let slot = Slot::new(self.out.position(), to);
-        let Some(stream) = self.streams.insert(slot) else {
-            return Err(NoReply::NotProcessed { leave: true });
-        };
+        let stream = self.streams.insert(self.out.position(), to);
+        let stream = stream.ok_or(NoReply::NotProcessed { leave: true })?;
         // From here on nothing may fail: a block that was encoded and is not written would leave the peer's table
         // behind ours.
-        let encoder = &mut self.encoder;
-        let encode = |block: &mut Vec<u8>| encoder.encode(head, block);
-        frames::put_headers(self.out.buffer(), stream, is_last, encode);
+        let encode = |block: &mut Vec<u8>| self.encoder.encode(head, block);
+        frames::put_headers(self.out.buffer(), stream, body.is_empty(), encode);
         self.allow_frames(1);
         // Bodies that wait for the connection's window are in front: none overtakes them.
-        if self.waiting.is_empty() {
-            self.write_body(stream, body);
-        } else {
-            self.keep_body(stream, body);
-        }
+        self.write_body(stream, body, self.waiting.is_empty());
         Ok(stream)
     }
 
@@ -248,7 +218,7 @@ impl Http2Session {
             if let Some(slot) = slot {
                 slot.is_queued = false;
                 let rest = slot.rest.take().map(|rest| *rest);
-                self.write_body(stream, rest.unwrap_or_default());
+                self.write_body(stream, rest.unwrap_or_default(), true);
             }
         }
         if self.is_finishing && self.streams.open() == 0 && self.ending.is_none() {
@@ -258,13 +228,23 @@ impl Http2Session {
     }
 
     /// How the connection came to its end. What waits to be written then is its last words.
-    pub(super) const fn ending(&self) -> Option<&SessionEnd> {
-        self.ending.as_ref()
+    pub(super) fn ending(&self) -> Option<&str> {
+        self.ending.as_deref()
     }
 
-    /// Ends the connection, and every request on it. What was never offered is not written any more.
+    /// Ends the connection, unless it has ended, and every request on it. What was never offered is not written any more.
     pub(super) fn end(&mut self, why: &str) {
-        self.end_as(SessionEnd { words: why.to_owned(), is_silence: false });
+        if self.ending.is_some() {
+            return;
+        }
+        let words = match self.peer.goes_away {
+            Some((_, code)) => format!("no answer: {why}, after GOAWAY ({code})"),
+            None => format!("no answer: {why}"),
+        };
+        let unsent = NoReply::NotProcessed { leave: true };
+        let lost = NoReply::Lost(words::short(words));
+        self.end_streams_above(0, |is_unsent| if is_unsent { &unsent } else { &lost }.clone());
+        self.ending = Some(why.to_owned());
     }
 
     /// Ends the connection since the peer broke a rule, and tells it so.
@@ -283,20 +263,6 @@ impl Http2Session {
             let payload = [&[0; 4], &code.0.to_be_bytes()[..], words.as_bytes()].concat();
             self.out.put(GOAWAY, 0, 0, &payload);
         }
-    }
-
-    fn end_as(&mut self, ending: SessionEnd) {
-        if self.ending.is_some() {
-            return;
-        }
-        let words = match self.peer.goes_away {
-            Some((_, code)) => format!("no answer: {}, after GOAWAY ({code})", ending.words),
-            None => format!("no answer: {}", ending.words),
-        };
-        let unsent = NoReply::NotProcessed { leave: true };
-        let lost = NoReply::Lost(words::short(words));
-        self.end_streams_above(0, |is_unsent| if is_unsent { &unsent } else { &lost }.clone());
-        self.ending = Some(ending);
     }
 
     /// Ends the streams above `last_stream`. Those without the head of an answer end for the reason that `why` gives when it is
@@ -327,7 +293,7 @@ impl Http2Session {
             self.bodies.pop_front();
         }
         let body = self.bodies.front().map(|(until, _)| *until);
-        [body, self.watch.pong_by].into_iter().flatten().fold(self.watch.check_at, Instant::min)
+        [body, self.pong_by].into_iter().flatten().fold(self.check_at, Instant::min)
     }
 
     /// Does what is due; `is_in_use` while someone has a stream, or may take one soon.
@@ -339,41 +305,32 @@ impl Http2Session {
             // The status has come, and decides: a server that holds back the rest does not hold the delivery.
             self.complete(stream, Some(ErrorCode::CANCEL));
         }
-        if self.watch.pong_by.is_some_and(|until| until <= now) {
-            self.end_as(SessionEnd { words: "it fell silent".to_owned(), is_silence: true });
+        if self.pong_by.is_some_and(|until| until <= now) {
+            self.end(SILENT);
         }
-        if self.watch.check_at > now || self.ending.is_some() {
+        if self.check_at > now || self.ending.is_some() {
             return;
         }
-        self.watch.check_at = now + CHECK_EVERY;
+        self.check_at = now + CHECK_EVERY;
         // At least: what requests have earned beyond is still to be used.
         self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
         if !self.peer.has_acknowledged_settings {
             let code = ErrorCode::SETTINGS_TIMEOUT;
             return self.fail(ProtocolViolation(code, "our settings are not acknowledged"));
         }
-        let answers_seen = std::mem::replace(&mut self.watch.answers_seen, self.answers);
-        if answers_seen != self.answers {
-            self.watch.quiet = Duration::ZERO;
+        if std::mem::take(&mut self.has_answered) {
+            self.quiet = Duration::ZERO;
             return;
         }
-        self.watch.quiet += CHECK_EVERY;
-        if self.watch.quiet >= IDLE_MAX && !is_in_use {
+        self.quiet += CHECK_EVERY;
+        if self.quiet >= IDLE_MAX && !is_in_use {
             return self.finish();
         }
         self.ping(now);
     }
 
-    /// Notes an answer to a ping.
-    pub(super) fn pong(&mut self, opaque: [u8; 8]) {
-        // An answer to an older ping, or to none, says nothing about the time since the last one.
-        if opaque == self.watch.pings.to_be_bytes() {
-            self.watch.pong_by = None;
-        }
-    }
-
     /// Counts a frame that brings no request on.
-    pub(super) fn count_idle_frame(&mut self) -> Result<(), ProtocolViolation> {
+    pub(super) fn count_idle_frame(&mut self) -> Allowed {
         let left = self.idle_frames.checked_sub(1);
         let code = ErrorCode::ENHANCE_YOUR_CALM;
         self.idle_frames = left.ok_or(ProtocolViolation(code, "too many frames to no purpose"))?;
@@ -404,11 +361,11 @@ impl Http2Session {
         }
     }
 
-    /// Writes as much of a request's body as windows let it, and keeps the rest.
-    fn write_body(&mut self, stream: u32, mut rest: Bytes) {
+    /// Writes as much of a request's body as windows let it, if it may leave yet, and keeps the rest.
+    fn write_body(&mut self, stream: u32, mut rest: Bytes, may_leave: bool) {
         let Some(slot) = self.streams.get_mut(stream) else { return };
         let mut frames_written = 0;
-        while !rest.is_empty() {
+        while may_leave && !rest.is_empty() {
             // Either window may be negative: the peer can take back what it has granted (section 6.9.2).
             let window = self.window.min(self.peer.initial_window + slot.window);
             let bytes = usize::try_from(window).unwrap_or(0).min(rest.len()).min(PAYLOAD_BYTES_MAX);
@@ -423,33 +380,24 @@ impl Http2Session {
             self.window -= bytes;
             frames_written += 1;
         }
-        self.allow_frames(frames_written);
-        self.keep_body(stream, rest);
-    }
-
-    /// Keeps what is left of a request's body, if anything is.
-    fn keep_body(&mut self, stream: u32, rest: Bytes) {
-        if !rest.is_empty()
-            && let Some(slot) = self.streams.get_mut(stream)
-        {
+        if !rest.is_empty() {
             slot.rest = Some(Box::new(rest));
             self.queue_body(stream);
         }
+        self.allow_frames(frames_written);
     }
 
     /// Notes that `frames` of requests were written.
-    fn allow_frames(&mut self, frames: u32) {
+    fn allow_frames(&mut self, frames: usize) {
         // However much is sent, a flood stays bounded.
-        let open = u32::try_from(self.streams.open()).unwrap_or(u32::MAX);
-        let most = open.saturating_mul(IDLE_FRAMES_PER_FRAME).max(10 * IDLE_FRAMES_MAX);
-        let allowed = frames.saturating_mul(IDLE_FRAMES_PER_FRAME);
-        self.idle_frames = self.idle_frames.saturating_add(allowed).min(most);
+        let most = (self.streams.open() * IDLE_FRAMES_PER_FRAME).max(10 * IDLE_FRAMES_MAX);
+        self.idle_frames = most.min(self.idle_frames + frames * IDLE_FRAMES_PER_FRAME);
     }
 
     fn ping(&mut self, now: Instant) {
-        self.watch.pings += 1;
-        self.watch.pong_by = Some(now + PONG_WITHIN);
-        self.out.put(PING, 0, 0, &self.watch.pings.to_be_bytes());
+        self.pings += 1;
+        self.pong_by = Some(now + PONG_WITHIN);
+        self.out.put(PING, 0, 0, &self.pings.to_be_bytes());
     }
 }
 

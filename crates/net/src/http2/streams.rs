@@ -1,4 +1,4 @@
-//! The streams of a connection: a ring of places in the order of their numbers, and slots for those that are in use. An old
+//! The streams of a connection: a ring of places in the order of their numbers, with a slot for each that is in use. An old
 //! stream that is still open costs eight bytes for each that was opened behind it, and no slot.
 
 use std::collections::VecDeque;
@@ -17,10 +17,9 @@ const STREAM_MAX: u32 = 0x7fff_ffff;
 pub(super) struct Streams {
     /// The number of the first in the ring.
     first: u32,
-    /// The slots of `first` and those behind it; `None` when the stream is over.
-    ring: VecDeque<Option<u32>>,
-    slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
+    /// `first` and those behind it; `None` when the stream is over.
+    ring: VecDeque<Option<Box<Slot>>>,
+    open: usize,
 }
 
 /// A stream without an outcome. Small, since hundreds of thousands may be open.
@@ -46,7 +45,7 @@ pub(super) struct Slot {
 impl Streams {
     /// None yet; the first will have the number `first`.
     pub(super) const fn new(first: u32) -> Self {
-        Self { first, ring: VecDeque::new(), slots: Vec::new(), free: Vec::new() }
+        Self { first, ring: VecDeque::new(), open: 0 }
     }
 
     /// The number of the next stream; `None` when there are no more.
@@ -63,34 +62,34 @@ impl Streams {
 
     /// How many are open.
     pub(super) const fn open(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.open
     }
 
-    /// Opens the next, if there is one.
-    pub(super) fn insert(&mut self, slot: Slot) -> Option<u32> {
+    /// Opens the next, if there is one, for a request whose first byte is at `begins_at`; its outcome goes where `to` says, under its
+    /// key.
+    pub(super) fn insert(
+        &mut self,
+        begins_at: u64,
+        (outcomes, key): (&Rc<RequestOutcomes>, u16),
+    ) -> Option<u32> {
         let number = self.next()?;
-        let place = match self.free.pop() {
-            Some(place) => place,
-            None => u32::try_from(self.slots.len()).ok()?,
-        };
-        match self.slots.get_mut(index(place)) {
-            Some(free) => *free = Some(slot),
-            None => self.slots.push(Some(slot)),
-        }
-        self.ring.push_back(Some(place));
+        let outcomes = Rc::clone(outcomes);
+        let (rest, window, is_queued, answer) = (None, 0, false, None);
+        let slot = Slot { begins_at, rest, window, is_queued, answer, outcomes, key };
+        self.ring.push_back(Some(Box::new(slot)));
+        self.open += 1;
         Some(number)
     }
 
     /// The stream `number`, if it is open.
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Slot> {
-        let place = (*self.ring.get(self.ring_index(number)?)?)?;
-        self.slots.get_mut(index(place))?.as_mut()
+        self.place(number)?.as_deref_mut()
     }
 
     /// The numbers of those that are open, in their order.
     pub(super) fn numbers(&self) -> Vec<u32> {
         let numbers = (self.first..).step_by(2).zip(&self.ring);
-        numbers.filter_map(|(number, place)| place.map(|_| number)).collect()
+        numbers.filter_map(|(number, slot)| slot.is_some().then_some(number)).collect()
     }
 
     /// Ends an open stream: with its answer, if the head of that has come, else for the reason `why`.
@@ -101,42 +100,26 @@ impl Streams {
 
     /// Ends an open stream with its outcome.
     pub(super) fn conclude(&mut self, number: u32, outcome: RequestOutcome) {
-        if let Some(Slot { outcomes, key, .. }) = self.remove(number) {
-            outcomes.put(key, outcome);
+        if let Some(slot) = self.remove(number) {
+            slot.outcomes.put(slot.key, outcome);
         }
     }
 
     /// Forgets a stream, and gives what was known of it, if it was open.
-    pub(super) fn remove(&mut self, number: u32) -> Option<Slot> {
-        let place = self.ring_index(number).and_then(|index| self.ring.get_mut(index)?.take())?;
-        self.free.push(place);
+    pub(super) fn remove(&mut self, number: u32) -> Option<Box<Slot>> {
+        let slot = self.place(number)?.take()?;
+        self.open -= 1;
         // One old stream that is open keeps the places behind it.
         while let Some(None) = self.ring.front() {
             self.ring.pop_front();
             self.first += 2;
         }
-        self.slots.get_mut(index(place))?.take()
+        Some(slot)
     }
 
-    fn ring_index(&self, number: u32) -> Option<usize> {
-        let distance =
-            number.checked_sub(self.first).filter(|distance| distance.is_multiple_of(2))?;
-        usize::try_from(distance / 2).ok()
-    }
-}
-
-fn index(place: u32) -> usize {
-    usize::try_from(place).unwrap_or(usize::MAX)
-}
-
-// === impl Slot ===
-
-impl Slot {
-    /// The stream of a request whose first byte is at `begins_at`; its outcome goes to `outcomes` as `key`.
-    pub(super) fn new(begins_at: u64, (outcomes, key): (&Rc<RequestOutcomes>, u16)) -> Self {
-        let outcomes = Rc::clone(outcomes);
-        let (rest, window, is_queued, answer) = (None, 0, false, None);
-        Self { begins_at, rest, window, is_queued, answer, outcomes, key }
+    fn place(&mut self, number: u32) -> Option<&mut Option<Box<Slot>>> {
+        let distance = number.checked_sub(self.first).filter(|distance| distance % 2 == 0)?;
+        self.ring.get_mut(usize::try_from(distance / 2).ok()?)
     }
 }
 
@@ -144,15 +127,11 @@ impl Slot {
 mod tests {
     use super::*;
 
-    fn slot(outcomes: &Rc<RequestOutcomes>) -> Slot {
-        Slot::new(0, (outcomes, 7))
-    }
-
     #[test]
     fn a_stream_is_open_until_its_end_and_has_one_outcome() {
         let outcomes = Rc::default();
         let mut streams = Streams::new(1);
-        let numbers: Vec<_> = (0..5).map(|_| streams.insert(slot(&outcomes)).unwrap()).collect();
+        let numbers: Vec<_> = (0..5).map(|_| streams.insert(0, (&outcomes, 7)).unwrap()).collect();
         assert_eq!(numbers, [1, 3, 5, 7, 9]);
         assert!(!streams.is_idle(9) && streams.is_idle(11) && streams.is_idle(2));
         streams.end(3, NoReply::Http11Required);
@@ -166,21 +145,21 @@ mod tests {
         assert!(
             !streams.is_idle(1) && streams.get_mut(1).is_none() && streams.get_mut(4).is_none()
         );
-        assert_eq!(streams.insert(slot(&outcomes)), Some(11));
-        assert_eq!(streams.slots.len(), 5, "a slot is used again");
+        assert_eq!(streams.insert(0, (&outcomes, 7)), Some(11));
+        assert_eq!((streams.ring.len(), size_of_val(&streams.ring[0])), (4, 8));
     }
 
     #[test]
     fn numbers_run_out() {
         let outcomes = Rc::default();
         let mut streams = Streams::new(STREAM_MAX - 2);
-        assert_eq!(streams.insert(slot(&outcomes)), Some(STREAM_MAX - 2));
-        assert_eq!(streams.insert(slot(&outcomes)), Some(STREAM_MAX));
-        assert_eq!((streams.insert(slot(&outcomes)), streams.open()), (None, 2));
+        assert_eq!(streams.insert(0, (&outcomes, 7)), Some(STREAM_MAX - 2));
+        assert_eq!(streams.insert(0, (&outcomes, 7)), Some(STREAM_MAX));
+        assert_eq!((streams.insert(0, (&outcomes, 7)), streams.open()), (None, 2));
         assert!(!streams.is_idle(STREAM_MAX));
         assert!(streams.remove(STREAM_MAX - 2).is_some());
-        assert_eq!(streams.insert(slot(&outcomes)), None);
+        assert_eq!(streams.insert(0, (&outcomes, 7)), None);
         assert!(streams.remove(STREAM_MAX).is_some());
-        assert_eq!((streams.insert(slot(&outcomes)), streams.next()), (None, None));
+        assert_eq!((streams.insert(0, (&outcomes, 7)), streams.next()), (None, None));
     }
 }
