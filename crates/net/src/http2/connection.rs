@@ -5,16 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use flow::Clock;
 use http::{HeaderName, StatusCode};
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
-use super::answer::NoReply;
 use super::driver::{ConnectionState, Wire};
-use super::head::RequestHead;
-use super::outcomes::RequestOutcomes;
+use super::session::Http2Session;
 use crate::endpoint::Origin;
 use crate::exchange::Unsent;
 use crate::guard::Forbidden;
@@ -63,7 +60,7 @@ pub(super) type TlsWire = Wire<TlsStream<ReadAheadSocket<TickingSocket>>>;
 /// The sending side of a connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    link: Rc<ConnectionState>,
+    pub(super) link: Rc<ConnectionState>,
     priming: Priming,
     clock: Clock,
     /// Its place among the connections in use, for their pool.
@@ -86,31 +83,25 @@ pub(super) enum Http2ConnectFailure {
     Unreachable(String),
 }
 
+type Connected = Result<(Connection, TlsWire), Http2ConnectFailure>;
+
 // === impl Dial ===
 
 impl Dial {
     /// Makes a connection.
-    pub(super) async fn connect(
-        &self,
-        clock: Clock,
-    ) -> Result<(Connection, TlsWire), Http2ConnectFailure> {
+    pub(super) async fn connect(&self, clock: Clock) -> Connected {
         let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect_unhurried(clock)).await;
         let late = || format!("{} did not complete a connection within 10 s", self.origin);
         connecting.unwrap_or_else(|_| Err(Http2ConnectFailure::Unreachable(words::plain(&late()))))
     }
 
-    async fn connect_unhurried(
-        &self,
-        clock: Clock,
-    ) -> Result<(Connection, TlsWire), Http2ConnectFailure> {
+    async fn connect_unhurried(&self, clock: Clock) -> Connected {
         let Origin { host, port, .. } = &self.origin;
-        let stream = match tcp::connect(host, *port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await {
-            Ok(stream) => stream,
-            Err(tcp::ConnectError::Forbidden(forbidden)) => {
-                return Err(Http2ConnectFailure::Forbidden(forbidden));
-            }
-            Err(tcp::ConnectError::Failed(message)) => return Err(self.failed(&message)),
-        };
+        let connecting = tcp::connect(host, *port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await;
+        let stream = connecting.map_err(|error| match error {
+            tcp::ConnectError::Forbidden(forbidden) => Http2ConnectFailure::Forbidden(forbidden),
+            tcp::ConnectError::Failed(message) => self.failed(&message),
+        })?;
         let stream = ReadAheadSocket::new(TickingSocket::new(stream, clock));
         let shaken = tls::shake_hands(&self.tls, host, stream).await;
         let stream = shaken.map_err(|error| self.failed(&tls::explain(&error)))?;
@@ -187,11 +178,6 @@ impl Connection {
         self.link.session.borrow().streams_max()
     }
 
-    /// When bytes came in last: when an answer did that was just found.
-    pub(super) fn read_at(&self) -> Instant {
-        self.link.read_at.get()
-    }
-
     /// True if another request may ever be sent.
     pub(super) fn takes_requests(&self) -> bool {
         self.link.session.borrow().takes_requests()
@@ -222,22 +208,13 @@ impl Connection {
         }
     }
 
-    /// Gives it back.
-    pub(super) fn give_stream_back(&self) {
+    /// Gives it back; the request that is under way on it, if one is, is given up.
+    pub(super) fn give_back(&self, under_way: Option<u32>) {
+        if let Some(stream) = under_way {
+            self.link.act(|session| session.cancel(stream));
+            self.given_up.set(self.given_up.get() + 1);
+        }
         self.link.in_flight.set(self.link.in_flight.get().saturating_sub(1));
-    }
-
-    /// Begins a request over a stream that was taken, and gives its number; the outcome goes where `to` says, under its key.
-    ///
-    /// # Errors
-    /// When the connection is going away: nothing is written.
-    pub(super) fn begin(
-        &self,
-        head: &impl RequestHead,
-        payload: Bytes,
-        to: (&Rc<RequestOutcomes>, u16),
-    ) -> Result<u32, NoReply> {
-        self.link.send(head, payload, to)
     }
 
     /// Learns from the outcome of a request: its status, if it was answered. Also a reset is one: a peer that resets a stream is responsive.
@@ -248,16 +225,10 @@ impl Connection {
             self.proven.set(true);
         }
     }
-
-    /// Gives up the request of `stream`.
-    pub(super) fn give_up(&self, stream: u32) {
-        self.link.cancel(stream);
-        self.given_up.set(self.given_up.get() + 1);
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.link.finish();
+        self.link.act(Http2Session::finish);
     }
 }

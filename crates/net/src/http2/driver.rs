@@ -9,15 +9,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use flow::Clock;
 use http::HeaderName;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, Sleep};
 
-use super::answer::NoReply;
-use super::head::RequestHead;
-use super::outcomes::RequestOutcomes;
 use super::session::{Http2Session, SILENT};
 use crate::tls;
 
@@ -55,39 +51,14 @@ pub(super) struct Wire<Socket> {
 // === impl ConnectionState ===
 
 impl ConnectionState {
-    /// Begins a request whose outcome goes where `to` says, under its key, and gives the number of its stream. It leaves in the same
-    /// turn of the thread.
-    ///
-    /// # Errors
-    /// When it cannot be begun here: nothing of it is written.
-    pub(super) fn send(
-        &self,
-        head: &impl RequestHead,
-        payload: Bytes,
-        to: (&Rc<RequestOutcomes>, u16),
-    ) -> Result<u32, NoReply> {
-        let stream = self.session.borrow_mut().send(head, payload, to)?;
-        self.wake();
-        Ok(stream)
-    }
-
-    /// Gives a request up.
-    pub(super) fn cancel(&self, stream: u32) {
-        self.session.borrow_mut().cancel(stream);
-        self.wake();
-    }
-
-    /// Ends the connection with the last request on it.
-    pub(super) fn finish(&self) {
-        self.session.borrow_mut().finish();
-        self.wake();
-    }
-
-    fn wake(&self) {
+    /// Has `act` change what is said, and the wire write it in the same turn of the thread.
+    pub(super) fn act<Done>(&self, act: impl FnOnce(&mut Http2Session) -> Done) -> Done {
+        let done = act(&mut self.session.borrow_mut());
         // Until its next turn once is enough.
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
+        done
     }
 }
 

@@ -1,9 +1,11 @@
 //! The wire of a connection over a socket that counts what is written, and fails when it is told to.
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, BufReader, ReadBuf};
 
 use super::*;
 use crate::http2::Priming;
+use crate::http2::answer::NoReply;
 use crate::http2::connection::Connection;
 use crate::http2::frames::PREFACE;
 use crate::http2::testing::{

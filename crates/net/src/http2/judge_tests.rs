@@ -228,9 +228,12 @@ async fn a_request_that_is_given_up_is_reset_and_the_connection_goes_on() {
     };
     beside(server::Builder::new(), serve, async |connection, _link| {
         let body = Bytes::from_static(b"x");
-        let given_up = connection.begin(&request(1), body, (&Rc::default(), 0)).unwrap();
+        let given_up = connection
+            .link
+            .act(|session| session.send(&request(1), body, (&Rc::default(), 0)))
+            .unwrap();
         assert_eq!(ask(&connection, 2, b"").await.unwrap().status, 200);
-        connection.give_up(given_up);
+        connection.give_back(Some(given_up));
         assert_eq!(ask(&connection, 3, b"").await.unwrap().status, 200);
     })
     .await;

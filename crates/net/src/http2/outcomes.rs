@@ -12,15 +12,12 @@ use crate::exchange::Reply;
 /// Collects the outcomes of requests that were begun with it ([`Http2Pool::begin`](super::Http2Pool::begin)), in the order in which they
 /// come. One task reads them, so a thousand requests cost one waker.
 #[derive(Debug, Default)]
-pub struct RequestOutcomes(RefCell<ArrivedOutcomes>);
-
-#[derive(Debug, Default)]
-struct ArrivedOutcomes {
-    outcomes: VecDeque<(u16, RequestOutcome)>,
-    waker: Option<Waker>,
+pub struct RequestOutcomes {
+    arrived: RefCell<VecDeque<(u16, RequestOutcome)>>,
+    waker: RefCell<Option<Waker>>,
 }
 
-/// The outcome of a request, for [`BegunRequest::conclude`](super::BegunRequest::conclude). Small, since a thousand may wait to be read.
+/// The outcome of a request, for [`Http2Stream::conclude`](super::Http2Stream::conclude). Small, since a thousand may wait to be read.
 #[derive(Debug)]
 pub struct RequestOutcome(pub(super) Result<Box<IncomingReply>, Box<NoReply>>);
 
@@ -29,14 +26,14 @@ pub struct RequestOutcome(pub(super) Result<Box<IncomingReply>, Box<NoReply>>);
 impl RequestOutcomes {
     /// The next outcome that is there, with the key of its request.
     pub fn take(&self) -> Option<(u16, RequestOutcome)> {
-        self.0.borrow_mut().outcomes.pop_front()
+        self.arrived.borrow_mut().pop_front()
     }
 
     /// Has the task of `context` woken by the next outcome. Those that are there are to be taken first.
     pub fn wake_by(&self, context: &Context<'_>) {
-        let mut arrived = self.0.borrow_mut();
-        if !arrived.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
-            arrived.waker = Some(context.waker().clone());
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
         }
     }
 
@@ -50,10 +47,9 @@ impl RequestOutcomes {
     }
 
     pub(super) fn put(&self, key: u16, outcome: RequestOutcome) {
-        let mut arrived = self.0.borrow_mut();
-        arrived.outcomes.push_back((key, outcome));
+        self.arrived.borrow_mut().push_back((key, outcome));
         // Until it has read them all once is enough.
-        if let Some(waker) = arrived.waker.take() {
+        if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }

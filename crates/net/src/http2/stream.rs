@@ -73,7 +73,7 @@ impl Http2Stream {
         payload: Bytes,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<(), RequestOutcome> {
-        let begun = self.connection.begin(head, payload, to);
+        let begun = self.connection.link.act(|session| session.send(head, payload, to));
         self.number = Some(begun.map_err(|why| {
             self.leave_if_asked(&why);
             RequestOutcome(Err(Box::new(why)))
@@ -99,7 +99,7 @@ impl Http2Stream {
             Ok(mut answer) => {
                 let reply = &mut answer.reply;
                 // When the bytes came in, not when this task had its turn: the sample is about the server.
-                let read_at = self.connection.read_at();
+                let read_at = self.connection.link.read_at.get();
                 reply.timing.on_wire = read_at.saturating_duration_since(sent_at);
                 // Built again only for an answer with a body, which is seldom: acceptances keep none.
                 if !reply.body.is_empty()
@@ -124,10 +124,7 @@ impl Http2Stream {
 
 impl Drop for Http2Stream {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.connection.give_up(number);
-        }
-        self.connection.give_stream_back();
+        self.connection.give_back(self.number);
         let first_free = &self.shared.first_free;
         // Lowered at most: the places before it were found full.
         first_free.set(first_free.get().min(self.connection.place.get()));

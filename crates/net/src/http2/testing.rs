@@ -251,7 +251,7 @@ pub(super) fn exchange(
     body: Bytes,
 ) -> impl Future<Output = Result<Reply, NoReply>> + use<> {
     let outcomes = Rc::default();
-    let begun = connection.begin(head, body, (&outcomes, 0));
+    let begun = connection.link.act(|session| session.send(head, body, (&outcomes, 0)));
     async move {
         begun?;
         outcomes.next().await.reply()

@@ -5,13 +5,9 @@ use std::cell::Cell;
 use notification::Priority;
 use tokio::sync::Notify;
 
-/// Waiting requests, by priority.
+/// Waiting requests: a queue for each priority, the highest first.
 #[derive(Debug, Default)]
-pub(super) struct StreamWaiters {
-    urgent: Queue,
-    normal: Queue,
-    bulk: Queue,
-}
+pub(super) struct StreamWaiters([Queue; 3]);
 
 /// Waiting requests of one priority, the first to come first.
 #[derive(Debug, Default)]
@@ -25,15 +21,16 @@ pub(super) struct Queue {
 
 impl StreamWaiters {
     pub(super) fn queue(&self, priority: Priority) -> &Queue {
+        let [urgent, normal, bulk] = &self.0;
         match priority {
-            Priority::Urgent => &self.urgent,
-            Priority::Normal => &self.normal,
-            Priority::Bulk => &self.bulk,
+            Priority::Urgent => urgent,
+            Priority::Normal => normal,
+            Priority::Bulk => bulk,
         }
     }
 
     pub(super) fn is_any(&self) -> bool {
-        self.in_order().iter().any(|queue| queue.length.get() > 0)
+        self.0.iter().any(|queue| queue.length.get() > 0)
     }
 
     /// How many requests of this or a higher priority wait.
@@ -43,21 +40,17 @@ impl StreamWaiters {
     }
 
     pub(super) fn wake_next(&self) {
-        if let Some(queue) = self.in_order().into_iter().find(|queue| queue.length.get() > 0) {
+        if let Some(queue) = self.0.iter().find(|queue| queue.length.get() > 0) {
             // Kept if none waits at this very moment: the next one that does is woken by it.
             queue.turn.notify_one();
         }
     }
 
     pub(super) fn wake_all(&self) {
-        for queue in self.in_order() {
+        for queue in &self.0 {
             // Kept for none; and none misses it, since a request begins to wait in the same turn in which it has
             // looked.
             queue.turn.notify_waiters();
         }
-    }
-
-    fn in_order(&self) -> [&Queue; 3] {
-        [&self.urgent, &self.normal, &self.bulk]
     }
 }
