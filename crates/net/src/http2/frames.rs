@@ -46,7 +46,7 @@ pub(super) struct ErrorCode(pub(super) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProtocolViolation(pub(super) ErrorCode, pub(super) &'static str);
 
-/// What the peer sent, if it may send it.
+/// A result of reading what the peer sent: an error where it broke a rule.
 pub(super) type Allowed<T = ()> = Result<T, ProtocolViolation>;
 
 pub(super) const WRONG_SIZE: ProtocolViolation =
