@@ -153,9 +153,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
             match socket.as_mut().poll_fill_buf(context) {
                 Poll::Pending => return,
                 Poll::Ready(Err(error)) => session.end(&tls::explain(&error)),
-                Poll::Ready(Ok([])) => {
-                    session.end("the server closed the connection");
-                }
+                Poll::Ready(Ok([])) => session.end("the server closed the connection"),
                 Poll::Ready(Ok(input)) => {
                     self.link.read_at.set(now);
                     session.receive(input, now);
@@ -191,11 +189,9 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
                 break;
             }
             self.is_unflushed = true;
-            match Pin::new(&mut self.socket).poll_write(context, piece) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(bytes)) => session.out.took(bytes),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
+            match ready!(Pin::new(&mut self.socket).poll_write(context, piece))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                bytes => session.out.took(bytes),
             }
         }
         // TLS holds records that the socket did not take: without this they would wait for the next write.
