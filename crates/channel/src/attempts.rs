@@ -54,7 +54,7 @@ pub(crate) trait Attempts<'job> {
 /// How an attempt goes on that was begun and is made again; the default is one that was not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Again {
-    /// When it was sent, or since when it waits, if it was or does.
+    /// Since when it waits for streams, or when it was sent first; `None` if neither.
     pub(crate) since: Option<Instant>,
     /// True if its credential was refused, which is not renewed twice.
     pub(crate) is_refused: bool,

@@ -24,7 +24,7 @@ use crate::{Attempt, Job};
 pub(crate) struct UnderWay<'a, 'job, All: Attempts<'job>, Make, Attempting> {
     job: &'a Job<'job>,
     all: &'a All,
-    /// Makes the future of one that is not begun without.
+    /// Makes the future of one that needs a future.
     make: Make,
     /// Those that were begun, by their place in the job, and how many they are.
     begun: Vec<Option<BegunAttempt<All::Begun>>>,
@@ -230,7 +230,12 @@ where
                 self.end(delivery, pass, attempt);
             }
             // With the time that is left: to send it again is part of the same attempt, and of its pass.
-            Ok(Err(again)) => self.wait(delivery, again, (pass, since)),
+            Ok(Err(again)) => {
+                // Its waits for streams end as late as those of one that waited as a future from the first on.
+                let waiting_since = (since != sent_at).then_some(since);
+                let again = Again { since: waiting_since.or(again.since), ..again };
+                self.wait(delivery, again, (pass, since));
+            }
             Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
         }
     }
@@ -242,7 +247,9 @@ where
     /// Has those end whose time is up, and looks again when the next one's is.
     fn expire(&mut self) {
         let now = self.job.clock.monotonic();
-        let mut next = now + self.timeout;
+        // One that waits for a stream has what is left of its time when it is begun.
+        let oldest = self.queue.as_ref().and_then(StreamQueue::oldest);
+        let mut next = oldest.unwrap_or(now) + self.timeout;
         for (one, delivery) in self.begun.iter_mut().zip(self.job.deliveries) {
             let Some(begun) = one else { continue };
             let deadline = instant(self.begun_at, begun.since_us) + self.timeout;

@@ -108,8 +108,8 @@ pub const WAL_BYTES: u64 = 1024 * 1024 * 1024;
 /// takes. So a slow destination of many one-offs holds about a hundred chunks, not thousands.
 pub const CHUNK_WEIGHT: usize = 64;
 /// Deliveries of one lane that may be claimed and unsettled, weighed by [`CHUNK_WEIGHT`], however many its destination takes: four
-/// fifths of what [`PROBE_WINDOW`] and the part for urgent ones leave of [`CLAIMED_ITEMS`], in whole batches. With a provider that takes 300 ms it is
-/// 1,040,000 a second.
+/// fifths of what [`PROBE_WINDOW`] and the part for urgent ones leave of [`CLAIMED_ITEMS`], rounded up to whole batches. With a
+/// provider that takes 300 ms it is 1,040,000 a second, since each takes 311 there and a chunk has its weight.
 pub const LANE_WINDOW: usize = 346 * BATCH_ITEMS;
 /// Chunks that other sender threads have handed to one and it has not begun. Beyond, they send them themselves.
 pub const HANDED_CHUNKS: usize = 1_024;
@@ -127,8 +127,9 @@ pub const CLAIM_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes that are included in the weight of one delivery. Each half as many beyond them add one, since bytes may be in memory
 /// twice.
 pub const WEIGHT_BYTES: usize = 512;
-/// Bytes of a claimed delivery beside its recipient and content, its attempt over HTTP/2 included: 440 to 600 were measured with
-/// recipients of 64. An attempt that waits for a stream takes twice that, a webhook or a mail 1.7 to 2.7 kB and a socket.
+/// Bytes of a claimed delivery beside its recipient and content, its attempt over HTTP/2 included: 390 were measured with
+/// recipients of 64, and less while one waits for a stream. One that is sent again, or at most once, takes twice that, a webhook or a
+/// mail 1.7 to 2.7 kB and a socket.
 pub const DELIVERY_BYTES: usize = 512;
 /// Deliveries claimed at once.
 pub const CLAIM_ITEMS: usize = 8 * BATCH_ITEMS;

@@ -87,9 +87,9 @@ pub enum Settled {
 
 impl ClaimRequest {
     /// True if a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
-    /// more. A lane may hold four times as much as is left of the common window: four fifths of it alone, and the next lane finds room
-    /// however many hold some (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
-    /// switches", 1998).
+    /// more. A lane may hold four times as much as is left of the common window: four fifths of it alone, and the next lane finds
+    /// room beside up to a hundred that have whole chunks (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds
+    /// for shared-memory packet switches", 1998); beside more, when one of them has settled something.
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_alone_holds_four_fifths_and_the_next_one_finds_room_however_many_there_are() {
+    fn a_lane_alone_holds_four_fifths_and_the_next_one_finds_room_beside_a_hundred() {
         let window = limits::CLAIMED_ITEMS / 8 * 7 - limits::PROBE_WINDOW;
         for lanes in [1, 2, 10, 100] {
             let held = shares(lanes);

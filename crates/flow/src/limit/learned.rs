@@ -103,7 +103,7 @@ const FAR: f64 = 0.3;
 /// Latency above the unloaded one that counts as slow, and the excess of slow answers over others that is an alarm.
 const SLOW: f64 = std::f64::consts::LN_2;
 const ALARM: f64 = 32.0;
-/// The part of the limit that this excess is at least: a machine that stands still for a moment delays many at once.
+/// An alarm is also at least this part of the limit: a machine that stands still for a moment delays many at once.
 const ALARM_SHARE: f64 = 0.125;
 /// Latencies that are enough to decide by.
 const TRUSTED: usize = 4;

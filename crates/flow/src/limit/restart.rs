@@ -22,8 +22,10 @@ pub(super) struct Restart {
 
 const WINDOWS: u32 = 3;
 const CALMNESS: f64 = 10.0;
-/// The calmness with which it does not wait, however often it was for nothing.
+/// The calmness with which it does not wait, however often it was for nothing: ten windows at least, since one counts for no more
+/// than so much.
 const CERTAIN: f64 = 40.0;
+const CALMNESS_MAX: f64 = 4.0;
 /// Part by which the limit has grown if it was not for nothing.
 const GROWN: f64 = 1.5;
 /// Shortest time between one that was for nothing and the next.
@@ -39,7 +41,7 @@ impl Restart {
     pub(super) fn heed(&mut self, calmness: f64) {
         if calmness > 0.0 {
             self.windows += 1;
-            self.calmness += calmness;
+            self.calmness += calmness.min(CALMNESS_MAX);
         } else {
             (self.windows, self.calmness) = (0, 0.0);
         }

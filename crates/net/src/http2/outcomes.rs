@@ -9,8 +9,8 @@ use super::answer::{IncomingReply, NoReply};
 #[cfg(any(test, feature = "fuzzing"))]
 use crate::exchange::Reply;
 
-/// Collects the outcomes of requests that were begun with it ([`Http2Pool::begin`](super::Http2Pool::begin)), in the order in which they
-/// come. One task reads them, so a thousand requests cost one waker.
+/// Collects the outcomes of requests that were begun with it ([`Http2Stream::begun`](super::Http2Stream::begun)), in the order in which
+/// they come. One task reads them, so a thousand requests cost one waker.
 #[derive(Debug, Default)]
 pub struct RequestOutcomes {
     arrived: RefCell<VecDeque<(u16, RequestOutcome)>>,

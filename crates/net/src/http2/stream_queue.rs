@@ -14,8 +14,8 @@ use super::pool::{Http2Pool, Queued};
 use super::stream::Http2Stream;
 use crate::exchange::Unsent;
 
-/// Requests of one caller that wait for streams of a pool, in the order in which they came: each an item, without a future. They take
-/// turns with those of other callers, and in a turn have all streams that are free.
+/// Requests of one caller that wait for streams of a pool, in the order in which they came: each an item, without a future. Turns are
+/// by caller, however many requests each has; in a turn a caller has all streams that are free.
 pub struct StreamQueue<'a, Item, Refusal> {
     pool: &'a Http2Pool,
     priority: Priority,
@@ -57,6 +57,11 @@ impl<'a, Item, Refusal: Clone + 'a> StreamQueue<'a, Item, Refusal> {
         self.waiting.is_empty()
     }
 
+    /// Since when the first one waits.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.waiting.front().map(|(_, since)| *since)
+    }
+
     /// A stream for a request that does not wait: where more are free than requests wait that go before it.
     pub fn take(&self) -> Option<Http2Stream> {
         self.pool.take_in_turn(self.priority)
@@ -74,7 +79,7 @@ impl<'a, Item, Refusal: Clone + 'a> StreamQueue<'a, Item, Refusal> {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<(Item, Instant, StreamOr<Refusal>)> {
-        let Some(since) = self.waiting.front().map(|(_, since)| *since) else {
+        let Some(since) = self.oldest() else {
             self.refusal = None;
             return Poll::Pending;
         };
