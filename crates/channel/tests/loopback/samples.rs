@@ -1,6 +1,7 @@
 //! The time of a sample is that of the answered try on the wire. Waits for a stream, a connection, a session or a mark, and tries
 //! that were refused, are not in it. The clock stands still but for the spans that servers let pass.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use channel::webhook::WebhookChannel;
 use channel::{Channel as _, Fence, Tools};
 use flow::{Clock, Sample, Signal};
-use notification::{Guarantee, Report, limits};
+use notification::{Guarantee, Report, Verdict, limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::oneshot;
 use tokio::time::advance;
@@ -16,7 +17,7 @@ use tokio::time::advance;
 use crate::apns::{PLENTY, Rig};
 use crate::support::TlsListener;
 use crate::support::frames::Peer;
-use crate::support::jobs::{NOW, beside, chunk, sample, tokens};
+use crate::support::jobs::{NOW, beside, chunk, sample, send, tokens, verdicts};
 use crate::support::mail::{CONTENT, MailServer, Manner, PIPELINING};
 use crate::webhook::{OK, listen, read, settings};
 
@@ -74,6 +75,37 @@ async fn a_wait_for_a_stream_is_not_in_the_latency() {
         let chunk = chunk(rig.clock, PAYLOAD, tokens(2));
         let samples = sample((&*rig.sender, rig.clock), &chunk, 2, None).await;
         assert_eq!(seconds(&samples), [(0, 7), (7, 1)]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_waits_for_streams_of_one_request_end_with_the_first() {
+    let _still = still();
+    let listener = TlsListener::bind(b"h2").await;
+    let rig = Rig::with(&listener, &serde_json::json!({ "connections_max": 1 }));
+    let ended = Rc::new(Cell::new(false));
+    let has_ended = Rc::clone(&ended);
+    let server = async move {
+        let mut peer = Peer::welcome(listener.accept().await, 1).await;
+        let (stream, _) = peer.request().await.unwrap();
+        advance(14 * SECOND).await;
+        peer.answer(stream, 200).await;
+        let (stream, _) = peer.request().await.unwrap();
+        peer.grant(0).await;
+        peer.refuse(stream).await;
+        assert!(peer.settle().await.is_empty());
+        advance(2 * SECOND).await;
+        assert!(peer.settle().await.is_empty());
+        assert!(has_ended.get(), "it waits for longer than fifteen seconds in all");
+        while peer.read().await.is_some() {}
+    };
+    beside(server, async {
+        let chunk = chunk(rig.clock, PAYLOAD, tokens(2));
+        let reports = send(&*rig.sender, rig.clock, &chunk, 2).await;
+        ended.set(true);
+        assert_eq!(verdicts(&reports[..1]), [Verdict::Accepted]);
+        assert!(matches!(reports[1], Report::HandedBack { .. }), "{reports:?}");
     })
     .await;
 }
