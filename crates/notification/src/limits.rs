@@ -114,7 +114,7 @@ pub const LANE_WINDOW: usize = 346 * BATCH_ITEMS;
 /// Chunks that other sender threads have handed to one and it has not begun. Beyond, they send them themselves.
 pub const HANDED_CHUNKS: usize = 1_024;
 /// Deliveries claimed and unsettled over all lanes, weighed likewise; their bytes have a bound of their own,
-/// [`CLAIMED_BYTES`]. A lane holds at most four times as much as is left.
+/// [`CLAIMED_BYTES`]. A lane holds at most twice as much as is left, one that is nearly alone four times.
 pub const CLAIMED_ITEMS: usize = 640 * BATCH_ITEMS;
 /// The part of [`CLAIMED_ITEMS`] for destinations that have not answered lately: a fifth, which is 1,960 of them with one delivery
 /// each.

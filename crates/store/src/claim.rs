@@ -27,7 +27,7 @@ pub struct ClaimRequest {
     /// chunk beyond it.
     pub lane_window: usize,
     /// Deliveries of all lanes together that may be claimed and unsettled at a time, with the same weights. Lanes that are not
-    /// urgent leave an eighth of it to those that are, and every lane a fifth of what is left to the other lanes.
+    /// urgent leave an eighth of it to those that are, and every lane at least a fifth of what is left to the other lanes.
     pub total_window: usize,
     /// Part of `total_window` for lanes whose destinations have not answered lately. Each of them is given a few deliveries of
     /// one chunk, and more when these are answered; a lane of which every attempt fails is given one now and then, with waits
@@ -83,17 +83,22 @@ pub enum Settled {
     Stale,
 }
 
+/// The part of the window that all others hold at most beside a lane that is nearly alone.
+const ALONE: usize = 16;
+
 // === impl ClaimRequest ===
 
 impl ClaimRequest {
     /// True if a lane of `priority`, with a weight of `of_lane` claimed where all lanes together have `of_all`, may be given
-    /// more. A lane may hold four times as much as is left of the common window: four fifths of it alone, and the next lane finds
-    /// room beside up to a hundred that have whole chunks (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds
-    /// for shared-memory packet switches", 1998); beside more, when one of them has settled something.
+    /// more. A lane may hold twice as much as is left of the common window, so that the next one finds room however many hold some
+    /// (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998); one that
+    /// is nearly alone four times as much, which is four fifths of the window.
     pub fn is_open(&self, priority: Priority, of_lane: usize, of_all: usize) -> bool {
         // Urgent lanes fill more than the window of the other ones, and a lane's last chunk may go beyond either.
         let left = self.total_window_of(priority).saturating_sub(of_all);
-        priority <= self.lowest && of_lane < self.lane_window.min(left.saturating_mul(4))
+        let of_others = of_all.saturating_sub(of_lane + self.probe_window.unwrap_or(0));
+        let share = if of_others < self.total_window / ALONE { 4 } else { 2 };
+        priority <= self.lowest && of_lane < self.lane_window.min(left.saturating_mul(share))
     }
 
     /// Weight of all lanes together from which lanes of `priority` are given no more.
@@ -172,7 +177,7 @@ mod tests {
             lowest: Priority::Bulk,
             lane_window: limits::LANE_WINDOW,
             total_window: limits::CLAIMED_ITEMS,
-            probe_window: None,
+            probe_window: Some(limits::PROBE_WINDOW),
         };
         let mut held = vec![0; lanes];
         // Probes are counted as if they held all they may.
@@ -188,13 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_alone_holds_four_fifths_and_the_next_one_finds_room_beside_a_hundred() {
+    fn a_lane_alone_holds_four_fifths_and_the_next_one_finds_room_however_many_there_are() {
         let window = limits::CLAIMED_ITEMS / 8 * 7 - limits::PROBE_WINDOW;
         for lanes in [1, 2, 10, 100] {
             let held = shares(lanes);
             let (least, most) = (*held.iter().min().unwrap(), *held.iter().max().unwrap());
             assert!(most - least <= limits::BATCH_ITEMS, "{held:?}");
-            let share = 4 * window / (4 * lanes + 1);
+            let factor = if lanes == 1 { 4 } else { 2 };
+            let share = factor * window / (factor * lanes + 1);
             assert!(most >= share && least <= share + limits::BATCH_ITEMS, "{held:?}");
         }
     }
