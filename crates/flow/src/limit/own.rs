@@ -30,14 +30,18 @@ impl OwnLatency {
 
     /// Seconds that are never a sign of load.
     pub(super) fn seconds(self) -> f64 {
-        let share = ((self.rate - LATENCY_FROM) / (LATENCY_FULL - LATENCY_FROM)).clamp(0.0, 1.0);
-        (share * LATENCY).min(IN_FLIGHT / self.rate.max(1.0))
+        let latency = LATENCY * self.share(LATENCY_FROM, LATENCY_FULL);
+        latency.min(IN_FLIGHT / self.rate.max(1.0))
     }
 
     /// Latency above the expected one that is no sign of load, beyond what is tolerated of a destination.
     pub(super) fn tolerance(self) -> f64 {
-        let share = (self.rate - TOLERANCE_FROM) / (TOLERANCE_FULL - TOLERANCE_FROM);
-        TOLERANCE * share.clamp(0.0, 1.0)
+        TOLERANCE * self.share(TOLERANCE_FROM, TOLERANCE_FULL)
+    }
+
+    /// How far the rate is from `from` to `full`, between 0 and 1.
+    fn share(self, from: f64, full: f64) -> f64 {
+        ((self.rate - from) / (full - from)).clamp(0.0, 1.0)
     }
 }
 
