@@ -22,9 +22,9 @@ pub(super) struct Restart {
 
 const WINDOWS: u32 = 3;
 const CALMNESS: f64 = 10.0;
-/// The calmness with which it does not wait, however often it was for nothing: ten windows at least, since one counts for no more
+/// The calmness with which it does not wait, however often it was for nothing: six windows at least, since one counts for no more
 /// than so much.
-const CERTAIN: f64 = 40.0;
+const CERTAIN: f64 = 24.0;
 const CALMNESS_MAX: f64 = 4.0;
 /// Part by which the limit has grown if it was not for nothing.
 const GROWN: f64 = 1.5;
