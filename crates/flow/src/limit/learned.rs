@@ -100,8 +100,8 @@ const TOLERANCE: f64 = 0.05;
 /// Latency above the tolerated one that ends slow start, and that has the unloaded latency measured anew.
 const QUEUE: f64 = 0.15;
 const FAR: f64 = 0.3;
-/// Latency above the unloaded one that counts as slow, and the excess of slow answers over others that is an alarm.
-const SLOW: f64 = std::f64::consts::LN_2;
+/// Multiple of the expected latency that counts as slow, and the excess of slow answers over others that is an alarm.
+const SLOW: f64 = 2.0;
 const ALARM: f64 = 32.0;
 /// An alarm is also at least this part of the limit: a machine that stands still for a moment delays many at once.
 const ALARM_SHARE: f64 = 0.125;
@@ -185,7 +185,7 @@ impl Learned {
 
     /// True if so many answers are slow that the window is decided before it is full.
     fn is_alarmed(&mut self, seconds: f64) -> bool {
-        let is_slow = seconds.max(1e-6).ln() > self.expected() + SLOW;
+        let is_slow = seconds > self.expected_seconds() * SLOW;
         self.slow = if is_slow { self.slow + 1 } else { self.slow.saturating_sub(1) };
         f64::from(self.slow) >= ALARM.max(self.limit * ALARM_SHARE)
     }
@@ -401,9 +401,14 @@ impl Learned {
         self.min.min(self.limit)
     }
 
-    /// The latency that is no sign of load.
+    /// The latency that is no sign of load: the destination's and the sender's own.
+    fn expected_seconds(&self) -> f64 {
+        self.unloaded.mean().exp() + self.own.seconds()
+    }
+
+    /// Its logarithm.
     fn expected(&self) -> f64 {
-        self.unloaded.mean().max(self.own.seconds().ln())
+        self.expected_seconds().ln()
     }
 
     fn tolerance(&self) -> f64 {
@@ -419,9 +424,9 @@ impl Learned {
         error(self.spread, self.unloaded.weight())
     }
 
-    /// None where the sender's own latency is expected, which is not measured.
+    /// Of the destination's part of it, as the sender's own is not measured.
     fn error_of_expected(&self) -> f64 {
-        if self.expected() > self.unloaded.mean() { 0.0 } else { self.error_of_unloaded() }
+        self.error_of_unloaded() * (self.unloaded.mean() - self.expected()).exp()
     }
 
     /// Sets the next measurement of the unloaded latency.

@@ -11,14 +11,14 @@ pub(super) struct OwnLatency {
 const TOLERANCE_FROM: f64 = 2_000.0;
 const TOLERANCE_FULL: f64 = 10_000.0;
 /// That latency, as a logarithm, beyond what is tolerated of a destination.
-const TOLERANCE: f64 = 0.1;
-/// Answers a second from which on some latency is never a sign of load, and at which all of it is.
+const TOLERANCE: f64 = 0.05;
+/// Answers a second from which on some latency is expected beside the destination's, and at which all of it is.
 const LATENCY_FROM: f64 = 10_000.0;
 const LATENCY_FULL: f64 = 20_000.0;
-/// That latency, in seconds, and the requests in flight that it stands for at most: with so many a process does all that it can on one
-/// machine, so that more would only wait in it.
-const LATENCY: f64 = 0.03;
-const IN_FLIGHT: f64 = 20_000.0;
+/// That latency at most, in seconds, and the requests in flight that it stands for: with so many under way beside those that the
+/// destination holds a process does all that it can on one machine, and more would only wait in it.
+const LATENCY: f64 = 0.01;
+const IN_FLIGHT: f64 = 6_000.0;
 
 // === impl OwnLatency ===
 
@@ -28,7 +28,7 @@ impl OwnLatency {
         Self { rate }
     }
 
-    /// Seconds that are never a sign of load.
+    /// Seconds beside the latency of the destination that are no sign of load.
     pub(super) fn seconds(self) -> f64 {
         let latency = LATENCY * self.share(LATENCY_FROM, LATENCY_FULL);
         latency.min(IN_FLIGHT / self.rate.max(1.0))
@@ -50,18 +50,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_much_latency_as_a_busy_machine_needs_is_never_a_sign_of_load() {
+    fn as_much_latency_as_a_busy_machine_needs_is_no_sign_of_load() {
         for (rate, milliseconds) in [
             (0.0, 0.0),
             (10_000.0, 0.0),
-            (15_000.0, 15.0),
-            (500_000.0, 30.0),
-            (1e6, 20.0),
-            (2e6, 10.0),
+            (15_000.0, 5.0),
+            (500_000.0, 10.0),
+            (1e6, 6.0),
+            (2e6, 3.0),
         ] {
             assert!((OwnLatency::at(rate).seconds() * 1e3 - milliseconds).abs() < 1e-9, "{rate}");
         }
-        for (rate, tolerance) in [(0.0, 0.0), (2_000.0, 0.0), (6_000.0, 0.05), (1e6, 0.1)] {
+        for (rate, tolerance) in [(0.0, 0.0), (2_000.0, 0.0), (6_000.0, 0.025), (1e6, 0.05)] {
             assert!((OwnLatency::at(rate).tolerance() - tolerance).abs() < 1e-9, "{rate}");
         }
     }
