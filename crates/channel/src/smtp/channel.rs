@@ -35,8 +35,12 @@ use crate::{
 const UNTIL_SENT: Duration = Duration::from_mins(5);
 /// How soon a mail is due again that found all connections in use.
 const NO_SESSION_DELAY: Duration = Duration::from_secs(1);
-/// The first learned number of mails under way to a destination: with as many Postfix begins (`initial_destination_concurrency`).
-const FIRST_AT_A_TIME: usize = 5;
+/// The first learned number of mails under way to a domain's own servers: with as many Postfix begins
+/// (`initial_destination_concurrency`).
+const FIRST_TO_DOMAIN: usize = 5;
+/// The first learned number of mails under way to a relay, which is there for our mail: as many as Postfix has under way to any
+/// destination at most (`default_destination_concurrency_limit`).
+const FIRST_TO_RELAY: usize = 20;
 
 /// A channel to mailboxes.
 #[derive(Debug, Clone)]
@@ -84,15 +88,14 @@ impl SmtpChannel {
         let session_config =
             SessionConfig { tls: checked.tls, connector, helo: settings.helo.clone(), credentials };
         let composer = Composer { from: checked.from, return_path: checked.return_path, signer };
-        let destination: Option<Arc<str>> = match &checked.target {
-            MailTarget::Relay(relay) => Some(Relay::to_string(relay).into()),
-            MailTarget::Mx { .. } => None,
+        let (destination, first): (Option<Arc<str>>, _) = match &checked.target {
+            MailTarget::Relay(relay) => (Some(Relay::to_string(relay).into()), FIRST_TO_RELAY),
+            MailTarget::Mx { .. } => (None, FIRST_TO_DOMAIN),
         };
         let quota_key = destination.as_ref().zip(settings.username.as_ref());
         let quota_key = quota_key.map(|(relay, username)| format!("{relay}/{username}").into());
         // More mails than connections would only wait for them.
-        let learned =
-            LearnedBounds { first: FIRST_AT_A_TIME, min: 1, max: settings.connections_max };
+        let learned = LearnedBounds { first, min: 1, max: settings.connections_max };
         Ok(Self {
             target: checked.target,
             destination,
