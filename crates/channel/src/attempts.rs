@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use net::http2::{Http2Pool, Http2Stream, RequestOutcome, RequestOutcomes, Unanswered};
+use net::exchange::{Failure, Unsent};
+use net::http2::{Http2Pool, Http2Stream, RequestOutcome, RequestOutcomes};
 use notification::{Delivery, Report};
 use tokio::time::Instant;
 
@@ -63,11 +64,13 @@ pub(crate) struct Again {
 // === impl Again ===
 
 impl Again {
-    /// The result of an attempt without an answer, unless it is made again.
-    pub(crate) fn unless(unanswered: Unanswered<Report>) -> Result<Attempt, Self> {
-        match unanswered {
-            Unanswered::Again { since } => Err(Self { since: Some(since), is_refused: false }),
-            Unanswered::Failed(failure) => Ok(failure.into()),
+    /// The result of an attempt without an answer that was sent at `sent_at`, unless it is made again.
+    pub(crate) fn unless(failure: Failure<Report>, sent_at: Instant) -> Result<Attempt, Self> {
+        match failure {
+            Failure::Unsent(Unsent::Declined(_)) => {
+                Err(Self { since: Some(sent_at), is_refused: false })
+            }
+            failure @ (Failure::Unsent(_) | Failure::Lost(_)) => Ok(failure.into()),
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct UnderWay<'a, 'job, All: Attempts<'job>, Make, Attempting> {
     open: usize,
     outcomes: Rc<RequestOutcomes>,
     /// Those that wait for a stream; `None` where none does.
-    queue: Option<StreamQueue<'a, (u16, Pass), Report>>,
+    queue: Option<StreamQueue<'a, (u16, Pass)>>,
     /// Those that are futures.
     waiting: FuturesUnordered<OneAttempt<'a, 'job, Attempting>>,
     /// Reports of those that ended without an outcome.

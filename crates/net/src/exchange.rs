@@ -5,6 +5,7 @@ use flow::Timing;
 use http::HeaderMap;
 use notification::Priority;
 
+use crate::connect::ConnectFailure;
 use crate::guard::Forbidden;
 
 /// Decides about a request that waits to be sent: the pool knows when to ask, the caller knows the answer.
@@ -73,5 +74,17 @@ pub enum Unsent<Refusal> {
 impl<Refusal> From<Unsent<Refusal>> for Failure<Refusal> {
     fn from(unsent: Unsent<Refusal>) -> Self {
         Self::Unsent(unsent)
+    }
+}
+
+// === impl Unsent ===
+
+impl<Refusal> From<ConnectFailure> for Unsent<Refusal> {
+    fn from(failure: ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Forbidden(forbidden) => Self::Forbidden(forbidden),
+            ConnectFailure::NotSpoken(words) => Self::NotSpoken(words),
+            ConnectFailure::Unreachable(words) => Self::Unreachable(words),
+        }
     }
 }

@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use crate::connect::{self, ConnectFailure};
 use crate::endpoint::Origin;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::idle::{Idle, Reusable};
@@ -25,8 +26,6 @@ use crate::tasks::LocalTasks;
 use crate::tcp::{self, Reach};
 use crate::{ANSWER_BYTES, tls, words};
 
-/// How long resolving, TCP and TLS may take together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection without work is kept; as this is checked as often, up to twice as long.
 const IDLE_MAX: Duration = Duration::from_mins(1);
 /// Connections without work kept per sender thread; beyond it the one that is idle longest goes.
@@ -113,12 +112,8 @@ impl Http1Pool {
                 Err(FailedTry { message, .. }) => return Err(Failure::Lost(message)),
             }
         }
-        let connecting = tokio::time::timeout(CONNECT_TIMEOUT, self.connect(target));
-        let fresh = Box::pin(connecting).await.unwrap_or_else(|_| {
-            let origin = &target.origin;
-            let message = format!("{origin} did not complete a connection within 10 s");
-            Err(Unsent::Unreachable(message))
-        })?;
+        let connecting = connect::in_time(&target.origin, self.connect(target));
+        let fresh = Box::pin(connecting).await.map_err(Unsent::from)?;
         // With the connection in hand: what cannot be connected is not marked.
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
@@ -190,24 +185,16 @@ impl Http1Pool {
         beginning
     }
 
-    async fn connect<Refusal>(&self, target: &HttpTarget) -> Result<Requests, Unsent<Refusal>> {
+    async fn connect(&self, target: &HttpTarget) -> Result<Requests, ConnectFailure> {
         let origin = &target.origin;
-        let refuse =
-            |error: String| Unsent::Unreachable(format!("cannot connect to {origin}: {error}"));
-        let (host, port) = (&origin.host, origin.port);
-        let connected = tcp::connect(host, port, &*self.reach, tcp::UNACKNOWLEDGED_MAX).await;
-        let stream = connected.map_err(|error| match error {
-            tcp::ConnectError::Forbidden(forbidden) => Unsent::Forbidden(forbidden),
-            tcp::ConnectError::Failed(message) => refuse(message),
-        })?;
+        let refuse = |error: String| ConnectFailure::of(origin, &error);
+        let stream = connect::over_tcp(origin, &*self.reach).await?;
         if !origin.is_https {
             return self.shake_hands(stream).await.map_err(refuse);
         }
         let config = self.tls.get(target.tls).ok_or_else(|| refuse("no TLS for it".to_owned()))?;
-        let stream = tls::shake_hands(config, &origin.host, stream).await;
-        self.shake_hands(stream.map_err(|error| refuse(tls::explain(&error)))?)
-            .await
-            .map_err(refuse)
+        let stream = connect::over_tls(origin, config, stream).await?;
+        self.shake_hands(stream).await.map_err(refuse)
     }
 
     async fn shake_hands(

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! endpoint  which URLs are accepted         guard     which addresses may be connected to
+//! connect   TCP and TLS to an origin, for HTTP
 //! tcp       the only maker of connections   tls       trusted roots, client certificates, handshakes
 //! ticking   sockets read by readiness or by ticks
 //! idle      connections kept after use      tasks     tasks that end with their owner
@@ -15,6 +16,8 @@
 //! which requests wait for a stream, and how much the log keeps of an answer; of `flow` the clock, the backoff between connects
 //! that fail, and the timing of a sample.
 
+#[cfg(feature = "http")]
+mod connect;
 pub mod endpoint;
 #[cfg(feature = "http")]
 pub mod exchange;

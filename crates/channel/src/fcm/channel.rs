@@ -194,14 +194,14 @@ impl<'job> Attempts<'job> for FcmJob<'job> {
         outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         match begun.stream.conclude(outcome, &*begun.head, sent_at) {
-            Ok(answer) => {
-                let (attempt, advice) = self.interpret(&answer.reply);
+            Ok(reply) => {
+                let (attempt, advice) = self.interpret(&reply);
                 if advice == Advice::RenewToken && self.has_expired(&begun.head) {
                     return Err(Again::with_another_credential());
                 }
                 Ok(self.end(&begun.head, attempt, advice))
             }
-            Err(unanswered) => Again::unless(unanswered),
+            Err(failure) => Again::unless(failure, sent_at),
         }
     }
 

@@ -18,11 +18,8 @@ const OF_CONNECTIONS: [&[u8]; 5] =
 /// Why a try over one stream has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoReply {
-    /// The server certainly did not process the request; `leave` says that the connection takes no more.
-    NotProcessed {
-        /// True if the connection is of no more use.
-        leave: bool,
-    },
+    /// The server certainly did not process the request.
+    NotProcessed,
     /// The server wants it over HTTP/1.1, and did not process it (RFC 9113, section 7).
     Http11Required,
     /// It may have processed it.
@@ -31,9 +28,9 @@ pub(super) enum NoReply {
 
 /// An answer whose head has come.
 #[derive(Debug)]
-pub struct IncomingReply {
+pub(super) struct IncomingReply {
     /// The answer, as far as it has come.
-    pub reply: Reply,
+    pub(super) reply: Reply,
     /// Bytes of the body that have come.
     bytes: usize,
     /// Bytes that it was said to have.

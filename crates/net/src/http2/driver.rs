@@ -1,20 +1,18 @@
 //! The task that moves a connection: it reads, watches the time, and writes what was asked for since its last turn in as few pieces
 //! as possible. Requests do not wait for it, and have no task of their own.
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use flow::Clock;
-use http::HeaderName;
 use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
-use super::session::{Http2Session, SILENT};
+use super::connection::Connection;
+use super::session::SILENT;
 use crate::tls;
 
 /// Reads in a turn, each of a record of TLS; then other tasks have theirs.
@@ -22,25 +20,12 @@ const READS_PER_TURN: usize = 16;
 /// How long a connection may take to say its last words.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// The state of a connection, as the requests on it and its [`Wire`] share it.
-#[derive(Debug)]
-pub(super) struct ConnectionState {
-    pub(super) session: RefCell<Http2Session>,
-    /// Streams that were given out, begun or not.
-    pub(super) in_flight: Cell<usize>,
-    /// When bytes came in last.
-    pub(super) read_at: Cell<Instant>,
-    /// Wakes the wire.
-    waker: RefCell<Option<Waker>>,
-}
-
 /// The socket of a connection, and what moves it.
 #[derive(Debug)]
 pub(super) struct Wire<Socket> {
     provider: &'static str,
     socket: Socket,
-    pub(super) link: Rc<ConnectionState>,
-    pub(super) clock: Clock,
+    pub(super) connection: Rc<Connection>,
     timer: Pin<Box<Sleep>>,
     /// True if something that was written may not have left.
     is_unflushed: bool,
@@ -48,36 +33,20 @@ pub(super) struct Wire<Socket> {
     is_broken: bool,
 }
 
-// === impl ConnectionState ===
-
-impl ConnectionState {
-    /// Has `act` change what is said, and the wire write it in the same turn of the thread.
-    pub(super) fn act<Done>(&self, act: impl FnOnce(&mut Http2Session) -> Done) -> Done {
-        let done = act(&mut self.session.borrow_mut());
-        // Until its next turn once is enough.
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-        done
-    }
-}
-
 // === impl Wire ===
 
 impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
-    /// A connection over `socket`, on which nothing was said yet.
-    pub(super) fn new(
-        provider: &'static str,
-        read_fields: &'static [HeaderName],
-        socket: Socket,
-        clock: Clock,
-    ) -> Self {
-        let now = clock.monotonic();
-        let mut session = Http2Session::new(read_fields, now);
-        let timer = Box::pin(tokio::time::sleep_until(session.wake_at()));
-        let (session, in_flight, waker) = (RefCell::new(session), Cell::new(0), RefCell::default());
-        let link = Rc::new(ConnectionState { session, in_flight, read_at: Cell::new(now), waker });
-        Self { provider, socket, link, clock, timer, is_unflushed: false, is_broken: false }
+    /// The wire of `connection` over `socket`.
+    pub(super) fn new(provider: &'static str, connection: Connection, socket: Socket) -> Self {
+        let wake_at = connection.session.borrow_mut().wake_at();
+        Self {
+            provider,
+            socket,
+            connection: Rc::new(connection),
+            timer: Box::pin(tokio::time::sleep_until(wake_at)),
+            is_unflushed: false,
+            is_broken: false,
+        }
     }
 
     /// Waits until the peer has answered.
@@ -87,7 +56,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
     pub(super) async fn greet(&mut self) -> Result<(), String> {
         poll_fn(|context| {
             let is_over = self.poll_turn(context).is_ready();
-            let session = self.link.session.borrow();
+            let session = self.connection.session.borrow();
             match session.ending() {
                 Some(ending) if is_over => Poll::Ready(Err(ending.to_owned())),
                 _ if session.is_ready() => Poll::Ready(Ok(())),
@@ -106,7 +75,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
         })
         .await;
         let provider = self.provider;
-        match self.link.session.borrow().ending() {
+        match self.connection.session.borrow().ending() {
             Some(SILENT) => tracing::warn!(provider, "a connection fell silent: it is replaced"),
             why => tracing::debug!(provider, why, "connection ended"),
         }
@@ -127,7 +96,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
     /// One turn. Ready when the connection has ended, but for its last words.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // Each turn anew, since the first request that asks for the next turn takes it.
-        self.link.waker.replace(Some(context.waker().clone()));
+        self.connection.waker.replace(Some(context.waker().clone()));
         // Before the time: an answer that is already here must not count as silence because this thread is late. The
         // writing comes last, so what was read and what was due have their frames in the same turn.
         self.read(context);
@@ -136,14 +105,18 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
             self.is_broken = true;
             // What it said before says more than the failure: which streams it will not process.
             self.read(context);
-            self.link.session.borrow_mut().end(&tls::explain(&error));
+            self.connection.session.borrow_mut().end(&tls::explain(&error));
         }
-        if self.link.session.borrow().ending().is_some() { Poll::Ready(()) } else { Poll::Pending }
+        if self.connection.session.borrow().ending().is_some() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 
     fn read(&mut self, context: &mut Context<'_>) {
-        let mut session = self.link.session.borrow_mut();
-        let now = self.clock.monotonic();
+        let mut session = self.connection.session.borrow_mut();
+        let now = self.connection.clock.monotonic();
         for _ in 0..READS_PER_TURN {
             // Behind the end nothing counts: each request has its outcome.
             if session.ending().is_some() {
@@ -155,7 +128,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
                 Poll::Ready(Err(error)) => session.end(&tls::explain(&error)),
                 Poll::Ready(Ok([])) => session.end("the server closed the connection"),
                 Poll::Ready(Ok(input)) => {
-                    self.link.read_at.set(now);
+                    self.connection.read_at.set(now);
                     session.receive(input, now);
                     let bytes = input.len();
                     socket.consume(bytes);
@@ -167,7 +140,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
     }
 
     fn watch_time(&mut self, context: &mut Context<'_>) {
-        let mut session = self.link.session.borrow_mut();
+        let mut session = self.connection.session.borrow_mut();
         let wake_at = session.wake_at();
         // What is due later than the timer has time until then.
         if wake_at < self.timer.deadline() {
@@ -175,14 +148,14 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
         }
         // Polled again after each change: a timer wakes nothing before it is polled.
         while session.ending().is_none() && self.timer.as_mut().poll(context).is_ready() {
-            session.on_time(self.clock.monotonic(), self.link.in_flight.get() > 0);
+            session.on_time(self.connection.clock.monotonic(), self.connection.in_flight.get() > 0);
             self.timer.as_mut().reset(session.wake_at());
         }
     }
 
     /// Writes what waits. Ready when all of it has left.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut session = self.link.session.borrow_mut();
+        let mut session = self.connection.session.borrow_mut();
         loop {
             let piece = session.offer();
             if piece.is_empty() {
@@ -206,7 +179,7 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
 impl<Socket> Drop for Wire<Socket> {
     /// Ends the session: requests that still wait get their outcome, as no other can come.
     fn drop(&mut self) {
-        self.link.session.borrow_mut().end("the connection was given up");
+        self.connection.session.borrow_mut().end("the connection was given up");
     }
 }
 

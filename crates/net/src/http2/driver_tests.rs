@@ -1,15 +1,17 @@
 //! The wire of a connection over a socket that counts what is written, and fails when it is told to.
 
+use std::cell::RefCell;
+use std::task::Waker;
+
 use bytes::Bytes;
 use tokio::io::{AsyncRead, BufReader, ReadBuf};
 
 use super::*;
-use crate::http2::Priming;
 use crate::http2::answer::NoReply;
 use crate::http2::connection::Connection;
 use crate::http2::frames::PREFACE;
 use crate::http2::testing::{
-    ACK, HEADERS, OK, PING, SETTINGS, WHOLE, exchange, frame, parts, request,
+    ACK, HEADERS, OK, PING, SETTINGS, WHOLE, exchange, frame, parts, request, wire,
 };
 
 /// A socket whose peer has said something, and then says nothing more.
@@ -41,14 +43,9 @@ impl Socket {
         self.say(&frame(SETTINGS, 0, 0, &[]));
         self.say(&frame(SETTINGS, ACK, 0, &[]));
         self.say(&frame(PING, ACK, 0, &1_u64.to_be_bytes()));
-        let mut wire = Wire::new(
-            "test",
-            &[],
-            BufReader::new(self.clone()),
-            Clock::starting_at(Duration::ZERO),
-        );
+        let mut wire = wire(BufReader::new(self.clone()), &[]);
         wire.greet().await.unwrap();
-        let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
+        let connection = Rc::clone(&wire.connection);
         (connection, tokio::task::spawn_local(wire.run(|| ())))
     }
 }
@@ -118,7 +115,7 @@ async fn what_is_asked_for_in_one_turn_leaves_in_one_piece_and_its_answers_are_r
         socket.say(&ok);
         assert!(answers.as_mut().await.iter().all(|answer| answer.as_ref().unwrap().status == 200));
         drop(answers);
-        drop(connection);
+        connection.close_if_unused();
         running.await.unwrap();
         assert!(socket.0.borrow().is_shut);
     })
@@ -137,7 +134,7 @@ async fn what_a_failed_write_was_given_is_lost_and_nothing_follows_it() {
             let begun = socket.0.borrow().written.len();
             assert!(matches!(given.await, Err(NoReply::Lost(_))), "{leaves}");
             let later = exchange(&connection, &request(), Bytes::new()).await;
-            assert_eq!(later.unwrap_err(), NoReply::NotProcessed { leave: true });
+            assert_eq!(later.unwrap_err(), NoReply::NotProcessed);
             running.await.unwrap();
             assert_eq!(socket.0.borrow().written.len(), begun + 1);
         })
@@ -154,7 +151,7 @@ async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
         let given = exchange(&connection, &request(), Bytes::from_static(b"body"));
         socket.0.borrow_mut().fails_after = Some(10);
         socket.say(&crate::http2::testing::go_away(0, 0));
-        assert_eq!(given.await.unwrap_err(), NoReply::NotProcessed { leave: true });
+        assert_eq!(given.await.unwrap_err(), NoReply::NotProcessed);
         assert!(!connection.takes_requests());
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
@@ -166,12 +163,7 @@ async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
 async fn a_peer_that_ends_the_connection_instead_of_a_greeting_is_named() {
     beside(async |socket| {
         socket.say(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        let mut wire = Wire::new(
-            "test",
-            &[],
-            BufReader::new(socket.clone()),
-            Clock::starting_at(Duration::ZERO),
-        );
+        let mut wire = wire(BufReader::new(socket.clone()), &[]);
         let why = wire.greet().await.unwrap_err();
         assert!(why.starts_with("the server broke the protocol"), "{why}");
         assert!(socket.0.borrow().written[0].starts_with(PREFACE));

@@ -27,9 +27,9 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::scripted_server::{ClientVerdict, ScriptedServer, Served};
 use super::testing::{PING, SETTINGS, TestHead, for_each_seed, frame, setting};
-use super::{Dial, Http2Pool, Priming, StreamQueue, Unanswered};
+use super::{Dial, Http2Pool, Priming, StreamQueue};
 use crate::endpoint::Endpoint;
-use crate::exchange::{Failure, Permit, Reply};
+use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::{tcp, tls};
 
 const SCRIPTS: u64 = 200;
@@ -275,9 +275,8 @@ async fn send(
         let (key, outcome) = poll_fn(next).await;
         assert_eq!(key, KEY);
         match begun.conclude(outcome, head, sent_at) {
-            Ok(answer) => return Ok(answer.reply),
-            Err(Unanswered::Failed(failure)) => return Err(failure),
-            Err(Unanswered::Again { since: sent_at }) => since = Some(sent_at),
+            Err(Failure::Unsent(Unsent::Declined(_))) => since = Some(sent_at),
+            concluded => return concluded,
         }
     }
     pool.exchange(Always, body, head, since).await.map(|(reply, _stream)| reply)

@@ -194,7 +194,7 @@ impl Http2Session {
         }
         let why = match code {
             // Section 8.7: the peer's promise that it did nothing. The connection is as good as before.
-            ErrorCode::REFUSED_STREAM => NoReply::NotProcessed { leave: false },
+            ErrorCode::REFUSED_STREAM => NoReply::NotProcessed,
             ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
             _ => NoReply::Lost(format!("no answer: the server reset the stream ({code})")),
         };
@@ -262,7 +262,7 @@ impl Http2Session {
         // The head of an answer decides: then it was processed, whatever is said now.
         let why = match code {
             ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
-            _ => NoReply::NotProcessed { leave: true },
+            _ => NoReply::NotProcessed,
         };
         self.end_streams_above(last_stream, |_| why.clone());
         Ok(())

@@ -132,7 +132,7 @@ fn streams_are_granted_and_withdrawn() {
     assert_eq!(rig.session.streams_max(), 2);
     let [one, two] = [rig.send(b""), rig.send(b"")];
     let refused = rig.try_send(&request(), b"");
-    assert_eq!(refused, Err(NoReply::NotProcessed { leave: false }));
+    assert_eq!((refused, rig.session.takes_requests()), (Err(NoReply::NotProcessed), true));
     rig.feed(&frame(SETTINGS, 0, 0, &setting(STREAMS, 1)));
     rig.feed(&frame(HEADERS, WHOLE, one, OK));
     assert!(rig.try_send(&request(), b"").is_err(), "one is open still");
@@ -159,7 +159,7 @@ fn a_connection_whose_streams_have_run_out_takes_no_more() {
         (0x7fff_ffff, false, 0)
     );
     let refused = rig.try_send(&request(), b"");
-    assert_eq!(refused, Err(NoReply::NotProcessed { leave: true }));
+    assert_eq!(refused, Err(NoReply::NotProcessed));
     rig.feed(&frame(HEADERS, WHOLE, last, OK));
     assert_eq!(rig.outcome(last), SeenOutcome::Answer(200, vec![]));
 }

@@ -1,21 +1,17 @@
 //! The client against the server of the `h2` crate, over an in-memory pipe: another reading of the same standards.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
-use flow::Clock;
 use h2::server::{self, SendResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tokio::io::{BufReader, DuplexStream};
+use tokio::io::BufReader;
 use tokio::task::LocalSet;
 
-use super::Priming;
 use super::answer::NoReply;
 use super::connection::Connection;
-use super::driver::{ConnectionState, Wire};
-use super::testing::{TestHead, exchange};
+use super::testing::{self, TestHead, exchange};
 use crate::exchange::Reply;
 
 static READ_FIELDS: [HeaderName; 9] = [
@@ -41,7 +37,7 @@ struct Received {
 }
 
 /// Runs `serve` for each request of a connection that `test` has.
-async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<ConnectionState>)>(
+async fn beside<Test: AsyncFnOnce(Rc<Connection>)>(
     builder: server::Builder,
     serve: impl Fn(Received) + 'static,
     test: Test,
@@ -65,17 +61,12 @@ async fn beside<Test: AsyncFnOnce(Rc<Connection>, Rc<ConnectionState>)>(
         }
     };
     let asking = async move {
-        let mut wire = Wire::new(
-            "test",
-            &READ_FIELDS,
-            BufReader::new(client),
-            Clock::starting_at(Duration::ZERO),
-        );
+        let mut wire = testing::wire(BufReader::new(client), &READ_FIELDS);
         wire.greet().await.unwrap();
-        let link = Rc::clone(&wire.link);
-        let connection = Rc::new(Connection::new(&wire, Priming::Unprimed));
+        let connection = Rc::clone(&wire.connection);
         let running = tokio::task::spawn_local(wire.run(|| ()));
-        test(connection, link).await;
+        test(Rc::clone(&connection)).await;
+        connection.close_if_unused();
         running.await.unwrap();
     };
     let local = LocalSet::new();
@@ -122,7 +113,7 @@ async fn every_request_has_its_own_answer_whatever_the_windows() {
     for (window, table) in [(65_535, 4_096), (1, 0), (100, 200), (1 << 20, 1 << 16)] {
         let mut builder = server::Builder::new();
         builder.initial_window_size(window).header_table_size(table).max_concurrent_streams(300);
-        beside(builder, echo, async |connection, _link| {
+        beside(builder, echo, async |connection| {
             let sizes = [0, 1, 200, 20_000, 40_000];
             let size = |number: usize| if window == 1 { number % 50 } else { sizes[number % 5] };
             let one = async |number: usize| {
@@ -148,9 +139,9 @@ async fn resets_are_read_as_what_they_mean() {
             _ => h2::Reason::INTERNAL_ERROR,
         });
     };
-    beside(server::Builder::new(), serve, async |connection, _link| {
+    beside(server::Builder::new(), serve, async |connection| {
         let refused = ask(&connection, 1, b"x").await.unwrap_err();
-        assert_eq!(refused, NoReply::NotProcessed { leave: false });
+        assert_eq!(refused, NoReply::NotProcessed);
         assert_eq!(ask(&connection, 2, b"x").await.unwrap_err(), NoReply::Http11Required);
         let lost =
             NoReply::Lost("no answer: the server reset the stream (INTERNAL_ERROR)".to_owned());
@@ -177,14 +168,9 @@ async fn a_graceful_end_of_the_server_loses_nothing() {
     };
     let local = LocalSet::new();
     let asking = async {
-        let mut wire: Wire<BufReader<DuplexStream>> = Wire::new(
-            "test",
-            &READ_FIELDS,
-            BufReader::new(client),
-            Clock::starting_at(Duration::ZERO),
-        );
+        let mut wire = testing::wire(BufReader::new(client), &READ_FIELDS);
         wire.greet().await.unwrap();
-        let connection = Connection::new(&wire, Priming::Unprimed);
+        let connection = Rc::clone(&wire.connection);
         let running = tokio::task::spawn_local(wire.run(|| ()));
         let (mut accepted, mut refused) = (0, 0);
         for wave in 0..5 {
@@ -195,14 +181,15 @@ async fn a_graceful_end_of_the_server_loses_nothing() {
                 match reply {
                     Ok(reply) => accepted += usize::from(reply.status == 200),
                     Err(why) => {
-                        assert_eq!(why, NoReply::NotProcessed { leave: true });
+                        assert_eq!(why, NoReply::NotProcessed);
+                        assert!(!connection.takes_requests());
                         refused += 1;
                     }
                 }
             }
         }
         assert!(!connection.takes_requests());
-        drop(connection);
+        connection.close_if_unused();
         running.await.unwrap();
         (accepted, refused)
     };
@@ -226,12 +213,10 @@ async fn a_request_that_is_given_up_is_reset_and_the_connection_goes_on() {
             echo(received);
         }
     };
-    beside(server::Builder::new(), serve, async |connection, _link| {
+    beside(server::Builder::new(), serve, async |connection| {
         let body = Bytes::from_static(b"x");
-        let given_up = connection
-            .link
-            .act(|session| session.send(&request(1), body, (&Rc::default(), 0)))
-            .unwrap();
+        let given_up =
+            connection.act(|session| session.send(&request(1), body, (&Rc::default(), 0))).unwrap();
         assert_eq!(ask(&connection, 2, b"").await.unwrap().status, 200);
         connection.give_back(Some(given_up));
         assert_eq!(ask(&connection, 3, b"").await.unwrap().status, 200);
@@ -282,14 +267,14 @@ async fn header_fields_of_any_kind_arrive_both_ways_whatever_the_tables() {
     for table in [0, 64, 1_000, 4_096, 1 << 16] {
         let mut builder = server::Builder::new();
         builder.header_table_size(table);
-        beside(builder, serve, async |connection, link| {
+        beside(builder, serve, async |connection| {
             let mut random = Rng::with_seed(u64::from(table));
-            let shared = [0, 1, 2].map(|seed| super::testing::shared(any_fields(seed)));
+            let shared = [0, 1, 2].map(|seed| testing::shared(any_fields(seed)));
             for number in 0..REQUESTS {
                 if random.u8(..8) == 0 {
                     // As when the server allows less, and more again.
                     let bytes = usize::try_from(random.u32(..=table)).unwrap();
-                    link.session.borrow_mut().encoder.allow(bytes);
+                    connection.session.borrow_mut().encoder.allow(bytes);
                 }
                 let mut request = TestHead::new(&format!("/{number}"), HeaderMap::new());
                 let (same, own) = lists(number);
@@ -297,7 +282,7 @@ async fn header_fields_of_any_kind_arrive_both_ways_whatever_the_tables() {
                     (Rc::clone(&shared[usize::try_from(number % 3).unwrap()]), own);
                 if random.u8(..4) == 0 {
                     // Nothing that others share.
-                    request.shared = super::testing::shared(same);
+                    request.shared = testing::shared(same);
                 }
                 let reply = exchange(&connection, &request, Bytes::new()).await.unwrap();
                 assert_eq!(reply.headers, whole(number + 1), "what h2 encoded, as we have read it");

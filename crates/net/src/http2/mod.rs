@@ -16,6 +16,7 @@
 
 mod answer;
 mod connection;
+mod dial;
 mod driver;
 mod frames;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -36,7 +37,6 @@ mod outcomes;
 #[cfg(any(test, feature = "fuzzing"))]
 mod playing;
 mod pool;
-mod pool_state;
 #[cfg(test)]
 mod scripted_server;
 mod session;
@@ -45,13 +45,12 @@ mod stream_queue;
 mod streams;
 #[cfg(any(test, feature = "fuzzing"))]
 mod testing;
-mod waiting;
 mod write_buffer;
 
-pub use answer::IncomingReply;
-pub use connection::{Dial, Priming};
+pub use connection::Priming;
+pub use dial::Dial;
 pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};
 pub use outcomes::{RequestOutcome, RequestOutcomes};
 pub use pool::Http2Pool;
-pub use stream::{Http2Stream, Unanswered};
+pub use stream::Http2Stream;
 pub use stream_queue::StreamQueue;

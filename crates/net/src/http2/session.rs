@@ -174,14 +174,12 @@ impl Http2Session {
         body: Bytes,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<u32, NoReply> {
-        let leave = !self.takes_requests();
-        if leave || self.streams.open() >= self.streams_granted() {
+        if !self.takes_requests() || self.streams.open() >= self.streams_granted() {
             // The peer has taken streams back since this one was given out, or takes no more.
-            return Err(NoReply::NotProcessed { leave });
+            return Err(NoReply::NotProcessed);
         }
         // Of its first byte: if that was never offered, nothing of the request was.
-        let stream = self.streams.insert(self.out.position(), to);
-        let stream = stream.ok_or(NoReply::NotProcessed { leave: true })?;
+        let stream = self.streams.insert(self.out.position(), to).ok_or(NoReply::NotProcessed)?;
         // From here on nothing may fail: a block that was encoded and is not written would leave the peer's table
         // behind ours.
         let encode = |block: &mut Vec<u8>| self.encoder.encode(head, block);
@@ -241,9 +239,13 @@ impl Http2Session {
             Some((_, code)) => format!("no answer: {why}, after GOAWAY ({code})"),
             None => format!("no answer: {why}"),
         };
-        let unsent = NoReply::NotProcessed { leave: true };
         let lost = NoReply::Lost(words::short(words));
-        self.end_streams_above(0, |is_unsent| if is_unsent { &unsent } else { &lost }.clone());
+        self.end_streams_above(
+            0,
+            |is_unsent| {
+                if is_unsent { NoReply::NotProcessed } else { lost.clone() }
+            },
+        );
         self.ending = Some(why.to_owned());
     }
 

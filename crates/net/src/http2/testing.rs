@@ -16,10 +16,12 @@ use bytes::Bytes;
 use flow::Clock;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName};
+use tokio::io::{AsyncBufRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::answer::NoReply;
-use super::connection::Connection;
+use super::connection::{Connection, Priming};
+use super::driver::Wire;
 use super::frames::{self, HEAD_BYTES};
 use super::head::{OwnField, RequestHead, SharedHead};
 use super::outcomes::{RequestOutcome, RequestOutcomes};
@@ -92,7 +94,10 @@ pub(super) struct SessionRig {
 pub(super) enum SeenOutcome {
     Pending,
     Answer(u16, Vec<u8>),
-    NotProcessed { leave: bool },
+    /// `leave` if the connection takes no more.
+    NotProcessed {
+        leave: bool,
+    },
     Http11Required,
     Lost,
 }
@@ -166,7 +171,9 @@ impl SessionRig {
         match self.fetch(stream) {
             None => SeenOutcome::Pending,
             Some(Ok(reply)) => SeenOutcome::Answer(reply.status, reply.body),
-            Some(Err(NoReply::NotProcessed { leave })) => SeenOutcome::NotProcessed { leave },
+            Some(Err(NoReply::NotProcessed)) => {
+                SeenOutcome::NotProcessed { leave: !self.session.takes_requests() }
+            }
             Some(Err(NoReply::Http11Required)) => SeenOutcome::Http11Required,
             Some(Err(NoReply::Lost(words))) => {
                 assert!(words.starts_with("no answer"), "{words}");
@@ -244,6 +251,15 @@ impl RequestHead for TestHead {
     }
 }
 
+/// A connection over `socket` on which nothing was said yet, of whose answers the header fields `read_fields` are kept.
+pub(super) fn wire<Socket: AsyncBufRead + AsyncWrite + Unpin>(
+    socket: Socket,
+    read_fields: &'static [HeaderName],
+) -> Wire<Socket> {
+    let clock = Clock::starting_at(Duration::ZERO);
+    Wire::new("test", Connection::new(Priming::Unprimed, read_fields, clock), socket)
+}
+
 /// Sends a request over `connection` at once; the future waits for the answer.
 pub(super) fn exchange(
     connection: &Connection,
@@ -251,7 +267,7 @@ pub(super) fn exchange(
     body: Bytes,
 ) -> impl Future<Output = Result<Reply, NoReply>> + use<> {
     let outcomes = Rc::default();
-    let begun = connection.link.act(|session| session.send(head, body, (&outcomes, 0)));
+    let begun = connection.act(|session| session.send(head, body, (&outcomes, 0)));
     async move {
         begun?;
         outcomes.next().await.reply()
