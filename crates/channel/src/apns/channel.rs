@@ -300,12 +300,14 @@ impl ApnsJob<'_> {
     fn renew(&self, expired: &Rc<SharedHead>) -> bool {
         let sender = self.sender;
         // Told before the next one is asked for, or that would be this one again.
-        if let (Some(token), Some(expired)) = (&sender.channel.token, expired.get(&AUTHORIZATION)) {
+        if let (Some(token), Some(expired)) =
+            (&sender.channel.token, expired.get(AUTHORIZATION.as_str()))
+        {
             token.expired(expired, timestamp(sender.clock));
         }
         let Some(renewed) = sender.address() else { return false };
         // By value: the same token may be in a head of its own, made anew.
-        let is_another = renewed.get(&AUTHORIZATION) != expired.get(&AUTHORIZATION);
+        let is_another = renewed.get(AUTHORIZATION.as_str()) != expired.get(AUTHORIZATION.as_str());
         if is_another {
             self.address.replace(renewed);
         }

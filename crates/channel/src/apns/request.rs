@@ -138,9 +138,9 @@ impl ApnsEncoder {
 
     /// APNs, with the provider token `authorization` if there is one.
     pub(super) fn address(&self, authorization: Option<HeaderValue>) -> Rc<SharedHead> {
-        let mut address = SharedHead::address(self.authority.clone(), None);
+        let mut address = SharedHead::address(&self.authority, None);
         if let Some(authorization) = authorization {
-            address.push(AUTHORIZATION, authorization);
+            address.push(&AUTHORIZATION, authorization);
         }
         self.heads.unique(address)
     }
@@ -164,11 +164,11 @@ impl ApnsEncoder {
             HeaderValue::from_str(text).map_err(|_| Invalid::new("cannot be sent as a header"))
         };
         let mut shared = SharedHead::default()
-            .with(APNS_TOPIC.clone(), value(&topic)?)
-            .with(APNS_PUSH_TYPE.clone(), HeaderValue::from_static(push_type))
-            .with(APNS_PRIORITY.clone(), HeaderValue::from_static(priority));
+            .with(&APNS_TOPIC, value(&topic)?)
+            .with(&APNS_PUSH_TYPE, HeaderValue::from_static(push_type))
+            .with(&APNS_PRIORITY, HeaderValue::from_static(priority));
         if let Some(expiration) = expiration(envelope, options.expiration) {
-            shared.push(APNS_EXPIRATION.clone(), HeaderValue::from(expiration));
+            shared.push(&APNS_EXPIRATION, HeaderValue::from(expiration));
         }
         let shows = matches!(push_type, "alert" | "background");
         // What is sent at most once has no repetition to collapse with.
@@ -177,7 +177,7 @@ impl ApnsEncoder {
             && envelope.guarantee == Guarantee::AtLeastOnce
             && shows;
         if let Some(collapse_id) = &options.collapse_id {
-            shared.push(APNS_COLLAPSE_ID.clone(), value(collapse_id)?);
+            shared.push(&APNS_COLLAPSE_ID, value(collapse_id)?);
         }
         // A topic of its own confirms nothing about the channel's: see `Confirmed`.
         let (is_own_topic, payload) = (options.topic.is_none(), content.payload.clone());

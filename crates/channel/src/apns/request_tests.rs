@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::test_support::content_check;
-use http::{HeaderMap, Method};
+use http::HeaderMap;
 use notification::{Timestamp, sample};
 
 const TOKEN: &str = "00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0";
@@ -32,12 +32,12 @@ fn headers_of(chunk: &Chunk, collapses_on_retry: bool, payload: &str, options: &
     let delivery = Delivery { index: 3, recipient: TOKEN.into(), content: None };
     let head = ApnsHead { address: &address, encoded: &shared, chunk, delivery: &delivery };
     assert!(head.is_writable());
-    let request = head.to_request().unwrap();
-    assert_eq!(request.method(), Method::POST);
-    assert_eq!(request.uri().to_string(), format!("https://localhost:8443/3/device/{TOKEN}"));
-    assert_eq!(request.headers()["apns-id"], chunk.notification_id(3).to_string());
+    assert_eq!(address.get(":authority").unwrap(), "localhost:8443");
+    assert_eq!(head.path().concat(), format!("/3/device/{TOKEN}").as_bytes());
+    let headers = head.headers().unwrap();
+    assert_eq!(headers["apns-id"], chunk.notification_id(3).to_string());
     assert_eq!(shared.payload, payload.as_bytes());
-    request.headers().clone()
+    headers
 }
 
 const ALERT: &str = r#"{"aps":{"alert":"hi"}}"#;

@@ -106,9 +106,9 @@ impl FcmEncoder {
         // kilobyte, and the provider alone reads the connection (RFC 7541, section 7.1.3, is about intermediaries).
         let mut indexed = authorization.clone();
         indexed.set_sensitive(false);
-        let head = SharedHead::address(self.authority.clone(), Some(self.path.clone()))
-            .with(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .with(AUTHORIZATION, indexed);
+        let head = SharedHead::address(&self.authority, Some(&self.path))
+            .with(&CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .with(&AUTHORIZATION, indexed);
         FcmHead { authorization, shared: self.heads.unique(head) }
     }
 }

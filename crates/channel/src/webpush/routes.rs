@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
-use http::uri::Authority;
-use http::{HeaderValue, Request, Uri};
+use http::uri::{Authority, PathAndQuery};
+use http::{Request, Uri};
 use http_body_util::Full;
 use net::endpoint::Origin;
 use net::exchange::{Failure, Reply, Unsent};
@@ -120,8 +120,7 @@ impl Routes {
         let Ok(Ok(_permit)) = permit.await else { return Err(Unsent::Full.into()) };
         // Asked here too, so that no connection is made for what is not sent.
         start.may_send().map_err(Unsent::Withheld)?;
-        let request = head.to_request().and_then(|request| over_http1(request, body));
-        let request = request.ok_or(Unsent::Unwritable)?;
+        let request = over_http1(head, body).ok_or(Unsent::Unwritable)?;
         let target = HttpTarget { origin: route.origin.clone(), tls: 0 };
         let waited = self.tools.clock.monotonic() - waiting_since;
         let mut reply = self.http1.exchange(start, &target, request).await?;
@@ -164,7 +163,7 @@ impl Routes {
             // An origin is spelled without the port that its scheme has anyway (RFC 8292, section 2; RFC 6454, section
             // 6.1).
             audience: format!("https://{authority}"),
-            address: Rc::new(SharedHead::address(authority, None)),
+            address: Rc::new(SharedHead::address(&authority, None)),
             http2,
             http1_permits: Semaphore::new(HTTP1_CONNECTIONS_MAX),
             ask_at: Cell::new(None),
@@ -184,13 +183,13 @@ impl Routes {
     }
 }
 
-/// `request` in the form of HTTP/1.1.
-fn over_http1(request: Request<()>, body: &Bytes) -> Option<Request<Full<Bytes>>> {
-    let mut request = request.map(|()| Full::new(body.clone()));
-    // HTTP/1.1 wants the path alone as its target, and the host in a field (RFC 9112, section 3.2).
-    let path = request.uri().path_and_query()?.clone();
-    let host = HeaderValue::from_str(request.uri().authority()?.as_str()).ok()?;
-    *request.uri_mut() = Uri::from(path);
-    request.headers_mut().insert(HOST, host);
+/// The request with `head` and `body` in the form of HTTP/1.1, which wants the path alone as its target, and the host in a field (RFC 9112,
+/// section 3.2).
+fn over_http1(head: &impl RequestHead, body: &Bytes) -> Option<Request<Full<Bytes>>> {
+    let path = PathAndQuery::try_from(head.path().concat()).ok()?;
+    let mut request = Request::post(Uri::from(path)).body(Full::new(body.clone())).ok()?;
+    let mut headers = head.headers()?;
+    headers.insert(HOST, head.address().get(":authority")?.clone());
+    *request.headers_mut() = headers;
     Some(request)
 }

@@ -38,12 +38,12 @@ pub(super) struct Wire<Socket> {
 impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
     /// The wire of `connection` over `socket`.
     pub(super) fn new(provider: &'static str, connection: Connection, socket: Socket) -> Self {
-        let wake_at = connection.session.borrow_mut().wake_at();
         Self {
             provider,
             socket,
+            // Due at once: the first turn sets it.
+            timer: Box::pin(tokio::time::sleep_until(connection.clock.monotonic())),
             connection: Rc::new(connection),
-            timer: Box::pin(tokio::time::sleep_until(wake_at)),
             is_unflushed: false,
             is_broken: false,
         }
@@ -141,15 +141,19 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
 
     fn watch_time(&mut self, context: &mut Context<'_>) {
         let mut session = self.connection.session.borrow_mut();
-        let wake_at = session.wake_at();
-        // What is due later than the timer has time until then.
-        if wake_at < self.timer.deadline() {
-            self.timer.as_mut().reset(wake_at);
-        }
-        // Polled again after each change: a timer wakes nothing before it is polled.
-        while session.ending().is_none() && self.timer.as_mut().poll(context).is_ready() {
-            session.on_time(self.connection.clock.monotonic(), self.connection.in_flight.get() > 0);
-            self.timer.as_mut().reset(session.wake_at());
+        while session.ending().is_none()
+            && let Some(wake_at) = session.wake_at()
+        {
+            // What is due later than the timer has time until then.
+            if wake_at < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(wake_at);
+            }
+            // Polled again after each change: a timer wakes nothing before it is polled.
+            if self.timer.as_mut().poll(context).is_pending() {
+                return;
+            }
+            let is_in_use = self.connection.in_flight.get() > 0;
+            session.on_time(self.connection.clock.monotonic(), is_in_use);
         }
     }
 

@@ -52,11 +52,14 @@ pub(super) type Allowed<T = ()> = Result<T, ProtocolViolation>;
 pub(super) const WRONG_SIZE: ProtocolViolation =
     ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame has a wrong size");
 
+const WRONG_STREAM: ProtocolViolation =
+    ProtocolViolation::of("a frame is on the wrong kind of stream");
+
 /// A whole frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub(super) kind: u8,
-    flags: u8,
+    pub(super) flags: u8,
     pub(super) stream: u32,
     pub(super) payload: &'a [u8],
 }
@@ -126,17 +129,16 @@ impl<'a> Frame<'a> {
     }
 
     /// Checks that it is about a stream, or about the connection, as its kind is.
-    pub(super) fn check_stream(&self) -> Allowed {
-        let is_of_stream = match self.kind {
-            DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE | CONTINUATION => true,
-            SETTINGS | PING | GOAWAY => false,
+    pub(super) const fn check_stream(&self) -> Allowed {
+        let is_wrong = match self.kind {
+            DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE | CONTINUATION => {
+                self.stream == 0
+            }
+            SETTINGS | PING | GOAWAY => self.stream != 0,
             // Either, or unknown.
-            _ => return Ok(()),
+            _ => false,
         };
-        if is_of_stream == (self.stream != 0) {
-            return Ok(());
-        }
-        Err(ProtocolViolation::of("a frame is on the wrong kind of stream"))
+        if is_wrong { Err(WRONG_STREAM) } else { Ok(()) }
     }
 
     /// The content of DATA or HEADERS, which may be padded.
@@ -169,22 +171,12 @@ impl<'a> Frame<'a> {
             (u16::from_be_bytes([*one, *two]), u32::from_be_bytes(*value))
         }))
     }
-
-    /// Appends it.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        put(out, self.kind, self.flags, self.stream, self.payload);
-    }
 }
 
 /// Appends a frame.
 pub(super) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(&head_of(kind, flags, stream, payload.len()));
     out.extend_from_slice(payload);
-}
-
-/// One of the settings of SETTINGS.
-pub(super) fn setting(number: u16, value: u32) -> Vec<u8> {
-    [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
 /// The head of a frame with a payload of `length` bytes, less than 16 MiB.
@@ -201,25 +193,22 @@ pub(super) fn put_headers(
     is_last: bool,
     encode: impl FnOnce(&mut Vec<u8>),
 ) {
-    let begin = out.len();
-    // Its head is filled in behind the block, which is encoded in place: no buffer in between.
+    let mut begin = out.len();
+    // Heads are filled in behind the block, which is encoded in place: no buffer in between.
     out.extend_from_slice(&[0; HEAD_BYTES]);
     encode(out);
-    let flags = if is_last { END_STREAM } else { 0 };
-    let length = out.len() - begin - HEAD_BYTES;
-    if length <= PAYLOAD_BYTES_MAX {
-        if let Some(head) = out.get_mut(begin..begin + HEAD_BYTES) {
-            head.copy_from_slice(&head_of(HEADERS, flags | END_HEADERS, stream, length));
+    let (mut kind, mut flags) = (HEADERS, if is_last { END_STREAM } else { 0 });
+    loop {
+        let rest = out.len() - begin - HEAD_BYTES;
+        let length = rest.min(PAYLOAD_BYTES_MAX);
+        let end = if length == rest { END_HEADERS } else { 0 };
+        let head = head_of(kind, flags | end, stream, length);
+        out.splice(begin..begin + HEAD_BYTES, head);
+        if length == rest {
+            return;
         }
-        return;
-    }
-    let block = out.split_off(begin + HEAD_BYTES);
-    out.truncate(begin);
-    let mut pieces = block.chunks(PAYLOAD_BYTES_MAX).peekable();
-    let (mut kind, mut flags) = (HEADERS, flags);
-    while let Some(piece) = pieces.next() {
-        let end = if pieces.peek().is_none() { END_HEADERS } else { 0 };
-        put(out, kind, flags | end, stream, piece);
+        begin += HEAD_BYTES + length;
+        out.splice(begin..begin, [0; HEAD_BYTES]);
         // `END_STREAM` is a flag of HEADERS, and not of what continues them (section 6.10).
         (kind, flags) = (CONTINUATION, 0);
     }

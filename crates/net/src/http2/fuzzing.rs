@@ -37,7 +37,7 @@ fn course(seed: [u8; 2]) -> Rng {
 /// When a rule is broken.
 pub fn header_blocks(mut input: &[u8]) {
     let (mut decoder, mut encoder, mut reader) =
-        (HpackDecoder::new(), HpackEncoder::new(), HpackDecoder::new());
+        (HpackDecoder::default(), HpackEncoder::default(), HpackDecoder::default());
     while let Some(([table, length], rest)) = input.split_first_chunk() {
         let (block, behind) = rest.split_at(rest.len().min(usize::from(*length)));
         input = behind;

@@ -69,7 +69,7 @@ fn the_seeds_of_header_blocks_are_read_to_their_end() {
     let seeds = header_seeds();
     for input in &seeds {
         let mut blocks = input.as_slice();
-        let mut decoder = HpackDecoder::new();
+        let mut decoder = HpackDecoder::default();
         while let Some(([_, length], rest)) = blocks.split_first_chunk() {
             let (block, behind) = rest.split_at(usize::from(*length));
             decoder.decode(block, |_, _, _| false).unwrap();

@@ -1,13 +1,13 @@
 //! The head of a request: what it shares with others, which each connection encodes once, and what is its own.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 
-use http::header::{HeaderName, HeaderValue};
-use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Uri};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::answer::all;
 
@@ -35,23 +35,18 @@ pub trait RequestHead {
     /// True if its path can be written: one of visible characters, without a fragment.
     fn is_writable(&self) -> bool {
         let [begin, end] = self.path();
-        let has_path = self.address().path.is_some() || begin.first() == Some(&b'/');
+        let has_path = begin.first() == Some(&b'/') || self.address().get(":path").is_some();
         has_path && is_path(begin) && is_path(end)
     }
 
-    /// This head as a request; `None` when it cannot be written.
-    fn to_request(&self) -> Option<Request<()>> {
-        let address = self.address();
-        let path = match &address.path {
-            Some(path) => path.clone(),
-            None => PathAndQuery::try_from(self.path().concat()).ok()?,
-        };
-        let authority = address.authority.clone()?;
-        let uri = Uri::builder().scheme(Scheme::HTTPS).authority(authority).path_and_query(path);
-        let mut request = Request::post(uri.build().ok()?).body(()).ok()?;
-        let headers = request.headers_mut();
-        for part in [Some(address), self.shared()].into_iter().flatten() {
-            headers.extend(part.fields.iter().cloned());
+    /// Its fields but for those in front of all others; `None` where a value cannot be written.
+    fn headers(&self) -> Option<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        let shared = [Some(self.address()), self.shared()].into_iter().flatten();
+        for (name, value) in shared.flat_map(|part| &part.fields) {
+            if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+                headers.append(name, value.clone());
+            }
         }
         let mut is_writable = true;
         self.put_own(&mut |field| match HeaderValue::from_bytes(field.value) {
@@ -61,7 +56,7 @@ pub trait RequestHead {
             }
             Err(_) => is_writable = false,
         });
-        is_writable.then_some(request)
+        is_writable.then_some(headers)
     }
 }
 
@@ -69,9 +64,8 @@ pub trait RequestHead {
 /// encoded bytes are copied. `Debug` shows no value: one may be a credential.
 #[derive(Default, PartialEq, Eq)]
 pub struct SharedHead {
-    authority: Option<Authority>,
-    path: Option<PathAndQuery>,
-    fields: Vec<(HeaderName, HeaderValue)>,
+    /// Those in front of all others first (RFC 9113, section 8.3).
+    fields: Vec<(Cow<'static, str>, HeaderValue)>,
 }
 
 /// The shared parts that were made last: equal ones become one, so that connections recognise them.
@@ -93,44 +87,41 @@ pub struct OwnField<'a> {
 
 impl SharedHead {
     /// Part that all requests to `authority` share; with `path`, if they share it, too.
-    pub const fn address(authority: Authority, path: Option<PathAndQuery>) -> Self {
-        Self { authority: Some(authority), path, fields: Vec::new() }
+    pub fn address(authority: &Authority, path: Option<&PathAndQuery>) -> Self {
+        let path = path.map(|path| (":path", path.as_str()));
+        let front = [(":authority", authority.as_str())].into_iter().chain(path);
+        let field = |(name, text)| Some((Cow::Borrowed(name), HeaderValue::from_str(text).ok()?));
+        Self { fields: front.filter_map(field).collect() }
     }
 
     /// Adds a field.
     #[must_use]
-    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub fn with(mut self, name: &HeaderName, value: HeaderValue) -> Self {
         self.push(name, value);
         self
     }
 
     /// Adds a field.
-    pub fn push(&mut self, name: HeaderName, value: HeaderValue) {
-        self.fields.push((name, value));
+    pub fn push(&mut self, name: &HeaderName, value: HeaderValue) {
+        self.fields.push((Cow::Owned(name.as_str().to_owned()), value));
     }
 
     /// The value of the first field of this name.
-    pub fn get(&self, name: &HeaderName) -> Option<&HeaderValue> {
+    pub fn get(&self, name: &str) -> Option<&HeaderValue> {
         self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value)
     }
 
-    /// All fields, those in front of all others first (RFC 9113, section 8.3): name, value, and whether it is sensitive.
+    /// All fields: name, value, and whether it is sensitive.
     pub(super) fn all_fields(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
-        let authority = self.authority.as_ref().map(|authority| (":authority", authority.as_str()));
-        let path = self.path.as_ref().map(|path| (":path", path.as_str()));
-        let front = authority.into_iter().chain(path);
-        let front = front.map(|(name, value)| (name.as_bytes(), value.as_bytes(), false));
-        front.chain(self.fields.iter().map(|(name, value)| {
-            (name.as_str().as_bytes(), value.as_bytes(), value.is_sensitive())
-        }))
+        let fields = self.fields.iter();
+        fields.map(|(name, value)| (name.as_bytes(), value.as_bytes(), value.is_sensitive()))
     }
 }
 
 impl fmt::Debug for SharedHead {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&HeaderName> = self.fields.iter().map(|(name, _)| name).collect();
-        let mut shown = formatter.debug_struct("SharedHead");
-        shown.field("authority", &self.authority).field("names", &names).finish_non_exhaustive()
+        let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
+        formatter.debug_struct("SharedHead").field("names", &names).finish_non_exhaustive()
     }
 }
 
@@ -143,13 +134,18 @@ impl SharedHeads {
         if let Some(same) = kept.iter().find(|other| ***other == head) {
             return Rc::clone(same);
         }
-        if kept.len() == SHARED_HEADS {
-            kept.pop_front();
-        }
         let head = Rc::new(head);
-        kept.push_back(Rc::clone(&head));
+        push_within(&mut kept, SHARED_HEADS, Rc::clone(&head));
         head
     }
+}
+
+/// Adds to a queue in which the oldest makes room when there are `items_max`.
+pub(super) fn push_within<Item>(queue: &mut VecDeque<Item>, items_max: usize, item: Item) {
+    if queue.len() == items_max {
+        queue.pop_front();
+    }
+    queue.push_back(item);
 }
 
 /// True if they are visible characters, without the one that begins a fragment.

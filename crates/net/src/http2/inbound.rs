@@ -32,25 +32,19 @@ impl Http2Session {
     fn take(&mut self, bytes: &[u8], now: Instant) -> Allowed {
         // What is left is less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory
         // than one that does not.
-        if self.partial.is_empty() {
-            let rest = self.take_frames(bytes, now)?;
-            self.partial.extend_from_slice(rest);
-            return Ok(());
-        }
-        let mut partial = std::mem::take(&mut self.partial);
-        partial.extend_from_slice(bytes);
-        let rest = self.take_frames(&partial, now)?.len();
-        partial.drain(..partial.len() - rest);
-        self.partial = partial;
-        Ok(())
-    }
-
-    /// Takes the frames that are whole, and gives what is left.
-    fn take_frames<'a>(&mut self, mut bytes: &'a [u8], now: Instant) -> Allowed<&'a [u8]> {
-        while let Some(frame) = Frame::split_off(&mut bytes)? {
+        let mut input = std::mem::take(&mut self.partial);
+        input.extend_from_slice(bytes);
+        let mut rest = input.as_slice();
+        while let Some(frame) = Frame::split_off(&mut rest)? {
             self.on_frame(frame, now)?;
         }
-        Ok(bytes)
+        let taken = input.len() - rest.len();
+        // Most of the time nothing is left, and a connection that rests has no memory for it.
+        if !rest.is_empty() {
+            input.drain(..taken);
+            self.partial = input;
+        }
+        Ok(())
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
@@ -174,7 +168,7 @@ impl Http2Session {
             // Any number of such heads may come in front of an answer (section 8.1), so they are counted like a flood.
             Ok(None) => return self.count_idle_frame(),
             Ok(answer) => {
-                self.has_answered = true;
+                self.quiet_checks = 0;
                 slot.answer = answer;
                 if is_last {
                     self.complete(stream, None);

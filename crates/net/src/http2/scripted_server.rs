@@ -90,7 +90,7 @@ impl ScriptedServer {
         let (streams, input, output) = Default::default();
         Self {
             random,
-            decoder: HpackDecoder::new(),
+            decoder: HpackDecoder::default(),
             streams,
             last_stream: u32::MAX,
             received: 0,

@@ -28,8 +28,8 @@ use crate::words;
 const CHECK_EVERY: Duration = Duration::from_secs(30);
 /// How long the answer to a ping may take.
 const PONG_WITHIN: Duration = Duration::from_secs(10);
-/// How long a connection may be without work before it is closed.
-const IDLE_MAX: Duration = Duration::from_mins(10);
+/// Checks without an answer after which a connection without work is closed: 10 minutes.
+const QUIET_CHECKS_MAX: u32 = 20;
 /// How long the body of an answer may take once its head has come: the status decides nearly all, so little is waited for.
 pub(super) const BODY_WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of answers that may be under way on a connection: none waits for a window to open.
@@ -46,7 +46,7 @@ const IDLE_FRAMES_MAX: usize = 10_000;
 const IDLE_FRAMES_PER_FRAME: usize = 4;
 
 /// One connection, as its client knows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Http2Session {
     pub(super) out: WriteBuffer,
     pub(super) streams: Streams,
@@ -69,11 +69,9 @@ pub(super) struct Http2Session {
     pub(super) bodies: VecDeque<(Instant, u32)>,
     /// Frames that may still come before the next check and bring no request on.
     idle_frames: usize,
-    check_at: Instant,
-    /// True once an answer has come since the last check.
-    pub(super) has_answered: bool,
-    /// How long no answer has come.
-    quiet: Duration,
+    check_at: Option<Instant>,
+    /// Checks since the last answer.
+    pub(super) quiet_checks: u32,
     /// The number of the last ping, and until when its answer is waited for.
     pub(super) pings: u64,
     pub(super) pong_by: Option<Instant>,
@@ -84,7 +82,7 @@ pub(super) struct Http2Session {
 }
 
 /// The peer's settings, and whether it goes away.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Peer {
     /// How many streams may be open at a time; `None` until its first frame, SETTINGS, has come.
     pub(super) streams_max: Option<usize>,
@@ -101,38 +99,24 @@ impl Http2Session {
     /// A connection that begins at `now`, of whose answers the header fields `read_fields` are kept. Its first bytes wait to be
     /// written, a ping among them.
     pub(super) fn new(read_fields: &'static [HeaderName], now: Instant) -> Self {
+        let window = i64::from(WINDOW_BYTES);
         let mut session = Self {
-            out: WriteBuffer::default(),
-            streams: Streams::new(1),
-            decoder: HpackDecoder::new(),
-            partial: Vec::new(),
-            block: None,
-            received: 0,
-            peer: Peer {
-                streams_max: None,
-                initial_window: i64::from(WINDOW_BYTES),
-                has_acknowledged_settings: false,
-                goes_away: None,
-            },
+            peer: Peer { initial_window: window, ..Peer::default() },
             read_fields,
-            encoder: HpackEncoder::new(),
-            window: i64::from(WINDOW_BYTES),
-            waiting: VecDeque::new(),
-            bodies: VecDeque::new(),
+            window,
             idle_frames: IDLE_FRAMES_MAX,
-            check_at: now + CHECK_EVERY,
-            has_answered: false,
-            quiet: Duration::ZERO,
-            pings: 0,
-            pong_by: None,
-            is_finishing: false,
-            ending: None,
+            check_at: Some(now + CHECK_EVERY),
+            // As if one had come before: the first is followed by a ping.
+            quiet_checks: 1,
+            ..Self::default()
         };
         session.out.buffer().extend_from_slice(frames::PREFACE);
         let list_bytes = u32::try_from(HEADER_LIST_BYTES_MAX).unwrap_or(u32::MAX);
         let settings = [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, list_bytes)];
-        let settings = settings.map(|(number, value)| frames::setting(number, value)).concat();
-        session.out.put(SETTINGS, 0, 0, &settings);
+        let settings = settings.map(|(number, value): (u16, u32)| {
+            [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
+        });
+        session.out.put(SETTINGS, 0, 0, &settings.concat());
         // SETTINGS cannot widen the connection's own window (section 6.9.2).
         let widened = ANSWERS_WINDOW_BYTES - WINDOW_BYTES;
         session.out.put(WINDOW_UPDATE, 0, 0, &widened.to_be_bytes());
@@ -288,14 +272,14 @@ impl Http2Session {
     }
 
     /// When [`Self::on_time`] is to be called next.
-    pub(super) fn wake_at(&mut self) -> Instant {
+    pub(super) fn wake_at(&mut self) -> Option<Instant> {
         while let Some((_, stream)) = self.bodies.front()
             && self.streams.get_mut(*stream).is_none()
         {
             self.bodies.pop_front();
         }
         let body = self.bodies.front().map(|(until, _)| *until);
-        [body, self.pong_by].into_iter().flatten().fold(self.check_at, Instant::min)
+        [body, self.pong_by, self.check_at].into_iter().flatten().min()
     }
 
     /// Does what is due; `is_in_use` while someone has a stream, or may take one soon.
@@ -310,25 +294,23 @@ impl Http2Session {
         if self.pong_by.is_some_and(|until| until <= now) {
             self.end(SILENT);
         }
-        if self.check_at > now || self.ending.is_some() {
+        if self.check_at.is_some_and(|at| at > now) || self.ending.is_some() {
             return;
         }
-        self.check_at = now + CHECK_EVERY;
+        self.check_at = Some(now + CHECK_EVERY);
         // At least: what requests have earned beyond is still to be used.
         self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
         if !self.peer.has_acknowledged_settings {
             let code = ErrorCode::SETTINGS_TIMEOUT;
             return self.fail(ProtocolViolation(code, "our settings are not acknowledged"));
         }
-        if std::mem::take(&mut self.has_answered) {
-            self.quiet = Duration::ZERO;
-            return;
+        self.quiet_checks += 1;
+        match self.quiet_checks {
+            // An answer has come since the last one.
+            1 => {}
+            checks if checks > QUIET_CHECKS_MAX && !is_in_use => self.finish(),
+            _ => self.ping(now),
         }
-        self.quiet += CHECK_EVERY;
-        if self.quiet >= IDLE_MAX && !is_in_use {
-            return self.finish();
-        }
-        self.ping(now);
     }
 
     /// Counts a frame that brings no request on.

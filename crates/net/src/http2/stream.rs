@@ -78,9 +78,9 @@ impl Http2Stream {
                 reply.timing.on_wire = read_at.saturating_duration_since(sent_at);
                 // Built again only for an answer with a body, which is seldom: acceptances keep none.
                 if !reply.body.is_empty()
-                    && let Some(request) = head.to_request()
+                    && let Some(headers) = head.headers()
                 {
-                    CredentialHeaders::of(request.headers()).remove_from(&mut reply.body);
+                    CredentialHeaders::of(&headers).remove_from(&mut reply.body);
                 }
                 Ok(reply)
             }

@@ -13,11 +13,11 @@ use super::outcomes::{RequestOutcome, RequestOutcomes};
 const STREAM_MAX: u32 = 0x7fff_ffff;
 
 /// The streams that this client opened: those with odd numbers, each number once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// The number of the first in the ring.
-    first: u32,
-    /// `first` and those behind it; `None` when the stream is over.
+    /// How many there were in front of the ring.
+    gone: u32,
+    /// `None` when the stream is over.
     ring: VecDeque<Option<Box<Slot>>>,
     open: usize,
 }
@@ -44,14 +44,15 @@ pub(super) struct Slot {
 
 impl Streams {
     /// None yet; the first will have the number `first`.
-    pub(super) const fn new(first: u32) -> Self {
-        Self { first, ring: VecDeque::new(), open: 0 }
+    #[cfg(test)]
+    pub(super) fn new(first: u32) -> Self {
+        Self { gone: first / 2, ..Self::default() }
     }
 
     /// The number of the next stream; `None` when there are no more.
     pub(super) fn next(&self) -> Option<u32> {
-        let opened = u32::try_from(self.ring.len()).ok()?;
-        self.first.checked_add(opened.checked_mul(2)?).filter(|number| *number <= STREAM_MAX)
+        let opened = self.gone + u32::try_from(self.ring.len()).ok()?;
+        (opened <= STREAM_MAX / 2).then_some(2 * opened + 1)
     }
 
     /// True if no stream of this number was opened.
@@ -88,8 +89,8 @@ impl Streams {
 
     /// The numbers of those that are open, in their order.
     pub(super) fn numbers(&self) -> Vec<u32> {
-        let numbers = (self.first..).step_by(2).zip(&self.ring);
-        numbers.filter_map(|(number, slot)| slot.is_some().then_some(number)).collect()
+        let places = (self.gone..).zip(&self.ring);
+        places.filter_map(|(place, slot)| slot.is_some().then_some(2 * place + 1)).collect()
     }
 
     /// Ends an open stream: with its answer, if the head of that has come, else for the reason `why`.
@@ -112,14 +113,14 @@ impl Streams {
         // One old stream that is open keeps the places behind it.
         while let Some(None) = self.ring.front() {
             self.ring.pop_front();
-            self.first += 2;
+            self.gone += 1;
         }
         Some(slot)
     }
 
     fn place(&mut self, number: u32) -> Option<&mut Option<Box<Slot>>> {
-        let distance = number.checked_sub(self.first).filter(|distance| distance % 2 == 0)?;
-        self.ring.get_mut(usize::try_from(distance / 2).ok()?)
+        let place = (number / 2).checked_sub(self.gone).filter(|_| number % 2 == 1)?;
+        self.ring.get_mut(usize::try_from(place).ok()?)
     }
 }
 

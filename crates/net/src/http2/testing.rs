@@ -184,8 +184,11 @@ impl SessionRig {
 
     pub(super) fn pass(&mut self, span: Duration, is_in_use: bool) {
         let until = self.now + span;
-        while self.session.ending().is_none() && self.session.wake_at() <= until {
-            self.now = self.session.wake_at();
+        while self.session.ending().is_none()
+            && let Some(at) = self.session.wake_at()
+            && at <= until
+        {
+            self.now = at;
             self.session.on_time(self.now, is_in_use);
         }
         self.now = until;
@@ -211,7 +214,7 @@ impl TestHead {
     pub(super) fn new(path: &str, fields: HeaderMap) -> Self {
         let authority = Authority::from_static("host.example");
         Self {
-            address: Rc::new(SharedHead::address(authority, None)),
+            address: Rc::new(SharedHead::address(&authority, None)),
             shared: shared(fields),
             path: path.to_owned(),
             own: HeaderMap::new(),
@@ -225,7 +228,7 @@ pub(super) fn shared(fields: HeaderMap) -> Rc<SharedHead> {
     let mut last = None;
     for (name, value) in fields {
         last = name.or(last);
-        shared.push(last.clone().unwrap(), value);
+        shared.push(last.as_ref().unwrap(), value);
     }
     Rc::new(shared)
 }

@@ -95,7 +95,7 @@ impl WriteBuffer {
         let mut rest = tail.as_slice();
         while let Ok(Some(frame)) = Frame::split_off(&mut rest) {
             if !withheld(frame.stream) {
-                frame.put(&mut self.bytes);
+                self.put(frame.kind, frame.flags, frame.stream, frame.payload);
             } else if frame.kind == DATA {
                 of_bodies += frame.payload.len();
             }

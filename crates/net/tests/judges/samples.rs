@@ -36,9 +36,9 @@ const BODY_BYTES: [usize; 10] = [0, 1, 300, 4_000, 90, 0, 16_384, 1_000, 20, 100
 pub(crate) fn address(authority: &str) -> Rc<SharedHead> {
     let mut key = HeaderValue::from_static("bearer a-credential-that-no-table-may-have");
     key.set_sensitive(true);
-    let address = SharedHead::address(authority.try_into().unwrap(), None);
+    let address = SharedHead::address(&authority.try_into().unwrap(), None);
     let topic = HeaderValue::from_static("com.example.app");
-    Rc::new(address.with(AUTHORIZATION, key).with(HeaderName::from_static("topic"), topic))
+    Rc::new(address.with(&AUTHORIZATION, key).with(&HeaderName::from_static("topic"), topic))
 }
 
 // === impl SampleHead ===

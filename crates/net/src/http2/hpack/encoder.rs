@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::table::{HpackTable, PATH_INDEX, TableField, name_index};
 use super::{FIELD_BYTES, TABLE_BYTES};
-use crate::http2::head::{RequestHead, SharedHead};
+use crate::http2::head::{RequestHead, SharedHead, push_within};
 
 /// Shared parts of heads that are recognised.
 pub(super) const KNOWN_MAX: usize = 16;
@@ -28,7 +28,7 @@ const PLAIN: LiteralForm = (0x00, 4);
 const NEVER_INDEXED: LiteralForm = (0x10, 4);
 
 /// Writes the header blocks of one direction of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::http2) struct HpackEncoder {
     table: HpackTable,
     /// The smallest size that the table had since the last block, if it changed.
@@ -43,15 +43,6 @@ pub(in crate::http2) struct HpackEncoder {
 // === impl HpackEncoder ===
 
 impl HpackEncoder {
-    pub(in crate::http2) const fn new() -> Self {
-        Self {
-            table: HpackTable::new(),
-            smallest: None,
-            missed: VecDeque::new(),
-            known: VecDeque::new(),
-        }
-    }
-
     /// Follows what the peer allows the table to have. The next block says so.
     pub(in crate::http2) fn allow(&mut self, bytes: usize) {
         let bytes_max = bytes.min(TABLE_BYTES);
@@ -111,11 +102,8 @@ impl HpackEncoder {
             }
         }
         if is_settled {
-            if self.known.len() == KNOWN_MAX {
-                self.known.pop_front();
-            }
             let bytes = block.get(begin..).unwrap_or_default().into();
-            self.known.push_back((Rc::clone(head), bytes));
+            push_within(&mut self.known, KNOWN_MAX, (Rc::clone(head), bytes));
         }
     }
 
@@ -132,18 +120,16 @@ impl HpackEncoder {
         let mut hasher = DefaultHasher::new();
         (name, value).hash(&mut hasher);
         let hash = hasher.finish();
-        if let Some(place) = self.missed.iter().position(|missed| *missed == hash) {
+        let place = self.missed.iter().position(|missed| *missed == hash);
+        let form = if place.is_some() { INDEXED } else { PLAIN };
+        put_literal(block, form, name_index(name), name, value);
+        if let Some(place) = place {
             self.missed.remove(place);
-            put_literal(block, INDEXED, name_index(name), name, value);
             self.table.insert(TableField::new(name, value, false));
             // The newest is counted first, so all others have other indices now.
             self.known.clear();
         } else {
-            if self.missed.len() == MISSED_MAX {
-                self.missed.pop_front();
-            }
-            self.missed.push_back(hash);
-            put_literal(block, PLAIN, name_index(name), name, value);
+            push_within(&mut self.missed, MISSED_MAX, hash);
         }
         false
     }

@@ -164,7 +164,7 @@ fn what_another_codec_has_written_is_read() {
     assert_eq!(blocks.len(), stories.len() * MESSAGES);
     let mut blocks = blocks.iter();
     for story in &stories {
-        let mut decoder = HpackDecoder::new();
+        let mut decoder = HpackDecoder::default();
         for fields in story {
             let block = super::tests::bytes(blocks.next().unwrap());
             let expected: Vec<_> =
@@ -225,7 +225,7 @@ fn request(
         shared.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value);
     }
     let mut request = TestHead::new(&path, shared);
-    request.address = heads.unique(SharedHead::address(Authority::from_static(host), None));
+    request.address = heads.unique(SharedHead::address(&Authority::from_static(host), None));
     // Some of them are equal, and become one.
     request.shared = heads.unique(Rc::try_unwrap(request.shared).unwrap());
     (request, fields)
@@ -236,7 +236,7 @@ fn what_is_written_here_is_read_by_another_codec() {
     let mut expected = Vec::new();
     let mut lines = String::new();
     for (kind, table) in (0..3).flat_map(|kind| TABLES.map(|table| (kind, table))) {
-        let (mut random, mut encoder) = (Rng::with_seed(8), HpackEncoder::new());
+        let (mut random, mut encoder) = (Rng::with_seed(8), HpackEncoder::default());
         let heads = SharedHeads::default();
         writeln!(lines, "decoder").unwrap();
         for number in 0..MESSAGES {

@@ -39,11 +39,13 @@ pub(super) struct TableField {
 
 // === impl HpackTable ===
 
-impl HpackTable {
-    pub(super) const fn new() -> Self {
+impl Default for HpackTable {
+    fn default() -> Self {
         Self { fields: VecDeque::new(), bytes: 0, bytes_max: TABLE_BYTES }
     }
+}
 
+impl HpackTable {
     pub(super) const fn bytes_max(&self) -> usize {
         self.bytes_max
     }
