@@ -83,14 +83,13 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
             return;
         }
         // A peer that does not read is not waited for.
-        if let Ok(Err(error)) = tokio::time::timeout(CLOSE_WITHIN, self.close()).await {
+        let closing = async {
+            poll_fn(|context| self.poll_write(context)).await?;
+            self.socket.shutdown().await
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(CLOSE_WITHIN, closing).await {
             tracing::debug!(provider, %error, "a connection could not be closed in order");
         }
-    }
-
-    async fn close(&mut self) -> io::Result<()> {
-        poll_fn(|context| self.poll_write(context)).await?;
-        self.socket.shutdown().await
     }
 
     /// One turn. Ready when the connection has ended, but for its last words.
@@ -107,11 +106,8 @@ impl<Socket: AsyncBufRead + AsyncWrite + Unpin> Wire<Socket> {
             self.read(context);
             self.connection.session.borrow_mut().end(&tls::explain(&error));
         }
-        if self.connection.session.borrow().ending().is_some() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        let session = self.connection.session.borrow();
+        if session.ending().is_some() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn read(&mut self, context: &mut Context<'_>) {

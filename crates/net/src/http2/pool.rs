@@ -127,7 +127,7 @@ impl PoolState {
     /// Connects, again and again while a request waits.
     async fn connect(&self) -> Option<TlsWire> {
         // Those that waited may have found a stream meanwhile, or given up.
-        while self.lines.is_any() {
+        while self.lines.before(Priority::Bulk) > 0 {
             if let Some(at) = self.dial_at.get() {
                 tokio::time::sleep_until(at).await;
             }
@@ -140,15 +140,13 @@ impl PoolState {
                 }
                 Err(failure) => failure,
             };
-            let (provider, is_configured) = (self.dial.provider, self.dial.reach.is_configured());
-            match &failure {
-                ConnectFailure::Forbidden(_) => {}
-                ConnectFailure::NotSpoken(error) | ConnectFailure::Unreachable(error) => {
-                    if is_configured {
-                        tracing::warn!(provider, error, "no connection");
-                    } else {
-                        tracing::debug!(provider, error, "no connection");
-                    }
+            if let ConnectFailure::NotSpoken(error) | ConnectFailure::Unreachable(error) = &failure
+            {
+                let provider = self.dial.provider;
+                if self.dial.reach.is_configured() {
+                    tracing::warn!(provider, error, "no connection");
+                } else {
+                    tracing::debug!(provider, error, "no connection");
                 }
             }
             let is_final = failure.is_final();
@@ -200,15 +198,8 @@ impl PoolState {
         self.wake();
     }
 
-    /// Takes a free stream, where more than `beyond` are free, and gives its connection.
-    pub(super) fn take(&self, beyond: usize) -> Option<Rc<Connection>> {
-        let found = self.find_free().filter(|_| beyond == 0 || self.free_streams() > beyond)?;
-        found.take_stream();
-        Some(found)
-    }
-
     /// The first connection with a stream to give: when there is less to do, the last ones fall idle and close.
-    fn find_free(&self) -> Option<Rc<Connection>> {
+    pub(super) fn find_free(&self) -> Option<Rc<Connection>> {
         let connections = self.connections.borrow();
         let is_full = |connection: &&Rc<Connection>| connection.free_streams() == 0;
         let behind = connections.get(self.first_free.get()..).unwrap_or_default();
@@ -218,7 +209,7 @@ impl PoolState {
         behind.get(full).map(Rc::clone)
     }
 
-    fn free_streams(&self) -> usize {
+    pub(super) fn free_streams(&self) -> usize {
         let connections = self.connections.borrow();
         let free = connections.iter().map(|connection| connection.free_streams());
         free.fold(0, usize::saturating_add)
@@ -245,7 +236,7 @@ impl PoolState {
 
     /// Wakes the request whose turn it is, if there is a stream for it.
     pub(super) fn wake(&self) {
-        if self.lines.is_any() && self.find_free().is_some() {
+        if self.lines.before(Priority::Bulk) > 0 && self.find_free().is_some() {
             self.lines.wake_next();
         }
     }
@@ -271,10 +262,6 @@ impl StreamLines {
             Priority::Normal => normal,
             Priority::Bulk => bulk,
         }
-    }
-
-    pub(super) fn is_any(&self) -> bool {
-        self.before(Priority::Bulk) > 0
     }
 
     /// How many requests of this or a higher priority wait.

@@ -28,7 +28,9 @@ pub struct Http2Stream {
 impl Http2Stream {
     /// Takes a free stream of `pool`, where more than `beyond` are free.
     pub(super) fn take(pool: &Rc<PoolState>, beyond: usize) -> Option<Self> {
-        let connection = pool.take(beyond)?;
+        let connection =
+            pool.find_free().filter(|_| beyond == 0 || pool.free_streams() > beyond)?;
+        connection.take_stream();
         Some(Self { connection, pool: Rc::clone(pool), number: None })
     }
 

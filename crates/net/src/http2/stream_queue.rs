@@ -34,8 +34,6 @@ pub struct StreamQueue<'a, Item> {
     line: &'a Line,
     /// Items, and since when they wait.
     waiting: VecDeque<(Item, Instant)>,
-    /// True if it is to be asked whether the pool needs another connection.
-    may_need_more: bool,
     /// True while it is their turn.
     is_turn: bool,
     /// The wait for a turn; for a while, since the first answer of a connection may not come.
@@ -113,7 +111,6 @@ impl<'a, Item> StreamQueue<'a, Item> {
             priority,
             line: pool.shared.lines.of(priority),
             waiting: VecDeque::new(),
-            may_need_more: false,
             is_turn: false,
             turn: None,
         }
@@ -143,7 +140,6 @@ impl<'a, Item> StreamQueue<'a, Item> {
         }
         self.waiting.push_back((item, since));
         self.line.length.set(self.line.length.get() + 1);
-        self.may_need_more = true;
     }
 
     /// The first request, since when it waits, and its stream, or why it has none. To be polled until it is pending.
@@ -153,6 +149,8 @@ impl<'a, Item> StreamQueue<'a, Item> {
     ) -> Poll<(Item, Instant, Result<Http2Stream, Unsent<Refusal>>)> {
         let Some(since) = self.oldest() else { return Poll::Pending };
         let found = ready!(self.poll_stream(since, context));
+        // What it was told, if anything, is passed on.
+        self.turn = None;
         let Some((item, since)) = self.waiting.pop_front() else { return Poll::Pending };
         self.line.length.set(self.line.length.get() - 1);
         if self.is_empty() && found.is_ok() {
@@ -185,9 +183,7 @@ impl<'a, Item> StreamQueue<'a, Item> {
             if let Some(failure) = failure.filter(ConnectFailure::is_final) {
                 return Poll::Ready(Err(failure.into()));
             }
-            if mem::take(&mut self.may_need_more) {
-                self.pool.grow();
-            }
+            self.pool.grow();
             let (now, until) = (shared.clock.monotonic(), since + STREAM_WAIT);
             let line = self.line;
             let turn = self.turn.get_or_insert_with(|| {
@@ -198,7 +194,7 @@ impl<'a, Item> StreamQueue<'a, Item> {
             if woken.is_err() && until <= now {
                 return Poll::Ready(Err(shared.no_stream()));
             }
-            (self.is_turn, self.may_need_more) = (woken.is_ok(), true);
+            self.is_turn = woken.is_ok();
         }
     }
 }
