@@ -241,8 +241,8 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
         };
         let head = self.head(&begun.address, encoded, delivery);
         match begun.stream.conclude(outcome, &head, sent_at) {
-            Ok(reply) => {
-                let (attempt, advice) = self.sender.conclude(encoded, &reply, &begun.stream);
+            Ok(answer) => {
+                let (attempt, advice) = self.sender.conclude(encoded, &answer.reply, &begun.stream);
                 if advice == Advice::RenewToken && self.renew(&begun.address) {
                     return Err(Again::with_another_credential());
                 }

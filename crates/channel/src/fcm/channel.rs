@@ -194,8 +194,8 @@ impl<'job> Attempts<'job> for FcmJob<'job> {
         outcome: RequestOutcome,
     ) -> Result<Attempt, Again> {
         match begun.stream.conclude(outcome, &*begun.head, sent_at) {
-            Ok(reply) => {
-                let (attempt, advice) = self.interpret(&reply);
+            Ok(answer) => {
+                let (attempt, advice) = self.interpret(&answer.reply);
                 if advice == Advice::RenewToken && self.has_expired(&begun.head) {
                     return Err(Again::with_another_credential());
                 }

@@ -28,9 +28,9 @@ pub(super) enum NoReply {
 
 /// An answer whose head has come.
 #[derive(Debug)]
-pub(super) struct IncomingReply {
+pub struct IncomingReply {
     /// The answer, as far as it has come.
-    pub(super) reply: Reply,
+    pub reply: Reply,
     /// Bytes of the body that have come.
     bytes: usize,
     /// Bytes that it was said to have.
@@ -98,16 +98,19 @@ impl FieldList {
         if OF_CONNECTIONS.contains(&name) || name.iter().any(u8::is_ascii_uppercase) {
             return Err("it has a header field that HTTP/2 does not");
         }
-        let kept = HeaderValue::from_bytes(value);
-        let kept = kept.map_err(|_| "a header field's value is not one")?;
+        if !all(value, is_of_value) {
+            return Err("a header field's value is not one");
+        }
         let is_length = name == b"content-length";
         if is_length {
             let length = number(value).filter(|_| self.content_length.is_none());
             self.content_length = Some(length.ok_or("its content-length is not one number")?);
         }
         let read = self.read.iter().find(|read| read.as_str().as_bytes() == name);
-        if let Some(name) = read {
-            self.headers.try_append(name, kept).map_err(|_| "it has too many header fields")?;
+        if let Some(name) = read
+            && let Ok(value) = HeaderValue::from_bytes(value)
+        {
+            self.headers.try_append(name, value).map_err(|_| "it has too many header fields")?;
         }
         Ok(is_length || read.is_some())
     }
@@ -159,6 +162,11 @@ pub(super) fn all(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> bool {
 const fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^'..=b'`' | b'|' | b'~')
+}
+
+/// The bytes of a field's value (RFC 9110, section 5.5).
+const fn is_of_value(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 // === impl IncomingReply ===

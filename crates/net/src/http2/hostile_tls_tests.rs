@@ -276,7 +276,7 @@ async fn send(
         assert_eq!(key, KEY);
         match begun.conclude(outcome, head, sent_at) {
             Err(Failure::Unsent(Unsent::Declined(_))) => since = Some(sent_at),
-            concluded => return concluded,
+            concluded => return concluded.map(|answer| answer.reply),
         }
     }
     pool.exchange(Always, body, head, since).await.map(|(reply, _stream)| reply)

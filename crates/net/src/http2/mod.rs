@@ -2,13 +2,12 @@
 //!
 //! ```text
 //! Http2Pool (one per origin and thread)
-//!   ├─ waiting      requests that wait for a stream, in the order of priority
-//!   ├─ StreamQueue  those of one caller, for which no future waits
-//!   ├─ outcomes     of requests that were begun at once, for which no future waits
+//!   ├─ StreamQueue  requests of one caller that wait for streams, as many as it has; `exchange` waits in one of its own
+//!   ├─ Http2Stream  a stream that was given out, and the request on it; its outcome goes into RequestOutcomes, of one or of thousands
+//!   ├─ Dial         makes connections, by `net::connect`
 //!   └─ Connection   up to `connections_max`, each with as many streams as its peer grants
 //!        ├─ Http2Session  its state, without I/O: streams, write buffer and hpack; `inbound` has what comes in, `answer` what it is for a request
-//!        ├─ Wire          the task that moves it: socket and timer
-//!        └─ tcp::connect  resolves the name, and refuses addresses that must not be connected to
+//!        └─ Wire          the task that moves it: socket and timer
 //! ```
 //!
 //! A connection never leaves its thread, and its frames are written many at a time. A quiet one is sent a ping; one that answers
@@ -47,6 +46,7 @@ mod streams;
 mod testing;
 mod write_buffer;
 
+pub use answer::IncomingReply;
 pub use connection::Priming;
 pub use dial::Dial;
 pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};

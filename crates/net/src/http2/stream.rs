@@ -5,12 +5,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::answer::NoReply;
+use super::answer::{IncomingReply, NoReply};
 use super::connection::Connection;
 use super::head::RequestHead;
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::pool::PoolState;
-use crate::exchange::{Failure, Reply, Unsent};
+use crate::exchange::{Failure, Unsent};
 use crate::redact::CredentialHeaders;
 
 /// A stream that may be used, and the request that was begun over it. Dropping it gives up a request whose outcome has not come, and
@@ -68,13 +68,13 @@ impl Http2Stream {
         RequestOutcome(outcome): RequestOutcome,
         head: &impl RequestHead,
         sent_at: Instant,
-    ) -> Result<Reply, Failure<Refusal>> {
+    ) -> Result<Box<IncomingReply>, Failure<Refusal>> {
         if self.number.take().is_some() {
             self.connection.note(outcome.as_ref().ok().map(|answer| answer.reply.status));
         }
         match outcome.map_err(|why| *why) {
-            Ok(answer) => {
-                let mut reply = answer.reply;
+            Ok(mut answer) => {
+                let reply = &mut answer.reply;
                 // When the bytes came in, not when this task had its turn: the sample is about the server.
                 let read_at = self.connection.read_at.get();
                 reply.timing.on_wire = read_at.saturating_duration_since(sent_at);
@@ -84,7 +84,7 @@ impl Http2Stream {
                 {
                     CredentialHeaders::of(&headers).remove_from(&mut reply.body);
                 }
-                Ok(reply)
+                Ok(answer)
             }
             Err(NoReply::NotProcessed) => {
                 let provider = self.pool.dial.provider;

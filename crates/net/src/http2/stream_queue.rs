@@ -76,7 +76,7 @@ impl Http2Pool {
                     waiting_since.get_or_insert(sent_at);
                 }
                 concluded => {
-                    let mut reply = concluded?;
+                    let mut reply = concluded?.reply;
                     reply.timing.waited =
                         waiting_since.map_or(Duration::ZERO, |since| sent_at - since);
                     return Ok((reply, stream));

@@ -1,7 +1,5 @@
 //! Header blocks to fields.
 
-use std::borrow::Cow;
-
 use super::table::{HpackTable, TableField};
 use super::{TABLE_BYTES, huffman};
 
@@ -10,14 +8,14 @@ use super::{TABLE_BYTES, huffman};
 pub(in crate::http2) struct HpackDecoder {
     /// Its bound is the peer's choice, at most [`TABLE_BYTES`].
     table: HpackTable,
+    /// The literal that is read, where it is Huffman-coded, kept for its memory.
+    name: Vec<u8>,
+    value: Vec<u8>,
 }
 
 /// A block cannot be read, and so none behind it: in words that name the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http2) struct Undecodable(pub(in crate::http2) &'static str);
-
-/// A name or a value: as it stands in a block or the table, or decoded.
-type FieldText<'text> = Cow<'text, [u8]>;
 
 /// The longest continuation of an integer, bits. Nothing here has 16 MiB.
 const INTEGER_BITS_MAX: u32 = 24;
@@ -39,9 +37,9 @@ impl HpackDecoder {
                 let (name, value, is_passed_over) = field(&self.table, integer(&mut block, 7)?)?;
                 take(name, value, is_passed_over);
             } else if first & 0x40 != 0 {
-                let (name, value) = literal(&self.table, &mut block, 6)?;
-                let is_passed_over = take(&name, &value, false);
-                let field = TableField::new(&name, &value, is_passed_over);
+                let (name, value) = self.literal(&mut block, 6)?;
+                let is_passed_over = take(name, value, false);
+                let field = TableField::new(name, value, is_passed_over);
                 self.table.insert(field);
             } else if first & 0x20 != 0 {
                 // RFC 7541, section 4.2, has changes of the size at the beginning of a block only.
@@ -55,8 +53,8 @@ impl HpackDecoder {
                 self.table.resize(bytes_max);
                 continue;
             } else {
-                let (name, value) = literal(&self.table, &mut block, 4)?;
-                take(&name, &value, false);
+                let (name, value) = self.literal(&mut block, 4)?;
+                take(name, value, false);
             }
             is_first = false;
         }
@@ -68,19 +66,19 @@ impl HpackDecoder {
     pub(in crate::http2) fn check(&self) {
         self.table.check();
     }
-}
 
-/// Reads a field whose name may be in the table, and whose value is not.
-fn literal<'block: 'text, 'text>(
-    table: &'text HpackTable,
-    block: &mut &'block [u8],
-    prefix_bits: u32,
-) -> Result<(FieldText<'text>, FieldText<'text>), Undecodable> {
-    let name = match integer(block, prefix_bits)? {
-        0 => string(block)?,
-        index => field(table, index)?.0.into(),
-    };
-    Ok((name, string(block)?))
+    /// Reads a field whose name may be in the table, and whose value is not.
+    fn literal<'block: 'text, 'text>(
+        &'text mut self,
+        block: &mut &'block [u8],
+        prefix_bits: u32,
+    ) -> Result<(&'text [u8], &'text [u8]), Undecodable> {
+        let name = match integer(block, prefix_bits)? {
+            0 => string(block, &mut self.name)?,
+            index => field(&self.table, index)?.0,
+        };
+        Ok((name, string(block, &mut self.value)?))
+    }
 }
 
 fn field(table: &HpackTable, index: usize) -> Result<(&[u8], &[u8], bool), Undecodable> {
@@ -114,16 +112,20 @@ fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
     Ok(value)
 }
 
-/// Reads a string (RFC 7541, section 5.2). One that is longer than what is there is not begun.
-fn string<'text>(block: &mut &'text [u8]) -> Result<FieldText<'text>, Undecodable> {
+/// Reads a string (RFC 7541, section 5.2), into `decoded` if it is Huffman-coded. One that is longer than what is there is not begun.
+fn string<'block: 'text, 'text>(
+    block: &mut &'block [u8],
+    decoded: &'text mut Vec<u8>,
+) -> Result<&'text [u8], Undecodable> {
     let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(block, 7)?;
     let split = block.split_at_checked(length);
     let (string, rest) = split.ok_or(Undecodable("a string is longer than its block"))?;
     *block = rest;
     if !is_coded {
-        return Ok(string.into());
+        return Ok(string);
     }
-    let decoded = huffman::decode(string);
-    Ok(decoded.ok_or(Undecodable("a string's Huffman code is wrong"))?.into())
+    decoded.clear();
+    huffman::decode(string, decoded).ok_or(Undecodable("a string's Huffman code is wrong"))?;
+    Ok(decoded)
 }

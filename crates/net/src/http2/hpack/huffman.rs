@@ -29,10 +29,8 @@ const SYMBOLS: [u8; 256] = [
     30, 31, 127, 220, 249, 10, 13, 22,
 ];
 
-/// The text of `coded`; `None` when it is no code of one.
-pub(super) fn decode(coded: &[u8]) -> Option<Vec<u8>> {
-    // The shortest code has five bits.
-    let mut text = Vec::with_capacity(coded.len() * 8 / 5);
+/// Appends the text of `coded` to `text`; `None` when it is no code of one.
+pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Option<()> {
     let mut coded = coded.iter();
     // The next bits of the code, from the highest on, and how many there are.
     let (mut bits, mut count) = (0_u64, 0_u32);
@@ -46,7 +44,7 @@ pub(super) fn decode(coded: &[u8]) -> Option<Vec<u8>> {
         let (length, place) = first_code(u32::try_from(bits >> 32).ok()?)?;
         if length > count {
             // The rest of the last byte: the beginning of the code that ends a string, all ones.
-            return (count < 8 && bits == !(u64::MAX >> count)).then_some(text);
+            return (count < 8 && bits == !(u64::MAX >> count)).then_some(());
         }
         // The code that ends a string has no symbol: one that is written is an error (RFC 7541, section 5.2).
         text.push(*SYMBOLS.get(usize::try_from(place).ok()?)?);
@@ -123,19 +121,23 @@ pub(super) mod tests {
             for length in 0..20 {
                 let text: Vec<u8> =
                     (0..length).map(|place: u8| first.wrapping_add(place * 7)).collect();
-                assert_eq!(decode(&encode(&text)), Some(text));
+                let mut back = Vec::new();
+                assert_eq!(decode(&encode(&text), &mut back), Some(()));
+                assert_eq!(back, text);
             }
         }
     }
 
     #[test]
     fn what_is_no_code_is_refused() {
-        let refused = |coded: &[u8]| assert_eq!(decode(coded), None, "{coded:x?}");
+        let refused = |coded: &[u8]| assert_eq!(decode(coded, &mut Vec::new()), None, "{coded:x?}");
         refused(&[0xff]);
         refused(&[0xff; 4]);
         // `a` is 00011: padded with a zero, and with a whole byte of ones.
         refused(&[0b0001_1110]);
         refused(&[0b0001_1111, 0xff]);
-        assert_eq!(decode(&[0b0001_1111]), Some(b"a".to_vec()));
+        let mut text = Vec::new();
+        assert_eq!(decode(&[0b0001_1111], &mut text), Some(()));
+        assert_eq!(text, b"a");
     }
 }
