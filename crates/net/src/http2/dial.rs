@@ -40,30 +40,29 @@ pub(super) type TlsWire = Wire<TlsStream<ReadAheadSocket<TickingSocket>>>;
 impl Dial {
     /// Makes a connection.
     pub(super) async fn connect(&self, clock: Clock) -> Result<TlsWire, ConnectFailure> {
-        connect::in_time(&self.origin, self.connect_unhurried(clock)).await
-    }
-
-    async fn connect_unhurried(&self, clock: Clock) -> Result<TlsWire, ConnectFailure> {
-        let stream = connect::over_tcp(&self.origin, &*self.reach).await?;
-        let stream = ReadAheadSocket::new(TickingSocket::new(stream, clock));
-        let stream = connect::over_tls(&self.origin, &self.tls, stream).await?;
-        // Without the peer's word by ALPN HTTP/2 must not be spoken (RFC 9113, section 3.2).
-        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            let why = format!("{}: it has to offer h2 by ALPN", self.not_spoken());
-            return Err(ConnectFailure::NotSpoken(words::short(why)));
-        }
-        let connection = Connection::new(self.priming, self.read_fields, clock);
-        let mut wire = Wire::new(self.provider, connection, stream);
-        // With TLS 1.3 a peer that refuses our certificate, and a proxy without a server, say so only now. A request would be
-        // in doubt then. And the peer's first frame, SETTINGS, is in front of its answer: what it grants is known then.
-        wire.greet().await.map_err(|why| {
-            ConnectFailure::of(&self.origin, &format!("it was closed at once: {why}"))
-        })?;
-        // Otherwise one would be made after the other, without a pause between.
-        if !wire.connection.takes_requests() {
-            return Err(ConnectFailure::of(&self.origin, "it goes away at once"));
-        }
-        Ok(wire)
+        let connecting = async {
+            let stream = connect::over_tcp(&self.origin, &*self.reach).await?;
+            let stream = ReadAheadSocket::new(TickingSocket::new(stream, clock));
+            let stream = connect::over_tls(&self.origin, &self.tls, stream).await?;
+            // Without the peer's word by ALPN HTTP/2 must not be spoken (RFC 9113, section 3.2).
+            if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+                let why = format!("{}: it has to offer h2 by ALPN", self.not_spoken());
+                return Err(ConnectFailure::NotSpoken(words::short(why)));
+            }
+            let connection = Connection::new(self.priming, self.read_fields, clock);
+            let mut wire = Wire::new(self.provider, connection, stream);
+            // With TLS 1.3 a peer that refuses our certificate, and a proxy without a server, say so only now. A request would be
+            // in doubt then. And the peer's first frame, SETTINGS, is in front of its answer: what it grants is known then.
+            wire.greet().await.map_err(|why| {
+                ConnectFailure::of(&self.origin, &format!("it was closed at once: {why}"))
+            })?;
+            // Otherwise one would be made after the other, without a pause between.
+            if !wire.connection.takes_requests() {
+                return Err(ConnectFailure::of(&self.origin, "it goes away at once"));
+            }
+            Ok(wire)
+        };
+        connect::in_time(&self.origin, connecting).await
     }
 
     pub(super) fn not_spoken(&self) -> String {

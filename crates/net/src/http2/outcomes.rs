@@ -32,9 +32,7 @@ impl RequestOutcomes {
     /// Has the task of `context` woken by the next outcome. Those that are there are to be taken first.
     pub fn wake_by(&self, context: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
+        waker.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
     }
 
     /// Waits for the next outcome.

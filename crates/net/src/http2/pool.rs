@@ -246,9 +246,8 @@ impl PoolState {
         if !self.connections.borrow().is_empty() {
             return Unsent::Full;
         }
-        let failure = self.failure.borrow().clone();
-        failure
-            .map_or_else(|| Unsent::Unreachable("no connection in time".to_owned()), Unsent::from)
+        let late = || ConnectFailure::Unreachable("no connection in time".to_owned());
+        self.failure.borrow().clone().unwrap_or_else(late).into()
     }
 }
 

@@ -37,13 +37,20 @@ fn connect(pool: &Http2Pool, connections: usize) {
     }
 }
 
+/// A stream for a request that waits.
+async fn stream(pool: &Http2Pool, priority: Priority) -> Result<Http2Stream, Unsent<()>> {
+    let mut queue = StreamQueue::new(pool, priority);
+    queue.push((), pool.shared.clock.monotonic());
+    poll_fn(|context| queue.poll_next(context)).await.2
+}
+
 #[tokio::test]
 async fn an_origin_that_must_not_be_reached_is_refused_at_once() {
     let pool = pool("https://127.0.0.1:1", Arc::new(Guard::new(Vec::new())));
     let local = tokio::task::LocalSet::new();
     let asked = async {
         let ask = async |priority| {
-            let refused = pool.stream::<()>(priority, &mut None).await;
+            let refused = stream(&pool, priority).await;
             assert!(matches!(refused, Err(Unsent::Forbidden(_))), "{refused:?}");
         };
         tokio::join!(ask(Priority::Normal), ask(Priority::Bulk));
@@ -197,7 +204,7 @@ async fn a_pool_that_is_closed_waits_for_no_connection_that_may_come() {
         let begun = clock.monotonic();
         let waited = || (clock.monotonic() - begun).as_secs();
         let asked = async {
-            let nothing = pool.stream::<()>(Priority::Normal, &mut None).await;
+            let nothing = stream(&pool, Priority::Normal).await;
             assert!(matches!(nothing, Err(Unsent::Unreachable(_) | Unsent::Full)), "{nothing:?}");
             assert_eq!(waited(), STREAM_WAIT.as_secs());
             pool.close().await;

@@ -57,17 +57,25 @@ impl Http2Pool {
         head: &impl RequestHead,
         since: Option<Instant>,
     ) -> Result<(Reply, Http2Stream), Failure<P::Refusal>> {
+        let mut queue = StreamQueue::new(self, permit.priority());
+        // All waits of one request count from the first one on.
         let (mut waiting_since, mut tries) = (since, 0);
         loop {
             tries += 1;
-            let stream = self.stream(permit.priority(), &mut waiting_since).await?;
+            let now = || self.shared.clock.monotonic();
+            let stream = if let Some(stream) = queue.take() {
+                stream
+            } else {
+                queue.push((), *waiting_since.get_or_insert_with(now));
+                poll_fn(|context| queue.poll_next(context)).await.2?
+            };
             // Before it is begun: what cannot be written must not be marked as sent.
             if !head.is_writable() {
                 return Err(Unsent::Unwritable.into());
             }
             permit.begin().await.map_err(Unsent::Withheld)?;
             // Behind the permit: it may wait for a commit, and that is no time of the server's.
-            let sent_at = self.shared.clock.monotonic();
+            let sent_at = now();
             let outcomes = Rc::default();
             let begun = stream.begun(head, payload, (&outcomes, 0));
             let mut stream = begun.ok_or(Unsent::Unwritable)?;
@@ -83,21 +91,6 @@ impl Http2Pool {
                 }
             }
         }
-    }
-
-    /// Takes a stream, when it is `priority`'s turn. All waits of one request count from the first one on, `since`.
-    pub(super) async fn stream<Refusal>(
-        &self,
-        priority: Priority,
-        since: &mut Option<Instant>,
-    ) -> Result<Http2Stream, Unsent<Refusal>> {
-        let mut queue = StreamQueue::new(self, priority);
-        if let Some(stream) = queue.take() {
-            return Ok(stream);
-        }
-        queue.push((), *since.get_or_insert_with(|| self.shared.clock.monotonic()));
-        let ((), _, found) = poll_fn(|context| queue.poll_next(context)).await;
-        found
     }
 }
 

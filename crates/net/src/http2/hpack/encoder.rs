@@ -46,7 +46,7 @@ impl HpackEncoder {
     /// Follows what the peer allows the table to have. The next block says so.
     pub(in crate::http2) fn allow(&mut self, bytes: usize) {
         let bytes_max = bytes.min(TABLE_BYTES);
-        if bytes_max != self.table.bytes_max() {
+        if bytes_max != self.table.bytes_max {
             // The least is told as well as the last: what it pushed out is gone on both sides (section 4.2).
             self.smallest = Some(self.smallest.map_or(bytes_max, |least| least.min(bytes_max)));
             self.table.resize(bytes_max);
@@ -59,10 +59,10 @@ impl HpackEncoder {
         if let Some(smallest) = self.smallest.take() {
             // In front of all fields, the least first: a peer that heard of the last size only would keep what is gone
             // here.
-            if smallest < self.table.bytes_max() {
+            if smallest < self.table.bytes_max {
                 put_integer(block, 0x20, 5, smallest);
             }
-            put_integer(block, 0x20, 5, self.table.bytes_max());
+            put_integer(block, 0x20, 5, self.table.bytes_max);
         }
         block.extend_from_slice(&POST_OVER_TLS);
         // Paths are different for nearly every request: in the table they would push out what is shared.
@@ -113,7 +113,7 @@ impl HpackEncoder {
             put_integer(block, 0x80, 7, index);
             return true;
         }
-        if name.len() + value.len() + FIELD_BYTES > self.table.bytes_max() {
+        if name.len() + value.len() + FIELD_BYTES > self.table.bytes_max {
             put_literal(block, PLAIN, name_index(name), name, value);
             return true;
         }

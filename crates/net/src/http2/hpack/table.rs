@@ -24,7 +24,7 @@ pub(super) struct HpackTable {
     fields: VecDeque<TableField>,
     /// Size of all fields (RFC 7541, section 4.1), bytes, and its bound.
     bytes: usize,
-    bytes_max: usize,
+    pub(super) bytes_max: usize,
 }
 
 /// A field in the table of a connection.
@@ -46,10 +46,6 @@ impl Default for HpackTable {
 }
 
 impl HpackTable {
-    pub(super) const fn bytes_max(&self) -> usize {
-        self.bytes_max
-    }
-
     /// The field with this index: its name, its value, and whether it was found to be of no interest.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8], bool)> {
         if let Some(place) = index.checked_sub(DYNAMIC_INDEX) {
