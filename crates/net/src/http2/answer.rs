@@ -10,7 +10,7 @@ use crate::ANSWER_BYTES;
 use crate::exchange::Reply;
 
 /// The size of a list of header fields that is still read, bytes, each with [`FIELD_BYTES`] more. The peer is told so.
-pub(super) const HEADER_LIST_BYTES_MAX: usize = 16 * 1024;
+pub(super) const HEADER_LIST_BYTES_MAX: u16 = 16 * 1024;
 /// Fields that only HTTP/1.1 has (RFC 9113, section 8.2.2).
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
@@ -62,7 +62,7 @@ impl FieldList {
     /// `is_passed_over` was found to be that before.
     pub(super) fn add(&mut self, name: &[u8], value: &[u8], is_passed_over: bool) -> bool {
         self.bytes += name.len() + value.len() + FIELD_BYTES;
-        if self.bytes > HEADER_LIST_BYTES_MAX {
+        if self.bytes > usize::from(HEADER_LIST_BYTES_MAX) {
             // Noted, and nothing more: the decoder has to read the block to its end, since later ones build on its
             // table.
             self.fault = Some("its header fields are too large");
@@ -250,7 +250,7 @@ mod tests {
         let twice = [ok, ("content-length", "1"), ("content-length", "1")];
         refused(&twice, false, "its content-length is not one number");
         refused(&[ok, ("content-length", "1")], true, "its body is missing");
-        let large = "x".repeat(HEADER_LIST_BYTES_MAX);
+        let large = "x".repeat(HEADER_LIST_BYTES_MAX.into());
         refused(&[ok, ("a", &large)], true, "its header fields are too large");
         let many: Vec<_> = std::iter::once(ok).chain(std::iter::repeat_n(("a", ""), 500)).collect();
         refused(&many, true, "its header fields are too large");

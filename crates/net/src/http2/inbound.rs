@@ -110,9 +110,7 @@ impl Http2Session {
         // What was given up may be answered still (section 5.1), but not without end.
         let Some(slot) = self.streams.get_mut(stream) else { return self.count_idle_frame() };
         match slot.answer.as_mut().map(|answer| answer.add(data)) {
-            None => {
-                self.refuse(stream, ErrorCode::PROTOCOL_ERROR, "a body came in front of its head");
-            }
+            None => self.refuse(stream, ProtocolViolation::of("a body came in front of its head")),
             Some(true) if !is_last => {}
             Some(_) => self.complete(stream, (!is_last).then_some(ErrorCode::CANCEL)),
         }
@@ -176,7 +174,7 @@ impl Http2Session {
                     self.bodies.push_back((now + BODY_WITHIN, stream));
                 }
             }
-            Err(fault) => self.refuse(stream, ErrorCode::PROTOCOL_ERROR, fault),
+            Err(fault) => self.refuse(stream, ProtocolViolation::of(fault)),
         }
         Ok(())
     }
@@ -258,7 +256,7 @@ impl Http2Session {
             ErrorCode::HTTP_1_1_REQUIRED => NoReply::Http11Required,
             _ => NoReply::NotProcessed,
         };
-        self.end_streams_above(last_stream, |_| why.clone());
+        self.end_streams_above(last_stream, &why, &why);
         Ok(())
     }
 
@@ -282,13 +280,13 @@ impl Http2Session {
         let Some(slot) = self.streams.get_mut(stream) else { return Ok(()) };
         match widen(&mut slot.window, self.peer.initial_window) {
             Ok(()) => self.queue_body(stream),
-            Err(ProtocolViolation(code, why)) => self.refuse(stream, code, why),
+            Err(violation) => self.refuse(stream, violation),
         }
         Ok(())
     }
 
     /// Ends one stream since the peer broke a rule on it, and tells it so.
-    fn refuse(&mut self, stream: u32, code: ErrorCode, why: &str) {
+    fn refuse(&mut self, stream: u32, ProtocolViolation(code, why): ProtocolViolation) {
         let words = words::plain(&format!("no answer: the server's is malformed: {why}"));
         self.streams.end(stream, NoReply::Lost(words));
         self.out.put_reset(stream, code);

@@ -111,8 +111,7 @@ impl Http2Session {
             ..Self::default()
         };
         session.out.buffer().extend_from_slice(frames::PREFACE);
-        let list_bytes = u32::try_from(HEADER_LIST_BYTES_MAX).unwrap_or(u32::MAX);
-        let settings = [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, list_bytes)];
+        let settings = [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX.into())];
         let settings = settings.map(|(number, value): (u16, u32)| {
             [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
         });
@@ -224,12 +223,7 @@ impl Http2Session {
             None => format!("no answer: {why}"),
         };
         let lost = NoReply::Lost(words::short(words));
-        self.end_streams_above(
-            0,
-            |is_unsent| {
-                if is_unsent { NoReply::NotProcessed } else { lost.clone() }
-            },
-        );
+        self.end_streams_above(0, &NoReply::NotProcessed, &lost);
         self.ending = Some(why.to_owned());
     }
 
@@ -251,18 +245,18 @@ impl Http2Session {
         }
     }
 
-    /// Ends the streams above `last_stream`. Those without the head of an answer end for the reason that `why` gives when it is
-    /// told whether no byte of the request was offered. What was never offered is not written any more: their callers will
-    /// send it elsewhere.
-    pub(super) fn end_streams_above(&mut self, last_stream: u32, why: impl Fn(bool) -> NoReply) {
+    /// Ends the streams above `last_stream`: those without the head of an answer for the reason `unsent` where no byte of the
+    /// request was offered, else for `why`. What was never offered is not written any more: their callers will send it elsewhere.
+    pub(super) fn end_streams_above(&mut self, last_stream: u32, unsent: &NoReply, why: &NoReply) {
         let mut first_unsent = None;
         for stream in self.streams.numbers().into_iter().filter(|stream| *stream > last_stream) {
             let begins_at = self.streams.get_mut(stream).map_or(0, |slot| slot.begins_at);
-            let is_unsent = !self.out.may_have_left(begins_at);
-            if is_unsent {
+            let mut why = why;
+            if !self.out.may_have_left(begins_at) {
                 first_unsent.get_or_insert(begins_at);
+                why = unsent;
             }
-            self.streams.end(stream, why(is_unsent));
+            self.streams.end(stream, why.clone());
         }
         if let Some(position) = first_unsent {
             let bytes = self.out.withhold(position, |stream| stream > last_stream);
