@@ -29,7 +29,10 @@ pub(super) struct Connection {
     pub(super) place: Cell<Option<usize>>,
     /// Streams that were given out, begun or not.
     pub(super) in_flight: Cell<usize>,
-    probation: Cell<Probation>,
+    /// True once an answer has shown that the peer accepts our credential here, or if none is waited for.
+    is_settled: Cell<bool>,
+    /// When the stream was taken that may show it.
+    tried_at: Cell<Option<Instant>>,
     /// Requests given up since the last answer.
     given_up: Cell<u32>,
 }
@@ -43,27 +46,12 @@ pub enum Priming {
     Unprimed,
 }
 
-/// Whether the peer accepts our credential here, so that it will take as much as it has granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Probation {
-    /// Not known yet.
-    Untried,
-    /// Not known yet; then a stream was taken that may show it.
-    Since(Instant),
-    /// An answer has shown it, or none is waited for.
-    Over,
-}
-
 // === impl Connection ===
 
 impl Connection {
     /// A connection on which nothing was said yet, of whose answers the header fields `read_fields` are kept.
     pub(super) fn new(priming: Priming, read_fields: &'static [HeaderName], clock: Clock) -> Self {
         let now = clock.monotonic();
-        let probation = match priming {
-            Priming::OneStream => Probation::Untried,
-            Priming::Unprimed => Probation::Over,
-        };
         Self {
             session: RefCell::new(Http2Session::new(read_fields, now)),
             clock,
@@ -71,7 +59,8 @@ impl Connection {
             waker: RefCell::default(),
             place: Cell::default(),
             in_flight: Cell::default(),
-            probation: Cell::new(probation),
+            is_settled: Cell::new(priming == Priming::Unprimed),
+            tried_at: Cell::default(),
             given_up: Cell::default(),
         }
     }
@@ -106,12 +95,12 @@ impl Connection {
 
     /// True if its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then. Not longer, since a request may hang for as long as an attempt may.
     pub(super) fn is_being_proven(&self) -> bool {
-        matches!(self.probation.get(), Probation::Since(at) if self.clock.monotonic() - at < PROOF_WAIT)
+        self.tried_at.get().is_some_and(|at| self.clock.monotonic() - at < PROOF_WAIT)
     }
 
     /// True if it takes as much as it ever will: the peer has granted its streams before the first request.
     pub(super) fn is_settled(&self) -> bool {
-        self.probation.get() == Probation::Over
+        self.is_settled.get()
     }
 
     /// True if the peer answers no requests, even if it answers pings.
@@ -123,7 +112,7 @@ impl Connection {
     pub(super) fn take_stream(&self) {
         self.in_flight.set(self.in_flight.get() + 1);
         if !self.is_settled() {
-            self.probation.set(Probation::Since(self.clock.monotonic()));
+            self.tried_at.set(Some(self.clock.monotonic()));
         }
     }
 
@@ -141,7 +130,8 @@ impl Connection {
         self.given_up.set(0);
         // 403 is how APNs refuses a token or a certificate.
         if status.is_some_and(|status| status != StatusCode::FORBIDDEN) {
-            self.probation.set(Probation::Over);
+            self.is_settled.set(true);
+            self.tried_at.set(None);
         }
     }
 
