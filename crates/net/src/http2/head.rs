@@ -90,7 +90,10 @@ impl SharedHead {
     pub fn address(authority: &Authority, path: Option<&PathAndQuery>) -> Self {
         let path = path.map(|path| (":path", path.as_str()));
         let front = [(":authority", authority.as_str())].into_iter().chain(path);
-        let field = |(name, text)| Some((Cow::Borrowed(name), HeaderValue::from_str(text).ok()?));
+        // Bytes: a path may have others than those of ASCII, which are the server's to judge.
+        let field = |(name, text): (_, &str)| {
+            Some((Cow::Borrowed(name), HeaderValue::from_bytes(text.as_bytes()).ok()?))
+        };
         Self { fields: front.filter_map(field).collect() }
     }
 

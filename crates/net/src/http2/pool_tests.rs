@@ -132,7 +132,25 @@ async fn requests_of_a_caller_have_all_free_streams_in_its_turn() {
     drop((of_first, of_second));
     assert_eq!(given(&mut urgent).0, [1, 2]);
     assert_eq!(given(&mut first).0, [2], "a turn is passed on");
-    assert!(!pool.shared.lines.before(Priority::Bulk) > 0);
+    assert_eq!(pool.shared.lines.before(Priority::Bulk), 0);
+}
+
+/// A second connection that is refused says nothing about the streams of the first.
+#[tokio::test]
+async fn a_request_that_is_woken_for_a_stream_has_it_though_a_connect_has_failed_for_good() {
+    let pool = pool("https://127.0.0.1:1", Arc::new(Anywhere));
+    connect(&pool, 1);
+    let taken = Http2Stream::take(&pool.shared, 0).unwrap();
+    let mut queue = StreamQueue::<u8>::new(&pool, Priority::Normal);
+    let now = pool.shared.clock.monotonic();
+    queue.push(1, now);
+    queue.push(2, now);
+    assert!(given(&mut queue).0.is_empty());
+    pool.shared.failure.replace(Some(ConnectFailure::NotSpoken("no h2".to_owned())));
+    drop(taken);
+    let mut next = || queue.poll_next::<()>(&mut Context::from_waker(Waker::noop()));
+    let Poll::Ready((1, _, Ok(_stream))) = next() else { panic!("the stream is free") };
+    assert!(matches!(next(), Poll::Ready((2, _, Err(Unsent::NotSpoken(_))))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +171,8 @@ async fn each_request_of_a_caller_waits_for_its_own_time() {
         }
     };
     local.run_until(asked).await;
-    assert!(queue.is_empty() && !pool.shared.lines.before(Priority::Bulk) > 0);
+    assert!(queue.is_empty());
+    assert_eq!(pool.shared.lines.before(Priority::Bulk), 0);
 }
 
 #[tokio::test]

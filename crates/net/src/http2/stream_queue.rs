@@ -172,17 +172,23 @@ impl<'a, Item> StreamQueue<'a, Item> {
                 }
                 shared.wake();
             }
+            // Before it waits: one that was woken looks for a stream first.
             let failure = shared.failure.borrow().clone();
-            if let Some(failure) = failure.filter(ConnectFailure::is_final) {
+            if self.turn.is_none()
+                && let Some(failure) = failure.filter(ConnectFailure::is_final)
+            {
                 return Poll::Ready(Err(failure.into()));
             }
-            self.pool.grow();
             let (now, until) = (shared.clock.monotonic(), since + STREAM_WAIT);
             let line = self.line;
             let turn = self.turn.get_or_insert_with(|| {
                 Box::pin(timeout_at(until.min(now + PROOF_WAIT), line.turn.notified()))
             });
-            let woken = ready!(turn.as_mut().poll(context));
+            let Poll::Ready(woken) = turn.as_mut().poll(context) else {
+                // More may wait than did when it was asked last.
+                self.pool.grow();
+                return Poll::Pending;
+            };
             self.turn = None;
             if woken.is_err() && until <= now {
                 return Poll::Ready(Err(shared.no_stream()));
