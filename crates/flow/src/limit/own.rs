@@ -18,7 +18,7 @@ const LATENCY_FULL: f64 = 20_000.0;
 /// That latency at most, in seconds, and the requests in flight that it stands for: with so many under way beside those that the
 /// destination holds a process does all that it can on one machine, and more would only wait in it.
 const LATENCY: f64 = 0.01;
-const IN_FLIGHT: f64 = 6_000.0;
+const IN_FLIGHT: f64 = 10_000.0;
 
 // === impl OwnLatency ===
 
@@ -56,8 +56,8 @@ mod tests {
             (10_000.0, 0.0),
             (15_000.0, 5.0),
             (500_000.0, 10.0),
-            (1e6, 6.0),
-            (2e6, 3.0),
+            (1e6, 10.0),
+            (2e6, 5.0),
         ] {
             assert!((OwnLatency::at(rate).seconds() * 1e3 - milliseconds).abs() < 1e-9, "{rate}");
         }
