@@ -32,19 +32,25 @@ impl Http2Session {
     fn take(&mut self, bytes: &[u8], now: Instant) -> Allowed {
         // What is left is less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory
         // than one that does not.
-        let mut input = std::mem::take(&mut self.partial);
-        input.extend_from_slice(bytes);
-        let mut rest = input.as_slice();
-        while let Some(frame) = Frame::split_off(&mut rest)? {
+        // Most reads end with a frame, and are taken where they are.
+        if self.partial.is_empty() {
+            let rest = self.take_frames(bytes, now)?;
+            self.partial.extend_from_slice(rest);
+            return Ok(());
+        }
+        let mut partial = std::mem::take(&mut self.partial);
+        partial.extend_from_slice(bytes);
+        let rest = self.take_frames(&partial, now)?;
+        self.partial = rest.to_vec();
+        Ok(())
+    }
+
+    /// Takes the frames that are whole, and gives what is left.
+    fn take_frames<'a>(&mut self, mut bytes: &'a [u8], now: Instant) -> Allowed<&'a [u8]> {
+        while let Some(frame) = Frame::split_off(&mut bytes)? {
             self.on_frame(frame, now)?;
         }
-        let taken = input.len() - rest.len();
-        // Most of the time nothing is left, and a connection that rests has no memory for it.
-        if !rest.is_empty() {
-            input.drain(..taken);
-            self.partial = input;
-        }
-        Ok(())
+        Ok(bytes)
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
