@@ -30,7 +30,7 @@ pub(crate) struct End {
 const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report"]);
 
 /// The seams. Every public module of theirs is a backend, but for what is common to all.
-const SEAMS: &[&str] = &["store", "queue", "channel"];
+const SEAMS: &[&str] = &["store", "stream", "queue", "channel"];
 const COMMON: &[&str] = &["conformance", "broker", "ticket"];
 
 /// Names backends: it wires them together.
