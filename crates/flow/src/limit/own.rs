@@ -12,13 +12,12 @@ const TOLERANCE_FROM: f64 = 2_000.0;
 const TOLERANCE_FULL: f64 = 10_000.0;
 /// That latency, as a logarithm, beyond what is tolerated of a destination.
 const TOLERANCE: f64 = 0.05;
-/// Answers a second from which on some latency is expected beside the destination's, and at which all of it is.
-const LATENCY_FROM: f64 = 10_000.0;
-const LATENCY_FULL: f64 = 20_000.0;
-/// That latency at most, in seconds, and the requests in flight that it stands for: with so many under way beside those that the
-/// destination holds a process does all that it can on one machine, and more would only wait in it.
-const LATENCY: f64 = 0.01;
-const IN_FLIGHT: f64 = 10_000.0;
+/// Latency that is expected beside the destination's, in seconds, with the answers a second from which on some of it is, and at which all
+/// of it is. The second is for rates that few destinations limit, and that a process reaches only with many requests in its own hands.
+const LATENCIES: [(f64, f64, f64); 2] = [(0.01, 10_000.0, 20_000.0), (0.015, 50_000.0, 200_000.0)];
+/// The requests in flight that this stands for at most: with so many under way beside those that the destination holds a process does all
+/// that it can on one machine, and more would only wait in it.
+const IN_FLIGHT: f64 = 20_000.0;
 
 // === impl OwnLatency ===
 
@@ -30,8 +29,8 @@ impl OwnLatency {
 
     /// Seconds beside the latency of the destination that are no sign of load.
     pub(super) fn seconds(self) -> f64 {
-        let latency = LATENCY * self.share(LATENCY_FROM, LATENCY_FULL);
-        latency.min(IN_FLIGHT / self.rate.max(1.0))
+        let latencies = LATENCIES.map(|(latency, from, full)| latency * self.share(from, full));
+        latencies.iter().sum::<f64>().min(IN_FLIGHT / self.rate.max(1.0))
     }
 
     /// Latency above the expected one that is no sign of load, beyond what is tolerated of a destination.
@@ -55,9 +54,12 @@ mod tests {
             (0.0, 0.0),
             (10_000.0, 0.0),
             (15_000.0, 5.0),
-            (500_000.0, 10.0),
-            (1e6, 10.0),
-            (2e6, 5.0),
+            (20_000.0, 10.0),
+            (50_000.0, 10.0),
+            (125_000.0, 17.5),
+            (200_000.0, 25.0),
+            (800_000.0, 25.0),
+            (2e6, 10.0),
         ] {
             assert!((OwnLatency::at(rate).seconds() * 1e3 - milliseconds).abs() < 1e-9, "{rate}");
         }
