@@ -35,7 +35,7 @@ pub(crate) async fn sqs_client(endpoint: &str) -> aws_sdk_sqs::Client {
 pub(crate) async fn create_queue(endpoint: &str, suffix: &str) -> String {
     let name = format!("{}{suffix}", testbed::unique_prefix());
     let mut create = sqs_client(endpoint).await.create_queue().queue_name(&name);
-    if suffix.ends_with(".fifo") {
+    if suffix == ".fifo" {
         create = create.attributes(QueueAttributeName::FifoQueue, "true");
     }
     create.send().await.unwrap();
