@@ -4,6 +4,8 @@
 //! shared files with profiles, a web identity, a container's or machine's role; or from a profile, a role to assume or fixed keys
 //! that the settings name.
 
+pub use aws_config::SdkConfig;
+
 mod batches;
 mod client;
 mod failure;

@@ -1,5 +1,6 @@
 //! A queue of SQS, by batches: every entry of every answer is looked at.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_config::SdkConfig;
@@ -9,7 +10,8 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::error::BuildError;
 use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry,
-    DeleteMessageBatchRequestEntry, MessageSystemAttributeName, SendMessageBatchRequestEntry,
+    DeleteMessageBatchRequestEntry, MessageSystemAttributeName, QueueAttributeName,
+    SendMessageBatchRequestEntry,
 };
 use futures_util::{StreamExt as _, stream};
 
@@ -84,8 +86,7 @@ impl SqsQueue {
         account: Option<&str>,
     ) -> Result<Self, AwsFailure> {
         let client = Client::new(config);
-        let at = config.endpoint_url().or(config.region().map(AsRef::as_ref)).unwrap_or_default();
-        let place = format!("the SQS queue {name} at {at}");
+        let place = place(config, name);
         let is_url = name.starts_with("https://") || name.starts_with("http://");
         let url = if is_url {
             name.to_owned()
@@ -97,6 +98,37 @@ impl SqsQueue {
             found.queue_url.unwrap_or_default()
         };
         Ok(Self::new(client, url, place))
+    }
+
+    /// Finds the queue `name`, or creates it with `attributes` by their names in SQS. One that is there is left as it is.
+    ///
+    /// # Errors
+    /// When it is not there and cannot be created, or may not be used.
+    pub async fn find_or_create(
+        config: &SdkConfig,
+        name: &str,
+        attributes: &[(&str, String)],
+    ) -> Result<Self, AwsFailure> {
+        match Self::find(config, name, None).await {
+            Err(failure) if failure.is(&["NonExistentQueue", "QueueDoesNotExist"]) => {}
+            found => return found,
+        }
+        let mut create = Client::new(config).create_queue().queue_name(name);
+        for (attribute, value) in attributes {
+            create = create.attributes(QueueAttributeName::from(*attribute), value);
+        }
+        let place = place(config, name);
+        let created = create.send().await.map_err(|error| AwsFailure::of(&error, &place))?;
+        Ok(Self::new(Client::new(config), created.queue_url.unwrap_or_default(), place))
+    }
+
+    /// Its attributes by their names in SQS.
+    pub async fn attributes(&self) -> Result<BTreeMap<String, String>, AwsFailure> {
+        let call = self.client.get_queue_attributes().queue_url(&self.url);
+        let answer = call.attribute_names(QueueAttributeName::All).send().await;
+        let answer = answer.map_err(|error| AwsFailure::of(&error, &self.place))?;
+        let attributes = answer.attributes.unwrap_or_default();
+        Ok(attributes.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)).collect())
     }
 
     /// The queue at `url`, which `place` calls in messages.
@@ -277,6 +309,12 @@ impl SqsMessage {
         let (id, handle) = (message.message_id?, message.receipt_handle?);
         Some(Self { id, handle, body: message.body.unwrap_or_default(), group, receives })
     }
+}
+
+/// The name of a queue for messages.
+fn place(config: &SdkConfig, name: &str) -> String {
+    let at = config.endpoint_url().or(config.region().map(AsRef::as_ref)).unwrap_or_default();
+    format!("the SQS queue {name} at {at}")
 }
 
 /// For calls that may be repeated: what they ask for is the same the second time.
