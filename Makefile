@@ -73,3 +73,4 @@ setup:
 
 setup-servers:
 	@scripts/setup-servers.sh
+	@scripts/fetch-aws-servers.sh

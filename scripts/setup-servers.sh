@@ -21,6 +21,10 @@ in_path_or node '/usr/bin/node' || missing+=(nodejs)
 in_path_or c++ '/usr/bin/c++' || missing+=(g++)
 # Verifies signatures of mail; Ed25519 ones with the second.
 /usr/bin/python3 -c 'import dkim, nacl' 2>/dev/null || missing+=(python3-dkim python3-nacl)
+# fetch-aws-servers.sh fetches ElasticMQ with Maven, which runs in Java, and moto with pip.
+in_path_or java '/usr/lib/jvm/*/bin/java' || missing+=(default-jre-headless)
+in_path_or mvn '/usr/bin/mvn' || missing+=(maven)
+/usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 unpacked=$(scripts/unpack-servers.sh --list)
 [ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exit 0
 [ ${#missing[@]} -eq 0 ] || echo "the tests need these packages, which apt-get will install: ${missing[*]}"

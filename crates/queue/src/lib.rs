@@ -16,6 +16,8 @@ pub mod memory;
 pub mod nats;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+#[cfg(feature = "sqs")]
+pub mod sqs;
 #[cfg(feature = "broker")]
 pub mod ticket;
 

@@ -3,6 +3,13 @@
 //! A [`Source`] gives messages and is told when each is no longer needed there. A [`Target`] takes records, a batch in one call,
 //! and answers for each. Both move bytes: what these mean is for the caller.
 
+#[cfg(feature = "aws")]
+pub mod aws;
+#[cfg(feature = "kinesis")]
+pub mod kinesis;
+#[cfg(feature = "sqs")]
+pub mod sqs;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

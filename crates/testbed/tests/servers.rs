@@ -1,12 +1,12 @@
 //! Each server starts, answers, is ended hard, comes back with its data, and is wiped.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use testbed::{Nats, PostgresServer, RabbitMq, postgres};
+use testbed::{ElasticMq, Moto, Nats, PostgresServer, RabbitMq, postgres};
 
 #[test]
 fn postgres_keeps_what_it_committed_through_an_immediate_stop() {
@@ -84,6 +84,34 @@ fn rabbitmq_comes_back_from_a_kill_and_leaves_nothing_behind() {
     assert!(!Path::new(&data).exists());
 }
 
+#[test]
+fn elasticmq_keeps_its_queues_through_a_kill_and_loses_them_when_wiped() {
+    let mut server = ElasticMq::start().unwrap();
+    let create = sqs_request(&server.url(), "Action=CreateQueue&QueueName=bells");
+    assert!(create.contains("/bells"), "{create}");
+    let queue = "QueueUrl=http://127.0.0.1/000000000000/bells";
+    let sent = sqs_request(&server.url(), &format!("Action=SendMessage&MessageBody=ding&{queue}"));
+    assert!(sent.contains("MessageId"), "{sent}");
+    server.kill().unwrap();
+    assert!(TcpStream::connect(address_of(&server.url())).is_err());
+    server.start_again().unwrap();
+    let received = sqs_request(&server.url(), &format!("Action=ReceiveMessage&{queue}"));
+    assert!(received.contains("ding"), "{received}");
+    server.wipe().unwrap();
+    let listed = sqs_request(&server.url(), "Action=ListQueues");
+    assert!(!listed.contains("/bells"), "{listed}");
+}
+
+#[test]
+fn moto_answers_for_sqs() {
+    let server = Moto::start().unwrap();
+    let create = sqs_request(&server.url(), "Action=CreateQueue&QueueName=bells");
+    assert!(create.contains("/bells"), "{create}");
+    let last = server.process().unwrap();
+    drop(server);
+    assert!(!Path::new(&format!("/proc/{last}")).exists());
+}
+
 /// The one way in which a server could be forgotten.
 #[test]
 fn servers_end_with_an_owner_that_is_killed() {
@@ -111,7 +139,26 @@ fn servers_end_with_an_owner_that_is_killed() {
 }
 
 fn address_of(url: &str) -> &str {
-    url.rsplit('@').next().unwrap().split('/').next().unwrap()
+    let rest = url.split_once("://").unwrap().1;
+    rest.rsplit('@').next().unwrap().split('/').next().unwrap()
+}
+
+/// One request of SQS's older protocol, which needs no library.
+fn sqs_request(url: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address_of(url)).unwrap();
+    let length = body.len();
+    // The service is told by what the signature is for.
+    let scope = "key/20260101/eu-central-1/sqs/aws4_request";
+    write!(
+        stream,
+        "POST / HTTP/1.1\r\nhost: sqs.eu-central-1.amazonaws.com\r\nconnection: close\r\n\
+         authorization: AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 fn environment_of(process: u32, name: &str) -> String {

@@ -29,6 +29,7 @@ struct ServerAddress {
 pub(crate) enum BrokerKind {
     RabbitMq,
     Nats,
+    Sqs,
 }
 
 /// The stores that have a URL.
@@ -61,7 +62,8 @@ pub(super) fn queue<'de, D: Deserializer<'de>>(
     }
     let scheme = url.scheme();
     Err(de::Error::custom(format!(
-        "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), nats:// or tls:// (NATS)"
+        "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), nats:// or tls:// (NATS), \
+         sqs:// (Amazon SQS)"
     )))
 }
 
@@ -87,6 +89,7 @@ impl ServerUrl {
         match self.scheme() {
             "amqp" | "amqps" => Some(BrokerKind::RabbitMq),
             "nats" | "tls" => Some(BrokerKind::Nats),
+            "sqs" => Some(BrokerKind::Sqs),
             _ => None,
         }
     }
@@ -214,6 +217,7 @@ mod tests {
         check("nats://canary@n1:4222", "nats://n1:4222");
         check("amqp://me:ca@nary@mq", "amqp://mq");
         check("nats://n1#canary", "nats://n1");
+        check("sqs://me:canary@eu-central-1?endpoint=http://sqs", "sqs://eu-central-1");
         check("nats://me:canary@n1:1,nats://canary@n2", "nats://n1:1,nats://n2");
     }
 
@@ -244,6 +248,7 @@ mod tests {
             ("amqps://a", Some(BrokerKind::RabbitMq)),
             ("nats://a", Some(BrokerKind::Nats)),
             ("tls://a", Some(BrokerKind::Nats)),
+            ("sqs://eu-central-1?endpoint=http://a", Some(BrokerKind::Sqs)),
             ("amqpx://a", None),
             ("postgres://a", None),
         ] {

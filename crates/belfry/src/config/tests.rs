@@ -358,7 +358,7 @@ fn a_queue_takes_a_store_that_is_shared() {
     check(
         "queue.url = 'kafka://k'",
         "f.toml: queue.url: there is no broker for kafka:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), \
-         nats:// or tls:// (NATS)",
+         nats:// or tls:// (NATS), sqs:// (Amazon SQS)",
     );
     check(
         "queue = { url = 'nats://n', prefix = 'A b' }",

@@ -51,6 +51,12 @@ impl BrokerLink {
         let opened = match url.broker() {
             Some(BrokerKind::RabbitMq) => queue::rabbitmq::open(&options, clock, random.fork()),
             Some(BrokerKind::Nats) => queue::nats::open(&options, clock, random.fork()),
+            #[cfg(feature = "sqs")]
+            Some(BrokerKind::Sqs) => queue::sqs::open(&options, clock, random.fork()),
+            #[cfg(not(feature = "sqs"))]
+            Some(BrokerKind::Sqs) => {
+                return Err(refused(url, "this program was built without the feature `sqs`"));
+            }
             None => return Err(refused(url, "no broker has such URLs")),
         };
         let broker = opened.map_err(|error| refused(url, error))?;

@@ -6,6 +6,7 @@
 mod cases;
 mod nats;
 mod rabbitmq;
+mod sqs;
 
 use std::time::Duration;
 

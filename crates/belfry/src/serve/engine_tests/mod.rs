@@ -85,6 +85,10 @@ impl Deployment {
             let url = match broker {
                 BrokerKind::RabbitMq => testbed::rabbitmq::shared_url().unwrap(),
                 BrokerKind::Nats => testbed::nats::shared_url().unwrap(),
+                BrokerKind::Sqs => {
+                    let endpoint = testbed::aws::shared_sqs_url().unwrap();
+                    format!("sqs://key:secret@eu-central-1?endpoint={endpoint}")
+                }
             };
             let prefix = testbed::unique_prefix();
             writeln!(places, "queue.url = {url:?}\nqueue.prefix = {prefix:?}").unwrap();

@@ -1,0 +1,52 @@
+//! Credentials that are wrong, and roles.
+
+use net::redact::Secret;
+use stream::StreamError;
+use stream::kinesis::{KinesisSettings, KinesisTarget};
+use stream::sqs::{SqsSettings, SqsTarget};
+use testbed::Moto;
+
+use crate::{aws, create_queue};
+
+#[tokio::test]
+async fn wrong_credentials_are_refused_with_what_to_do() {
+    let server =
+        tokio::task::spawn_blocking(Moto::start_with_authentication).await.unwrap().unwrap();
+    let (aws, queue) = (aws(&server.url()), "q".to_owned());
+    let settings = SqsSettings { queue, account: None, visibility_seconds: 30, aws: aws.clone() };
+    let sqs = SqsTarget::open(&settings).await.unwrap_err();
+    let url = format!("kinesis://s?region=eu-central-1&endpoint={}", server.url());
+    let settings = KinesisSettings { aws, ..KinesisSettings::from_url(&url).unwrap() };
+    let kinesis = KinesisTarget::open(&settings).await.unwrap_err();
+    for error in [sqs, kinesis] {
+        let StreamError::Refused(text) = &error else { panic!("{error:?}") };
+        assert!(text.contains("refuses these credentials"), "{text}");
+        assert!(text.contains("correct the access key") && !text.contains("canary"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_role_is_assumed() {
+    let endpoint = testbed::aws::shared_moto_url().unwrap();
+    let queue = create_queue(&endpoint, "").await;
+    let mut aws = aws(&endpoint);
+    aws.role = Some("arn:aws:iam::123456789012:role/belfry".to_owned());
+    aws.external_id = Some("canary".to_owned());
+    aws.sts_endpoint = Some("http://127.0.0.1:9".to_owned());
+    let mut settings = SqsSettings { queue, account: None, visibility_seconds: 30, aws };
+    let unreached = SqsTarget::open(&settings).await.unwrap_err().to_string();
+    assert!(!unreached.contains("canary"), "{unreached}");
+    settings.aws.sts_endpoint = Some(endpoint);
+    SqsTarget::open(&settings).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_profile_that_is_not_there_is_said() {
+    let mut aws = aws(&testbed::aws::shared_moto_url().unwrap());
+    (aws.access_key_id, aws.secret_access_key) = (None, None::<Secret>);
+    aws.profile = Some("no-such-profile".to_owned());
+    let queue = "q".to_owned();
+    let settings = SqsSettings { queue, account: None, visibility_seconds: 30, aws };
+    let error = SqsTarget::open(&settings).await.unwrap_err();
+    assert!(error.to_string().contains("no-such-profile"), "{error}");
+}
