@@ -3,6 +3,9 @@
 //! A [`Source`] gives messages and is told when each is no longer needed there. A [`Target`] takes records, a batch in one call,
 //! and answers for each. Both move bytes: what these mean is for the caller.
 
+#[cfg(feature = "kafka")]
+pub mod kafka;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
