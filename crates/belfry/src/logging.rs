@@ -17,6 +17,8 @@ pub(crate) fn start(config: &LogConfig) -> Result<(), TryInitError> {
     let talkative = level.min(LevelFilter::WARN);
     let targets = Targets::new().with_default(level);
     let targets = targets.with_target("async_nats", talkative).with_target("lapin", talkative);
+    // It warns of every connection that is given up on purpose.
+    let targets = targets.with_target("krafka", level.min(LevelFilter::ERROR));
     let registry = tracing_subscriber::registry().with(targets);
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     match config.format {

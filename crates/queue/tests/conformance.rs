@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow::Clock;
 use notification::Chunk;
 use queue::conformance::{TestedQueue, exercise};
-use queue::{Broker, BrokerOptions, MemoryQueue, nats, rabbitmq};
+use queue::{Broker, BrokerOptions, MemoryQueue, kafka, nats, rabbitmq};
 
 #[tokio::test]
 async fn the_in_process_queue_is_a_queue() {
@@ -35,6 +35,15 @@ async fn nats_is_a_queue() {
     let url = testbed::nats::shared_url().unwrap();
     exercise(|| async {
         subject(nats::open(&options(&url), Clock::system(), random()).unwrap()).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kafka_is_a_queue() {
+    let url = testbed::kafka::shared_url().unwrap();
+    exercise(|| async {
+        subject(kafka::open(&options(&url), Clock::system(), random()).unwrap()).await
     })
     .await;
 }

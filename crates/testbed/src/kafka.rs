@@ -43,7 +43,7 @@ const SERVER: &str = "kafka";
 const USER: &str = "belfry";
 const PASSWORD: &str = "a-password";
 /// Proxies that may be put before one node, each once.
-const PROXIES: usize = 4;
+const PROXIES: usize = 6;
 
 /// A request for the versions of the protocol, as any client may make before it says who it is: length, number of the request,
 /// version 0, number of the call, no name of the client.

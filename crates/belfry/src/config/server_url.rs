@@ -29,6 +29,7 @@ struct ServerAddress {
 pub(crate) enum BrokerKind {
     RabbitMq,
     Nats,
+    Kafka,
 }
 
 /// The stores that have a URL.
@@ -61,7 +62,8 @@ pub(super) fn queue<'de, D: Deserializer<'de>>(
     }
     let scheme = url.scheme();
     Err(de::Error::custom(format!(
-        "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), nats:// or tls:// (NATS)"
+        "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), nats:// or tls:// (NATS), \
+         kafka:// (Kafka)"
     )))
 }
 
@@ -87,6 +89,7 @@ impl ServerUrl {
         match self.scheme() {
             "amqp" | "amqps" => Some(BrokerKind::RabbitMq),
             "nats" | "tls" => Some(BrokerKind::Nats),
+            "kafka" => Some(BrokerKind::Kafka),
             _ => None,
         }
     }
@@ -244,6 +247,7 @@ mod tests {
             ("amqps://a", Some(BrokerKind::RabbitMq)),
             ("nats://a", Some(BrokerKind::Nats)),
             ("tls://a", Some(BrokerKind::Nats)),
+            ("kafka://a,b:9", Some(BrokerKind::Kafka)),
             ("amqpx://a", None),
             ("postgres://a", None),
         ] {

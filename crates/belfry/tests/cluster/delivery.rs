@@ -29,7 +29,12 @@ fn whole_engines_share_a_database() {
 
 #[test]
 fn producers_reach_consumers_through_a_broker() {
-    for queue in [testbed::rabbitmq::shared_url().unwrap(), testbed::nats::shared_url().unwrap()] {
+    let brokers = [
+        testbed::rabbitmq::shared_url().unwrap(),
+        testbed::nats::shared_url().unwrap(),
+        testbed::kafka::shared_url().unwrap(),
+    ];
+    for queue in brokers {
         let database = testbed::postgres::shared().unwrap().create().unwrap();
         let cluster = Cluster::new(database.url(), 6_000, &[]).with_queue(&queue);
         let producer = cluster.start("produce", "producer");

@@ -179,6 +179,18 @@ impl Member {
         receipts.iter().zip(known).map(answer).collect()
     }
 
+    /// Acknowledges what is still here, and commits all that is due.
+    pub(super) async fn settle(&self, receipts: &[Receipt]) -> Result<(), StreamError> {
+        {
+            let mut state = self.state();
+            for receipt in receipts {
+                let _was_known = state.settle(*receipt);
+                state.in_hand.remove(&receipt.0);
+            }
+        }
+        self.commit().await
+    }
+
     /// Puts messages back, to be fetched again before all others.
     pub(super) fn give_back(&self, receipts: &[Receipt]) {
         let mut state = self.state();

@@ -96,6 +96,15 @@ impl KafkaSource {
         Ok(Self { member, is_idle, tasks: Mutex::new(tasks) })
     }
 
+    /// Acknowledges messages, without an answer for each: those that are with another member by now are passed over. Commits what is
+    /// due, also with an empty list.
+    ///
+    /// # Errors
+    /// When what is due could not be committed; it stays due.
+    pub async fn settle(&self, receipts: &[Receipt]) -> Result<(), StreamError> {
+        self.member.settle(receipts).await
+    }
+
     /// Has the task look again, if it only waits.
     fn wake(&self) {
         if self.is_idle.load(Ordering::SeqCst)

@@ -85,6 +85,7 @@ impl Deployment {
             let url = match broker {
                 BrokerKind::RabbitMq => testbed::rabbitmq::shared_url().unwrap(),
                 BrokerKind::Nats => testbed::nats::shared_url().unwrap(),
+                BrokerKind::Kafka => testbed::kafka::shared_url().unwrap(),
             };
             let prefix = testbed::unique_prefix();
             writeln!(places, "queue.url = {url:?}\nqueue.prefix = {prefix:?}").unwrap();
