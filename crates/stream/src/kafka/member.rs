@@ -32,6 +32,8 @@ pub(super) struct Member {
     state: Mutex<MemberState>,
     /// Something can be fetched, or there is trouble.
     pub(super) arrived: Notify,
+    /// A caller waits, or the source is closed.
+    pub(super) asked: Notify,
     /// Held while positions are committed: each commit sees what the one before has done.
     committing: tokio::sync::Mutex<()>,
     consumer: ConsumerSlot,
@@ -84,6 +86,7 @@ impl Member {
             departure,
             state: Mutex::default(),
             arrived: Notify::new(),
+            asked: Notify::new(),
             committing: tokio::sync::Mutex::default(),
             consumer: ConsumerSlot::default(),
         }
@@ -254,15 +257,17 @@ impl Member {
         Ok(())
     }
 
-    /// Asks what is done among the messages in hand of partitions that leave, and acknowledges it.
+    /// Asks what is done among the messages in hand of partitions that leave, and acknowledges it. Nothing more of them is given.
     fn depart(&self, partitions: &[i32]) {
-        let Some(departure) = &self.departure else { return };
+        let leaves = |taken: &TakenMessage| partitions.contains(&taken.partition);
         let in_hand: Vec<Receipt> = {
-            let state = self.state();
-            let leaves = |taken: &TakenMessage| partitions.contains(&taken.partition);
+            let mut state = self.state();
+            // At once with the look at what is in hand: what were given after it would be with both members.
+            state.waiting.retain(|taken| !leaves(taken));
             let leaving = state.in_hand.iter().filter(|(_receipt, taken)| leaves(taken));
             leaving.map(|(receipt, _taken)| Receipt(*receipt)).collect()
         };
+        let Some(departure) = &self.departure else { return };
         let done = departure.leaving(&in_hand);
         let mut state = self.state();
         for receipt in done {

@@ -4,7 +4,6 @@
 //! waits; otherwise all partitions are paused, and a look costs no request.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,7 +23,6 @@ use crate::{Message, Receipt, Source, StreamError};
 #[derive(Debug)]
 pub struct KafkaSource {
     member: Arc<Member>,
-    is_idle: Arc<AtomicBool>,
     tasks: Mutex<Tasks>,
 }
 
@@ -32,7 +30,6 @@ pub struct KafkaSource {
 #[derive(Debug)]
 struct Poller {
     member: Arc<Member>,
-    is_idle: Arc<AtomicBool>,
 }
 
 /// Time to connect, and for a request.
@@ -41,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_secs(1);
 /// Polls in vain after which the broker is asked whether it is there.
 const EMPTY_POLLS: u32 = 5;
-/// Poll while none waits: within this time the member follows a change of its group. It costs no request.
+/// Between two looks while none waits: within this time the member follows a change of its group. A look costs no request.
 const IDLE_POLL: Duration = Duration::from_millis(250);
 /// How long a member may be silent until its partitions go to others: the least that brokers allow as they come.
 const SESSION: Duration = Duration::from_secs(6);
@@ -89,11 +86,10 @@ impl KafkaSource {
             return Err(StreamError::Refused(text.to_owned()));
         }
         let member = Arc::new(Member::new(settings, departure));
-        let is_idle = Arc::new(AtomicBool::new(false));
-        let poller = Poller { member: Arc::clone(&member), is_idle: Arc::clone(&is_idle) };
+        let poller = Poller { member: Arc::clone(&member) };
         let mut tasks = Tasks::default();
         tasks.spawn("kafka-source", poller.run(random));
-        Ok(Self { member, is_idle, tasks: Mutex::new(tasks) })
+        Ok(Self { member, tasks: Mutex::new(tasks) })
     }
 
     /// Acknowledges messages, without an answer for each: those that are with another member by now are passed over. Commits what is
@@ -103,15 +99,6 @@ impl KafkaSource {
     /// When what is due could not be committed; it stays due.
     pub async fn settle(&self, receipts: &[Receipt]) -> Result<(), StreamError> {
         self.member.settle(receipts).await
-    }
-
-    /// Has the task look again, if it only waits.
-    fn wake(&self) {
-        if self.is_idle.load(Ordering::SeqCst)
-            && let Some(consumer) = self.member.consumer()
-        {
-            consumer.wakeup();
-        }
     }
 
     async fn arrived(&self, messages: usize) -> Result<Vec<Message>, StreamError> {
@@ -124,7 +111,7 @@ impl KafkaSource {
             if let Some(given) = self.member.give(messages.max(1)) {
                 return given;
             }
-            self.wake();
+            self.member.asked.notify_one();
             notice.await;
         }
     }
@@ -146,6 +133,7 @@ impl Source for KafkaSource {
 
     async fn close(&self) {
         self.member.close();
+        self.member.asked.notify_one();
         if let Some(consumer) = self.member.consumer() {
             consumer.wakeup();
         }
@@ -208,7 +196,6 @@ impl Poller {
             .max_buffered_records(POLL_MESSAGES)
             .fetch_max_bytes(FETCH_BYTES)
             .max_partition_fetch_bytes(PARTITION_BYTES)
-            .idle_poll_backoff(IDLE_POLL / 4)
             .metrics_push(false)
             .rebalance_listener(GroupChanges(Arc::clone(&self.member)))
             .build();
@@ -235,9 +222,7 @@ impl Poller {
     ) -> Result<(), StreamError> {
         let mut empty_polls = 0;
         while !self.member.is_closed() {
-            self.is_idle.store(true, Ordering::SeqCst);
             let wants = self.member.wants_more();
-            self.is_idle.store(!wants, Ordering::SeqCst);
             let assignment = consumer.assignment().await;
             for (topic, partitions) in &assignment {
                 if wants {
@@ -248,7 +233,8 @@ impl Poller {
             }
             // Never dropped half-way: it may be in the middle of a change of the group.
             let settings = &self.member.settings;
-            let polled = consumer.poll(if wants { POLL } else { IDLE_POLL }).await;
+            // While all is paused it would return at once, again and again, as soon as its buffer is full.
+            let polled = consumer.poll(if wants { POLL } else { Duration::ZERO }).await;
             let trouble = match polled {
                 Ok(records) => {
                     empty_polls = if records.is_empty() && wants { empty_polls + 1 } else { 0 };
@@ -265,7 +251,12 @@ impl Poller {
                 Err(error) => return Err(explain(settings, &error)),
             };
             match trouble {
-                None => *failures = 0,
+                None => {
+                    *failures = 0;
+                    if !self.member.wants_more() && !self.member.is_closed() {
+                        let _asked = timeout(IDLE_POLL, self.member.asked.notified()).await;
+                    }
+                }
                 Some(trouble) => {
                     self.member.complain(trouble);
                     *failures = failures.saturating_add(1);
