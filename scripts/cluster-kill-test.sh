@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two producers and three consumers under random faults, on each combination of servers:
-# scripts/cluster-kill-test.sh [ROUNDS] [SEED] [postgres|rabbitmq|nats]...
+# scripts/cluster-kill-test.sh [ROUNDS] [SEED] [postgres|rabbitmq|nats|kafka]...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}
 rounds=${1:-10}
 seed=${2:-1}
 shift $(($# < 2 ? $# : 2))
-[ $# -gt 0 ] || set -- postgres rabbitmq nats
+[ $# -gt 0 ] || set -- postgres rabbitmq nats kafka
 
 scripts/setup-servers.sh
 cargo build --release --locked -p belfry

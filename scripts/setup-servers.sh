@@ -3,6 +3,7 @@
 # they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd and Node.js, which have
 # no service. Mail servers, nginx, HAProxy, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
 # is replaced, and what will be done is said first. A Go toolchain and a JDK are used where there are some, and not installed.
+# Kafka is fetched into the build folder (fetch-kafka.sh), and run by a JRE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +18,9 @@ missing=()
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
 in_path_or nghttpd '/usr/sbin/nghttpd' || missing+=(nghttp2-server)
 in_path_or node '/usr/bin/node' || missing+=(nodejs)
+# Kafka: the one fetches it, the other runs it.
+in_path_or mvn '/usr/bin/mvn' || missing+=(maven)
+in_path_or java '/usr/bin/java' || missing+=(default-jre-headless)
 # libFuzzer is built with it.
 in_path_or c++ '/usr/bin/c++' || missing+=(g++)
 # Verifies signatures of mail; Ed25519 ones with the second.
@@ -26,7 +30,7 @@ in_path_or java '/usr/lib/jvm/*/bin/java' || missing+=(default-jre-headless)
 in_path_or mvn '/usr/bin/mvn' || missing+=(maven)
 /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 unpacked=$(scripts/unpack-servers.sh --list)
-[ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exit 0
+[ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exec scripts/fetch-kafka.sh
 [ ${#missing[@]} -eq 0 ] || echo "the tests need these packages, which apt-get will install: ${missing[*]}"
 [ -z "$unpacked" ] || echo "the tests need these packages, which are unpacked into the build folder and not installed: $unpacked"
 
@@ -41,7 +45,7 @@ fi
 
 "${as_root[@]}" apt-get update -q
 scripts/unpack-servers.sh
-[ ${#missing[@]} -gt 0 ] || exit 0
+[ ${#missing[@]} -gt 0 ] || exec scripts/fetch-kafka.sh
 
 # A package starts its service unless this file forbids it.
 policy=/usr/sbin/policy-rc.d
@@ -51,3 +55,4 @@ if [ ! -e "$policy" ]; then
     "${as_root[@]}" chmod 755 "$policy"
 fi
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
+scripts/fetch-kafka.sh

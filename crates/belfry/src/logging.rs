@@ -19,6 +19,8 @@ pub(crate) fn start(config: &LogConfig) -> Result<(), TryInitError> {
     let targets = targets.with_target("async_nats", talkative).with_target("lapin", talkative);
     // All of the SDK's crates, and its HTTP client. At the lowest level it writes what it signs.
     let targets = targets.with_target("aws_", talkative).with_target("hyper_util", talkative);
+    // It warns of every connection that is given up on purpose.
+    let targets = targets.with_target("krafka", level.min(LevelFilter::ERROR));
     let registry = tracing_subscriber::registry().with(targets);
     let lines = fmt::layer().with_writer(io::stderr).with_target(false);
     match config.format {

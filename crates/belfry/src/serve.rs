@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
         long,
         value_name = "URL",
         value_parser = secret,
-        help = "Broker: amqp://USER@HOST, amqps://USER@HOST, nats://HOST or sqs://REGION [default: as configured]"
+        help = "Broker: amqp://USER@HOST, amqps://USER@HOST, nats://HOST, kafka://HOST or sqs://REGION [default: as configured]"
     )]
     pub(crate) queue: Option<Secret>,
 }

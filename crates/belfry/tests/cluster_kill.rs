@@ -44,3 +44,9 @@ fn a_cluster_with_rabbitmq_keeps_every_promise() {
 fn a_cluster_with_nats_keeps_every_promise() {
     round(Backing::Nats, 46).unwrap();
 }
+
+/// As behind the other brokers.
+#[test]
+fn a_cluster_with_kafka_keeps_every_promise() {
+    round(Backing::Kafka, 46).unwrap();
+}

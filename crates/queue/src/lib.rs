@@ -11,6 +11,8 @@
 pub mod broker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod memory;
 #[cfg(feature = "nats")]
 pub mod nats;

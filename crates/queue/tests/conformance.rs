@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flow::Clock;
 use notification::Chunk;
 use queue::conformance::{TestedQueue, exercise};
-use queue::{Broker, BrokerOptions, MemoryQueue, nats, rabbitmq, sqs};
+use queue::{Broker, BrokerOptions, MemoryQueue, kafka, nats, rabbitmq, sqs};
 
 #[tokio::test]
 async fn the_in_process_queue_is_a_queue() {
@@ -45,6 +45,15 @@ async fn sqs_is_a_queue() {
     let url = format!("sqs://key:secret@eu-central-1?endpoint={endpoint}");
     exercise(|| async {
         subject(sqs::open(&options(&url), Clock::system(), random()).unwrap()).await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kafka_is_a_queue() {
+    let url = testbed::kafka::shared_url().unwrap();
+    exercise(|| async {
+        subject(kafka::open(&options(&url), Clock::system(), random()).unwrap()).await
     })
     .await;
 }

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 #[cfg(feature = "kinesis")]
 pub mod kinesis;
 #[cfg(feature = "sqs")]

@@ -7,7 +7,7 @@
 //! Go toolchain and a JDK may be absent.
 //!
 //! - [`postgres`]: a cluster with password authentication, and a database of its own for each test.
-//! - [`rabbitmq`] and [`nats`]: brokers that can be killed, started again, and wiped.
+//! - [`rabbitmq`], [`nats`] and [`kafka`]: brokers that can be killed, started again, and wiped.
 //! - [`aws`]: `ElasticMQ` and moto, for SQS and Kinesis.
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
 //! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go, Netty.
@@ -17,14 +17,16 @@
 //! - [`keeper`]: what ends the servers when their owner is gone.
 //!
 //! Tests that need a server but do not break it share one for each process: [`postgres::shared`],
-//! [`rabbitmq::shared_url`], [`nats::shared_url`], [`aws::shared_sqs_url`], [`aws::shared_moto_url`]. Set `BELFRY_TEST_POSTGRES_URL`, `BELFRY_TEST_RABBITMQ_URL` or
-//! `BELFRY_TEST_NATS_URL` to share a running one instead. `cargo run -p testbed -- postgres rabbitmq nats` starts
+//! [`rabbitmq::shared_url`], [`nats::shared_url`], [`kafka::shared_url`], [`aws::shared_sqs_url`], [`aws::shared_moto_url`]. Set
+//! `BELFRY_TEST_POSTGRES_URL`, `BELFRY_TEST_RABBITMQ_URL`, `BELFRY_TEST_NATS_URL` or `BELFRY_TEST_KAFKA_URL` to share a running one
+//! instead. `cargo run -p testbed -- postgres rabbitmq nats kafka` starts
 //! servers for a session at the keyboard.
 
 pub mod aws;
 pub mod disk;
 pub mod hpack;
 pub mod http2;
+pub mod kafka;
 pub mod keeper;
 pub mod mail;
 pub mod nats;
@@ -38,6 +40,7 @@ pub use aws::{ElasticMq, Moto};
 pub use disk::{DiskNamespace, SmallDisk};
 pub use find::free_port;
 pub use http2::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
+pub use kafka::Kafka;
 pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};
 pub use nats::Nats;
 pub use postgres::{Database, PostgresOptions, PostgresServer};

@@ -1,4 +1,4 @@
-//! Servers for a session at the keyboard: `testbed [postgres] [rabbitmq] [nats]`.
+//! Servers for a session at the keyboard: `testbed [postgres] [rabbitmq] [nats] [kafka]`.
 //!
 //! Prints a line `export BELFRY_TEST_..._URL=...` for each, and ends them when its standard input ends (Ctrl-D) or it
 //! is stopped in any other way.
@@ -6,7 +6,7 @@
 use std::io::{Read as _, Write as _};
 
 use anyhow::{Result, bail};
-use testbed::{Nats, PostgresServer, RabbitMq};
+use testbed::{Kafka, Nats, PostgresServer, RabbitMq};
 
 /// Held so that it runs.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ enum ServerChoice {
     Postgres(PostgresServer),
     RabbitMq(RabbitMq),
     Nats(Nats),
+    Kafka(Kafka),
 }
 
 fn main() -> Result<()> {
@@ -33,7 +34,11 @@ fn main() -> Result<()> {
                 let server = Nats::start()?;
                 ("NATS", server.url(), ServerChoice::Nats(server))
             }
-            _other => bail!("usage: testbed [postgres] [rabbitmq] [nats]"),
+            "kafka" => {
+                let server = Kafka::start()?;
+                ("KAFKA", server.url(), ServerChoice::Kafka(server))
+            }
+            _other => bail!("usage: testbed [postgres] [rabbitmq] [nats] [kafka]"),
         };
         writeln!(std::io::stdout(), "export BELFRY_TEST_{variable}_URL={url}")?;
         servers.push(server);

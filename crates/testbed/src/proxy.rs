@@ -88,9 +88,17 @@ impl Proxy {
     /// # Errors
     /// When `url` has no host and port, or no port is free.
     pub fn before(url: &str) -> Result<Self> {
+        Self::at(find::free_port()?, url)
+    }
+
+    /// [`before`](Self::before), listening on `port`.
+    ///
+    /// # Errors
+    /// When `url` has no host and port, or the port is taken.
+    pub fn at(port: u16, url: &str) -> Result<Self> {
         let (start, server, end) =
             split(url).with_context(|| format!("{url} has no host and port"))?;
-        let address = SocketAddr::from(([127, 0, 0, 1], find::free_port()?));
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         let state = ProxyState { mode: Mode::Passing, version: 1, generation: 0 };
         let link = Arc::new(ProxyLink {
             server: server.to_owned(),

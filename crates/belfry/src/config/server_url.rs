@@ -29,6 +29,7 @@ struct ServerAddress {
 pub(crate) enum BrokerKind {
     RabbitMq,
     Nats,
+    Kafka,
     Sqs,
 }
 
@@ -63,7 +64,7 @@ pub(super) fn queue<'de, D: Deserializer<'de>>(
     let scheme = url.scheme();
     Err(de::Error::custom(format!(
         "there is no broker for {scheme}:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), nats:// or tls:// (NATS), \
-         sqs:// (Amazon SQS)"
+         kafka:// (Kafka), sqs:// (Amazon SQS)"
     )))
 }
 
@@ -89,6 +90,7 @@ impl ServerUrl {
         match self.scheme() {
             "amqp" | "amqps" => Some(BrokerKind::RabbitMq),
             "nats" | "tls" => Some(BrokerKind::Nats),
+            "kafka" => Some(BrokerKind::Kafka),
             "sqs" => Some(BrokerKind::Sqs),
             _ => None,
         }
@@ -249,6 +251,7 @@ mod tests {
             ("nats://a", Some(BrokerKind::Nats)),
             ("tls://a", Some(BrokerKind::Nats)),
             ("sqs://eu-central-1?endpoint=http://a", Some(BrokerKind::Sqs)),
+            ("kafka://a,b:9", Some(BrokerKind::Kafka)),
             ("amqpx://a", None),
             ("postgres://a", None),
         ] {

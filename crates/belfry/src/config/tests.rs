@@ -356,9 +356,9 @@ fn a_queue_takes_a_store_that_is_shared() {
         assert_eq!(complaints(&source(&text, &[])), [expect], "{text}");
     };
     check(
-        "queue.url = 'kafka://k'",
-        "f.toml: queue.url: there is no broker for kafka:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), \
-         nats:// or tls:// (NATS), sqs:// (Amazon SQS)",
+        "queue.url = 'mqtt://k'",
+        "f.toml: queue.url: there is no broker for mqtt:// URLs: begin it with amqp:// or amqps:// (RabbitMQ), \
+         nats:// or tls:// (NATS), kafka:// (Kafka), sqs:// (Amazon SQS)",
     );
     check(
         "queue = { url = 'nats://n', prefix = 'A b' }",

@@ -51,6 +51,12 @@ impl BrokerLink {
         let opened = match url.broker() {
             Some(BrokerKind::RabbitMq) => queue::rabbitmq::open(&options, clock, random.fork()),
             Some(BrokerKind::Nats) => queue::nats::open(&options, clock, random.fork()),
+            #[cfg(feature = "kafka")]
+            Some(BrokerKind::Kafka) => queue::kafka::open(&options, clock, random.fork()),
+            #[cfg(not(feature = "kafka"))]
+            Some(BrokerKind::Kafka) => {
+                return Err(refused(url, "this program was built without the feature `kafka`"));
+            }
             #[cfg(feature = "sqs")]
             Some(BrokerKind::Sqs) => queue::sqs::open(&options, clock, random.fork()),
             #[cfg(not(feature = "sqs"))]

@@ -43,7 +43,7 @@ impl Role {
         }
         if config.queue.url.is_none() {
             return fail(format!(
-                "{half} needs a queue to its {whom}: give --queue amqp://USER@HOST, nats://HOST or sqs://REGION, or set `url` in \
+                "{half} needs a queue to its {whom}: give --queue amqp://USER@HOST, nats://HOST, kafka://HOST or sqs://REGION, or set `url` in \
                  [queue]; without a broker use `belfry serve`"
             ));
         }

@@ -30,11 +30,13 @@ fn whole_engines_share_a_database() {
 #[test]
 fn producers_reach_consumers_through_a_broker() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
-    for queue in [
+    let brokers = [
         testbed::rabbitmq::shared_url().unwrap(),
         testbed::nats::shared_url().unwrap(),
+        testbed::kafka::shared_url().unwrap(),
         format!("sqs://key:secret@eu-central-1?endpoint={endpoint}"),
-    ] {
+    ];
+    for queue in brokers {
         let database = testbed::postgres::shared().unwrap().create().unwrap();
         let cluster = Cluster::new(database.url(), 6_000, &[]).with_queue(&queue);
         let producer = cluster.start("produce", "producer");

@@ -17,7 +17,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use testbed::{Database, Nats, PostgresOptions, PostgresServer, Proxy, RabbitMq};
+use testbed::{Database, Kafka, Nats, PostgresOptions, PostgresServer, Proxy, RabbitMq};
 
 use crate::client::BenchClient;
 use crate::port::HeldPort;
@@ -39,6 +39,8 @@ pub enum Backing {
     RabbitMq,
     /// And NATS JetStream.
     Nats,
+    /// And Kafka.
+    Kafka,
 }
 
 /// The settings of a cluster.
@@ -81,6 +83,8 @@ pub enum BrokerChoice {
     RabbitMq(RabbitMq),
     /// NATS JetStream.
     Nats(Nats),
+    /// Kafka.
+    Kafka(Kafka),
 }
 
 /// Processor time by group, so far.
@@ -110,13 +114,13 @@ const SELECT_CHUNKS: &str = "SELECT format('%s guarantee %s attempt %s epoch %s 
 
 impl Backing {
     /// Every combination.
-    pub const ALL: [Self; 3] = [Self::Postgres, Self::RabbitMq, Self::Nats];
+    pub const ALL: [Self; 4] = [Self::Postgres, Self::RabbitMq, Self::Nats, Self::Kafka];
 
     /// `producers` and `consumers` where there is a broker between them; that many engines that do both where not.
     pub fn roles(self, producers: usize, consumers: usize) -> Vec<EngineRole> {
         match self {
             Self::Postgres => vec![EngineRole::Serve; producers + consumers],
-            Self::RabbitMq | Self::Nats => {
+            Self::RabbitMq | Self::Nats | Self::Kafka => {
                 [vec![EngineRole::Produce; producers], vec![EngineRole::Consume; consumers]]
                     .concat()
             }
@@ -132,7 +136,8 @@ impl FromStr for Backing {
             "postgres" => Ok(Self::Postgres),
             "rabbitmq" => Ok(Self::RabbitMq),
             "nats" => Ok(Self::Nats),
-            _ => bail!("{text} is neither postgres nor rabbitmq nor nats"),
+            "kafka" => Ok(Self::Kafka),
+            _ => bail!("{text} is neither postgres nor rabbitmq nor nats nor kafka"),
         }
     }
 }
@@ -153,10 +158,8 @@ impl Cluster {
         let broker = BrokerChoice::start(setup.backing)?;
         let simulator =
             SimulatorProcess::start(&setup.binary, &setup.directory, &setup.simulator_flags)?;
-        let broker_url = broker.as_ref().map(BrokerChoice::url);
         let mut workers = Vec::new();
         for (i, role) in setup.roles.iter().enumerate() {
-            let access = |url: &String| Access::new(url, setup.has_links);
             let name = format!("{}-{i}", role.as_str());
             workers.push(ClusterWorker {
                 role: *role,
@@ -165,8 +168,8 @@ impl Cluster {
                 name,
                 settings: setup.engine_settings.clone(),
                 simulator: simulator.ready.clone(),
-                store: access(&database.url().to_owned())?,
-                broker: broker_url.as_ref().map(access).transpose()?,
+                store: Access::new(database.url(), setup.has_links)?,
+                broker: broker.as_ref().map(|broker| broker.access(setup.has_links)).transpose()?,
                 port: HeldPort::any()?,
                 client: OnceLock::new(),
                 engine: Mutex::new(None),
@@ -305,6 +308,7 @@ impl BrokerChoice {
             Backing::Postgres => None,
             Backing::RabbitMq => Some(Self::RabbitMq(RabbitMq::start()?)),
             Backing::Nats => Some(Self::Nats(Nats::start()?)),
+            Backing::Kafka => Some(Self::Kafka(Kafka::start()?)),
         })
     }
 
@@ -312,6 +316,21 @@ impl BrokerChoice {
         match self {
             Self::RabbitMq(broker) => broker.url(),
             Self::Nats(broker) => broker.url(),
+            Self::Kafka(broker) => broker.url(),
+        }
+    }
+
+    /// How an engine reaches it.
+    fn access(&self, has_link: bool) -> Result<Access> {
+        match self {
+            // Its clients go to the addresses that it tells them.
+            Self::Kafka(broker) if has_link => {
+                let link = broker.proxy()?;
+                Ok(Access { url: link.url().to_owned(), link: Some(link) })
+            }
+            Self::RabbitMq(_) | Self::Nats(_) | Self::Kafka(_) => {
+                Access::new(&self.url(), has_link)
+            }
         }
     }
 
@@ -319,6 +338,7 @@ impl BrokerChoice {
         match self {
             Self::RabbitMq(broker) => broker.process(),
             Self::Nats(broker) => broker.process(),
+            Self::Kafka(broker) => broker.process(),
         }
     }
 
@@ -326,6 +346,7 @@ impl BrokerChoice {
         match self {
             Self::RabbitMq(broker) => broker.kill(),
             Self::Nats(broker) => broker.kill(),
+            Self::Kafka(broker) => broker.kill(),
         }
     }
 
@@ -333,6 +354,7 @@ impl BrokerChoice {
         match self {
             Self::RabbitMq(broker) => broker.start_again(),
             Self::Nats(broker) => broker.start_again(),
+            Self::Kafka(broker) => broker.start_again(),
         }
     }
 
@@ -340,6 +362,7 @@ impl BrokerChoice {
         match self {
             Self::RabbitMq(broker) => broker.wipe(),
             Self::Nats(broker) => broker.wipe(),
+            Self::Kafka(broker) => broker.wipe(),
         }
     }
 }

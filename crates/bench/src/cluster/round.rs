@@ -196,7 +196,7 @@ impl Backing {
     const fn lease(self) -> Duration {
         match self {
             Self::Postgres => Duration::from_secs(10),
-            Self::RabbitMq | Self::Nats => Duration::from_secs(30),
+            Self::RabbitMq | Self::Nats | Self::Kafka => Duration::from_secs(30),
         }
     }
 }

@@ -148,6 +148,14 @@ impl<M: BrokerMessage> HeldTickets<M> {
         self.changed.notify_waiters();
     }
 
+    /// Takes back the tickets that are not received yet and whose message is `leaving`: their broker gives them to another
+    /// consumer.
+    pub fn withdraw(&self, leaving: impl Fn(&M) -> bool) -> Vec<Arc<M>> {
+        let withdrawn = self.state().withdraw(leaving);
+        self.changed.notify_waiters();
+        withdrawn
+    }
+
     /// Ends every receive.
     pub(crate) fn close(&self) {
         self.state().closed = true;
@@ -204,6 +212,15 @@ impl<M> HeldState<M> {
     fn pop(&mut self, lowest: Priority) -> Option<u64> {
         let admitted = usize::from(lowest.code()) + 1;
         self.waiting.iter_mut().take(admitted).find_map(VecDeque::pop_front)
+    }
+
+    fn withdraw(&mut self, leaving: impl Fn(&M) -> bool) -> Vec<Arc<M>> {
+        let leaves = |held: &HeldTicket<M>| !held.received && leaving(&held.message);
+        let withdrawn: Vec<(u64, HeldTicket<M>)> =
+            self.held.extract_if(.., |_key, held| leaves(held)).collect();
+        let held = &self.held;
+        self.waiting.iter_mut().for_each(|keys| keys.retain(|key| held.contains_key(key)));
+        withdrawn.into_iter().map(|(_key, held)| held.message).collect()
     }
 
     /// Removes the tickets that are not received yet.

@@ -4,6 +4,7 @@
 #![expect(clippy::panic, reason = "likewise")]
 
 mod cases;
+mod kafka;
 mod nats;
 mod rabbitmq;
 mod sqs;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use flow::Clock;
 use notification::{ChunkId, Epoch, Priority, Ticket, Timestamp, limits};
 use queue::{Broker, BrokerOptions, Message, QueueError};
+use testbed::Proxy;
 
 /// A broker of one kind, private to a test.
 pub(crate) trait Server: Sized + 'static {
@@ -23,6 +25,10 @@ pub(crate) trait Server: Sized + 'static {
     fn kill(&mut self);
     fn start_again(&mut self);
     fn wipe(&mut self);
+    /// A link to the server at `url`.
+    fn proxy(url: &str) -> Proxy {
+        Proxy::before(url).unwrap()
+    }
     /// Publishes `body` where tickets of `priority` are published, as another program.
     async fn intrude(url: &str, prefix: &str, priority: Priority, body: &[u8]);
     /// Messages that wait where tickets of `priority` wait, seen by another program.

@@ -150,6 +150,11 @@ async fn a_cluster_behind_nats_goes_by_the_databases_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_behind_kafka_goes_by_the_databases_clock() {
+    in_a_cluster(Deployment::Behind(BrokerKind::Kafka)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_one_machine_a_clock_that_is_set_back_and_right_again_repeats_and_loses_nothing() {
     each_arrives_once(Deployment::OneMachine, 0, async |machines| {
         step_all(machines, -STEP);

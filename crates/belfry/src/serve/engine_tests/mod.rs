@@ -89,6 +89,7 @@ impl Deployment {
                     let endpoint = testbed::aws::shared_sqs_url().unwrap();
                     format!("sqs://key:secret@eu-central-1?endpoint={endpoint}")
                 }
+                BrokerKind::Kafka => testbed::kafka::shared_url().unwrap(),
             };
             let prefix = testbed::unique_prefix();
             writeln!(places, "queue.url = {url:?}\nqueue.prefix = {prefix:?}").unwrap();

@@ -1,0 +1,177 @@
+//! Writing to a topic: an idempotent producer, acknowledged by all replicas in sync.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use krafka::CloseOptions;
+use krafka::error::{ErrorCode, KrafkaError, ProtocolErrorKind};
+use krafka::producer::Producer;
+use tokio::sync::Mutex;
+
+use super::client::{connect, explain};
+use super::settings::KafkaSettings;
+use crate::{BatchLimits, PutError, Record, StreamError, Target};
+
+/// A topic that is written to. Records of one key lie in one partition, in the order in which they were put. The id of a record is in its
+/// header `id`.
+#[derive(Debug)]
+pub struct KafkaTarget {
+    settings: KafkaSettings,
+    producer: Mutex<Option<Arc<Producer>>>,
+}
+
+/// Time to connect, and for a request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time until the topic is known and there is place in the producer's buffer.
+const BLOCKED: Duration = Duration::from_secs(5);
+/// Time for a record, with the producer's own repetitions.
+const DELIVERY: Duration = Duration::from_secs(15);
+/// How long a record may wait for others of its partition.
+const LINGER: Duration = Duration::from_millis(2);
+/// Bytes of one partition that travel together.
+const BATCH_BYTES: usize = 256 * 1024;
+/// Bytes that wait in the producer: twice what a call may put.
+const BUFFER_BYTES: usize = 2 * PUT_BYTES;
+/// Records of one call.
+const PUT_RECORDS: usize = 5_000;
+/// Bytes of one call.
+const PUT_BYTES: usize = 8 * 1024 * 1024;
+/// Room of a request around its records.
+const FRAME_BYTES: usize = 1024 * 1024;
+
+// === impl KafkaTarget ===
+
+impl KafkaTarget {
+    /// A target that connects with its first records.
+    ///
+    /// # Errors
+    /// When `settings` cannot work: they contradict each other, or have no topic.
+    pub fn new(settings: KafkaSettings) -> Result<Self, StreamError> {
+        settings.check()?;
+        if settings.topic.is_empty() {
+            let text = "a target in Kafka needs a topic: kafka://host:port/topic";
+            return Err(StreamError::Refused(text.to_owned()));
+        }
+        Ok(Self { settings, producer: Mutex::new(None) })
+    }
+
+    async fn producer(&self) -> Result<Arc<Producer>, StreamError> {
+        let mut producer = self.producer.lock().await;
+        if let Some(producer) = &*producer {
+            return Ok(Arc::clone(producer));
+        }
+        let kafka = connect(&self.settings, PATIENCE).await?;
+        let made = kafka
+            .producer()
+            .linger(LINGER)
+            .delivery_timeout(DELIVERY)
+            .max_block(BLOCKED)
+            .batch_size(BATCH_BYTES)
+            .buffer_memory(BUFFER_BYTES.max(2 * self.settings.record_bytes))
+            .max_request_size(BATCH_BYTES.max(self.settings.record_bytes) + FRAME_BYTES)
+            .metrics_push(false)
+            .build();
+        let made = Arc::new(made.await.map_err(|error| explain(&self.settings, &error))?);
+        *producer = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    async fn put_by(
+        &self,
+        producer: &Producer,
+        records: &[Record],
+    ) -> Vec<Result<(), KrafkaError>> {
+        let mut queued = Vec::with_capacity(records.len());
+        for record in records {
+            if record.bytes() > self.settings.record_bytes {
+                queued.push(Err(KrafkaError::broker(
+                    ErrorCode::MessageTooLarge,
+                    "it is over record_bytes",
+                )));
+                continue;
+            }
+            let mut made = krafka::Record::new(self.settings.topic.clone(), record.body.clone());
+            if let Some(key) = &record.key {
+                made = made.key(key.clone());
+            }
+            made = made.header("id", record.id.clone());
+            // One after the other: the order of this call is that of the partition.
+            queued.push(producer.enqueue(made).await);
+        }
+        let answered = queued.into_iter().map(async |queued| queued?.await.map(|_position| ()));
+        join_all(answered).await
+    }
+}
+
+#[async_trait]
+impl Target for KafkaTarget {
+    fn limits(&self) -> BatchLimits {
+        let record_bytes = self.settings.record_bytes;
+        BatchLimits { records: PUT_RECORDS, bytes: PUT_BYTES.max(record_bytes), record_bytes }
+    }
+
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
+    async fn put(&self, records: &[Record]) -> Vec<Result<(), PutError>> {
+        let producer = match self.producer().await {
+            Ok(producer) => producer,
+            Err(error) => {
+                return vec![Err(PutError::NotTaken(error.to_string())); records.len()];
+            }
+        };
+        let answers = self.put_by(&producer, records).await;
+        if answers.iter().any(|answer| answer.as_ref().is_err_and(KrafkaError::is_fatal)) {
+            // The next call makes another one.
+            *self.producer.lock().await = None;
+        }
+        let meant = |answer: Result<(), KrafkaError>| {
+            answer.map_err(|error| verdict(&self.settings, &error))
+        };
+        answers.into_iter().map(meant).collect()
+    }
+
+    async fn close(&self) {
+        if let Some(producer) = self.producer.lock().await.take() {
+            let closed = producer.close_with(CloseOptions::new().timeout(DELIVERY)).await;
+            if let Err(error) = closed {
+                tracing::debug!(%error, "the producer was not closed in good order");
+            }
+        }
+    }
+}
+
+/// What `error` means for its record.
+#[expect(clippy::wildcard_enum_match_arm, reason = "whatever else it is, it may have been taken")]
+fn verdict(settings: &KafkaSettings, error: &KrafkaError) -> PutError {
+    let why = explain(settings, error).to_string();
+    match error {
+        KrafkaError::Protocol { kind: ProtocolErrorKind::FrameTooLarge, .. }
+        | KrafkaError::Serialization { .. }
+        | KrafkaError::Compression { .. } => PutError::Refused(why),
+        KrafkaError::DeliveryTimeout { possibly_written: false, .. }
+        | KrafkaError::Config { .. }
+        | KrafkaError::Auth { .. }
+        | KrafkaError::UnknownTopic { .. } => PutError::NotTaken(why),
+        KrafkaError::Broker { code, .. } => match code {
+            ErrorCode::MessageTooLarge
+            | ErrorCode::RecordListTooLarge
+            | ErrorCode::InvalidRecord
+            | ErrorCode::InvalidTimestamp => PutError::Refused(why),
+            ErrorCode::ThrottlingQuotaExceeded => PutError::Throttled { after: None, why },
+            // The broker says no to these before it writes.
+            ErrorCode::TopicAuthorizationFailed
+            | ErrorCode::ClusterAuthorizationFailed
+            | ErrorCode::SaslAuthenticationFailed
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::NotEnoughReplicas
+            | ErrorCode::PolicyViolation => PutError::NotTaken(why),
+            _ => PutError::Unknown(why),
+        },
+        _ => PutError::Unknown(why),
+    }
+}
