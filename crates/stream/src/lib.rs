@@ -69,6 +69,21 @@ pub trait Target: Send + Sync + std::fmt::Debug {
     async fn close(&self);
 }
 
+/// Opens the targets of one system by the names that they have there.
+pub trait OpenTargets: Send + Sync + std::fmt::Debug {
+    /// Checks that there could be a target called `name`, without I/O.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`], with what a name is like.
+    fn check(&self, name: &str) -> Result<(), StreamError>;
+
+    /// Opens the target called `name`, on the runtime that will use it. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    fn open(&self, name: &str) -> Result<Box<dyn Target>, StreamError>;
+}
+
 /// A message of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamMessage {

@@ -49,18 +49,24 @@ fn the_default_file_documents_every_key_and_no_other() {
     let mut channels = document.remove("channels").unwrap().as_table().unwrap().clone();
     let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
     let endpoints = channels["hooks"]["endpoints"][0].clone();
+    let stream_server = channels["events"]["nats"].clone();
+    assert_eq!(
+        stream_server.as_table().unwrap().len(),
+        channels["events"]["amqp"].as_table().unwrap().len()
+    );
     let template = document["templates"]["welcome"].clone();
     let tenant = document["tenants"]["shop"].clone();
     let mut tables = vec![
         ("keys", keys),
         ("retry", retry),
         ("endpoints", endpoints),
+        ("stream-server", stream_server),
         ("template", template),
         ("tenant", tenant),
     ];
     for (_, channel) in &mut channels {
         let kind = channel.as_table_mut().unwrap().remove("kind").unwrap();
-        let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "dry-run"]
+        let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "stream", "dry-run"]
             .into_iter()
             .find(|name| kind.as_str() == Some(name));
         tables.push((kind.unwrap(), channel.clone()));
@@ -82,8 +88,18 @@ fn the_default_file_documents_every_key_and_no_other() {
 
 #[test]
 fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
-    let tables =
-        ["store", "queue", "apns", "fcm", "webhook", "endpoints", "webpush", "smtp", "dkim"];
+    let tables = [
+        "store",
+        "queue",
+        "apns",
+        "fcm",
+        "webhook",
+        "endpoints",
+        "webpush",
+        "smtp",
+        "dkim",
+        "stream-server",
+    ];
     let mut files = 0;
     for table in tables {
         let known = known_keys(table);
@@ -95,7 +111,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
             files += 1;
         }
     }
-    assert_eq!(files, 11);
+    assert_eq!(files, 12);
 }
 
 fn known_keys(table: &str) -> Vec<String> {
@@ -121,6 +137,8 @@ fn known_keys(table: &str) -> Vec<String> {
         "webpush" => probe::<channel::webpush::Settings>(),
         "smtp" => probe::<channel::smtp::Settings>(),
         "dkim" => probe::<channel::smtp::Dkim>(),
+        "stream" => probe::<channel::stream::Settings>(),
+        "stream-server" => probe::<channel::stream::StreamServer>(),
         "dry-run" => probe::<channel::dry_run::Settings>(),
         _ => probe::<LogConfig>(),
     };

@@ -13,4 +13,4 @@ mod source;
 mod target;
 
 pub use source::{NatsSource, NatsSourceOptions};
-pub use target::NatsTarget;
+pub use target::{NatsTarget, NatsTargets};

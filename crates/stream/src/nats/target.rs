@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::link::{ANSWER_TIMEOUT, NatsConnector, close, is_connected};
 use crate::connect::NatsAddress;
-use crate::{BatchLimits, PutError, Record, StreamError, Target};
+use crate::{BatchLimits, OpenTargets, PutError, Record, StreamError, Target};
 
 /// A subject that records are published to. Connects with the first of them.
 #[derive(Debug)]
@@ -24,11 +24,35 @@ pub struct NatsTarget {
     link: Mutex<Option<(Client, jetstream::Context)>>,
 }
 
+/// The subjects of a server, to publish to.
+#[derive(Debug)]
+pub struct NatsTargets {
+    /// The server.
+    pub address: NatsAddress,
+    /// More root certificates to trust, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// The time.
+    pub clock: Clock,
+}
+
 /// A server takes messages of 1 MiB unless it says otherwise, headers included; one of a larger record is refused by itself.
 const LIMITS: BatchLimits =
     BatchLimits { records: 1_000, bytes: 8 << 20, record_bytes: (1 << 20) - HEADER_BYTES };
 /// Bytes of the headers of a message.
 const HEADER_BYTES: usize = 256;
+
+// === impl NatsTargets ===
+
+impl OpenTargets for NatsTargets {
+    fn check(&self, name: &str) -> Result<(), StreamError> {
+        check_subject(name)
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn Target>, StreamError> {
+        let (address, ca_file) = (self.address.clone(), self.ca_file.clone());
+        Ok(Box::new(NatsTarget::new(address, ca_file, name, self.clock)?))
+    }
+}
 
 // === impl NatsTarget ===
 

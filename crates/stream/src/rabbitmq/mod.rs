@@ -15,4 +15,4 @@ mod source;
 mod target;
 
 pub use source::{RabbitMqSource, RabbitMqSourceOptions};
-pub use target::RabbitMqTarget;
+pub use target::{RabbitMqTarget, RabbitMqTargets};

@@ -15,7 +15,7 @@ use tokio::time::timeout_at;
 
 use super::link::{AmqpConnector, AmqpLink};
 use crate::connect::AmqpAddress;
-use crate::{BatchLimits, PutError, Record, StreamError, Target};
+use crate::{BatchLimits, OpenTargets, PutError, Record, StreamError, Target};
 
 /// An exchange that records are published to, with one routing key. Connects with the first of them.
 #[derive(Debug)]
@@ -26,6 +26,18 @@ pub struct RabbitMqTarget {
     link: Mutex<Option<Arc<AmqpLink>>>,
 }
 
+/// The exchanges of a broker, to publish to. A target is called by exchange and routing key, `exchange/key`; `/queue` is a queue by its
+/// own name.
+#[derive(Debug)]
+pub struct RabbitMqTargets {
+    /// The broker.
+    pub address: AmqpAddress,
+    /// More root certificates to trust, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// The time.
+    pub clock: Clock,
+}
+
 /// A broker takes messages of 16 MiB unless it says otherwise; a batch is bounded for our own memory.
 const LIMITS: BatchLimits = BatchLimits { records: 1_000, bytes: 16 << 20, record_bytes: 16 << 20 };
 /// Longest time of a put, with a broker that does not confirm.
@@ -34,6 +46,31 @@ const PUT_TIMEOUT: Duration = Duration::from_secs(10);
 const PERSISTENT: u8 = 2;
 /// Bytes of a name in AMQP.
 const NAME_BYTES: usize = 255;
+
+// === impl RabbitMqTargets ===
+
+impl OpenTargets for RabbitMqTargets {
+    fn check(&self, name: &str) -> Result<(), StreamError> {
+        parse(name).map(drop)
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn Target>, StreamError> {
+        let (address, ca_file) = (self.address.clone(), self.ca_file.clone());
+        Ok(Box::new(RabbitMqTarget::new(address, ca_file, parse(name)?, self.clock)?))
+    }
+}
+
+/// Exchange and routing key.
+fn parse(name: &str) -> Result<(&str, &str), StreamError> {
+    let parts = name.split_once('/').filter(|(exchange, key)| {
+        exchange.len() <= NAME_BYTES && key.len() <= NAME_BYTES && name.len() > 1
+    });
+    parts.ok_or_else(|| {
+        StreamError::Refused(format!(
+            "{name:?} is not an exchange and a routing key, `exchange/key`, nor a queue, `/queue`"
+        ))
+    })
+}
 
 // === impl RabbitMqTarget ===
 
