@@ -27,12 +27,12 @@ pub(super) fn of(settings: &Settings) -> Result<StreamSystems, ChannelError> {
     Ok(systems)
 }
 
-type Opened = Result<Arc<dyn OpenTargets>, StreamError>;
+type OpenedSystem = Result<Arc<dyn OpenTargets>, StreamError>;
 
 fn open(
     section: &'static str,
     server: &StreamServer,
-    open: impl Fn(&str, &StreamServer) -> Opened,
+    open: impl Fn(&str, &StreamServer) -> OpenedSystem,
 ) -> Result<Arc<dyn OpenTargets>, ChannelError> {
     let refuse = |message: String| ChannelError::setting(section, format!("url: {message}"));
     let mut url: ServerUrl =
@@ -43,12 +43,12 @@ fn open(
     open(&url.expose(), server).map_err(|error| refuse(error.to_string()))
 }
 
-fn nats(url: &str, server: &StreamServer) -> Opened {
+fn nats(url: &str, server: &StreamServer) -> OpenedSystem {
     let (address, ca_file) = (NatsAddress::parse(url)?, server.ca_file.clone());
     Ok(Arc::new(NatsTargets { address, ca_file, clock: Clock::system() }))
 }
 
-fn amqp(url: &str, server: &StreamServer) -> Opened {
+fn amqp(url: &str, server: &StreamServer) -> OpenedSystem {
     let (address, ca_file) = (AmqpAddress::parse(url)?, server.ca_file.clone());
     Ok(Arc::new(RabbitMqTargets { address, ca_file, clock: Clock::system() }))
 }
