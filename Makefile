@@ -73,4 +73,5 @@ setup:
 
 setup-servers:
 	@scripts/setup-servers.sh
+	@scripts/fetch-kafka.sh
 	@scripts/fetch-aws-servers.sh

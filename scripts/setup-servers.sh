@@ -18,19 +18,16 @@ missing=()
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
 in_path_or nghttpd '/usr/sbin/nghttpd' || missing+=(nghttp2-server)
 in_path_or node '/usr/bin/node' || missing+=(nodejs)
-# Kafka: the one fetches it, the other runs it.
-in_path_or mvn '/usr/bin/mvn' || missing+=(maven)
-in_path_or java '/usr/bin/java' || missing+=(default-jre-headless)
 # libFuzzer is built with it.
 in_path_or c++ '/usr/bin/c++' || missing+=(g++)
 # Verifies signatures of mail; Ed25519 ones with the second.
 /usr/bin/python3 -c 'import dkim, nacl' 2>/dev/null || missing+=(python3-dkim python3-nacl)
-# fetch-aws-servers.sh fetches ElasticMQ with Maven, which runs in Java, and moto with pip.
+# fetch-kafka.sh and fetch-aws-servers.sh fetch Kafka and ElasticMQ with Maven, which run in Java, and moto with pip.
 in_path_or java '/usr/lib/jvm/*/bin/java' || missing+=(default-jre-headless)
 in_path_or mvn '/usr/bin/mvn' || missing+=(maven)
 /usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 unpacked=$(scripts/unpack-servers.sh --list)
-[ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exec scripts/fetch-kafka.sh
+[ ${#missing[@]} -gt 0 ] || [ -n "$unpacked" ] || exit 0
 [ ${#missing[@]} -eq 0 ] || echo "the tests need these packages, which apt-get will install: ${missing[*]}"
 [ -z "$unpacked" ] || echo "the tests need these packages, which are unpacked into the build folder and not installed: $unpacked"
 
@@ -45,7 +42,7 @@ fi
 
 "${as_root[@]}" apt-get update -q
 scripts/unpack-servers.sh
-[ ${#missing[@]} -gt 0 ] || exec scripts/fetch-kafka.sh
+[ ${#missing[@]} -gt 0 ] || exit 0
 
 # A package starts its service unless this file forbids it.
 policy=/usr/sbin/policy-rc.d
@@ -55,4 +52,3 @@ if [ ! -e "$policy" ]; then
     "${as_root[@]}" chmod 755 "$policy"
 fi
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "${missing[@]}"
-scripts/fetch-kafka.sh

@@ -64,7 +64,7 @@ pub(crate) struct ScopeArgs {
 pub(crate) const SCOPES: [&str; 2] = ["all", "channel"];
 
 /// The thing that an identifier names.
-pub(crate) enum Target {
+pub(crate) enum TargetId {
     Notification(NotificationId),
     Broadcast(BroadcastId),
 }
@@ -102,9 +102,9 @@ impl StoreArgs {
     }
 }
 
-// === impl Target ===
+// === impl TargetId ===
 
-impl FromStr for Target {
+impl FromStr for TargetId {
     type Err = CliError;
 
     fn from_str(id: &str) -> Result<Self, CliError> {

@@ -7,7 +7,7 @@ use clap::Args;
 use notification::BroadcastId;
 use serde::Serialize;
 
-use crate::args::{SCOPES, ScopeArgs, Target};
+use crate::args::{SCOPES, ScopeArgs, TargetId};
 use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
 use crate::output;
@@ -43,19 +43,19 @@ pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
     // One call cancels either whole. To count, or for another tenant, it is taken as a scope.
     let is_plain = !args.dry_run && args.of.tenant.is_none();
     match args.id.as_deref().map(str::parse).transpose()? {
-        Some(Target::Notification(id)) if is_plain => {
+        Some(TargetId::Notification(id)) if is_plain => {
             one(args, client, &format!("/v1/notifications/{id}/cancel"))
         }
-        Some(Target::Notification(id)) => {
+        Some(TargetId::Notification(id)) => {
             let message = format!(
                 "--dry-run and --tenant are for what is more than one; `belfry status {id}` shows one"
             );
             Err(CliError::new(FailureKind::Usage, message).into())
         }
-        Some(Target::Broadcast(id)) if is_plain => {
+        Some(TargetId::Broadcast(id)) if is_plain => {
             one(args, client, &format!("/v1/broadcasts/{id}/cancel"))
         }
-        Some(Target::Broadcast(id)) => scope(args, client, Some(id)),
+        Some(TargetId::Broadcast(id)) => scope(args, client, Some(id)),
         None => scope(args, client, None),
     }
 }

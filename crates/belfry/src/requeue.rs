@@ -7,7 +7,7 @@ use clap::Args;
 use notification::{BroadcastId, Priority};
 use serde::{Deserialize, Serialize};
 
-use crate::args::Target;
+use crate::args::TargetId;
 use crate::client::{Client, with_query};
 use crate::exit::{CliError, FailureKind};
 use crate::output;
@@ -76,18 +76,18 @@ const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
 /// Requeues what is meant, call by call, and says what came of it.
 pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
     let total = match target(args)? {
-        Some(Target::Notification(id)) if args.has_filters() => {
+        Some(TargetId::Notification(id)) if args.has_filters() => {
             let message = format!(
                 "of one notification only --state is asked for; `belfry status {id}` shows it"
             );
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
-        Some(Target::Notification(id)) => {
+        Some(TargetId::Notification(id)) => {
             let path = with_query(&format!("/v1/notifications/{id}/requeue"), &[args.states()]);
             let RequeuedOne { requeued } = client.post(&path, &())?;
             RequeueAnswer { matched: 1, requeued, ..RequeueAnswer::default() }
         }
-        Some(Target::Broadcast(id)) => many(args, Some(id), client)?,
+        Some(TargetId::Broadcast(id)) => many(args, Some(id), client)?,
         None => many(args, None, client)?,
     };
     let RequeueAnswer { matched, requeued, expired, not_yet, .. } = &total;
@@ -133,7 +133,7 @@ impl RequeueArgs {
     }
 }
 
-fn target(args: &RequeueArgs) -> Result<Option<Target>, CliError> {
+fn target(args: &RequeueArgs) -> Result<Option<TargetId>, CliError> {
     if let Some(id) = &args.id {
         return id.parse().map(Some);
     }

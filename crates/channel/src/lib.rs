@@ -26,6 +26,7 @@ mod lane_quota;
 mod object;
 mod settings;
 pub mod smtp;
+pub mod stream;
 #[cfg(test)]
 mod test_support;
 mod time;

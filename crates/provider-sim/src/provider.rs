@@ -11,7 +11,7 @@ use crate::clock;
 use crate::exchange::{Finding, NEVER_US, Request, SimAnswer, SimReply, SimVerdict, Trouble};
 use crate::faults::{CommonFaults, Dice, SimFault, is_dead};
 use crate::fcm::Fcm;
-use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
+use crate::journal::{Journal, JournalChannel, JournalRecord, JournalStatus};
 use crate::options::SimulatorOptions;
 use crate::webhook::Webhook;
 use crate::webpush::WebPush;
@@ -176,6 +176,6 @@ impl Provider {
             SimProtocol::WebPush(_) => JournalChannel::WebPush,
             SimProtocol::Fcm(_) => JournalChannel::Fcm,
         };
-        self.journal.add(&Record { received_us, channel, status, id, recipient })
+        self.journal.add(&JournalRecord { received_us, channel, status, id, recipient })
     }
 }

@@ -5,10 +5,20 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(any(feature = "nats", feature = "rabbitmq"))]
+pub mod connect;
+#[cfg(feature = "double")]
+pub mod double;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 #[cfg(feature = "kinesis")]
 pub mod kinesis;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
 #[cfg(feature = "sqs")]
 pub mod sqs;
 
@@ -17,25 +27,33 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+pub use StreamMessage as Message;
+pub use StreamReceipt as Receipt;
+
 /// Where messages are read from. Several engines may read from one; each message is then with one of them at a time.
 #[async_trait]
 pub trait Source: Send + Sync + std::fmt::Debug {
     /// Gives up to `messages` that wait, in their order where the source has one; an empty list when none came within `wait`.
-    /// Nothing is fetched ahead of calls but what one call to the source brings. Dropping the future loses nothing.
+    /// Nothing is fetched ahead of calls but what one call to the source brings, or what a bound of the source says where it pushes.
+    /// Dropping the future loses nothing.
     ///
     /// A message that was given is held until it is [acknowledged](Self::acknowledge) or [given back](Self::give_back): meanwhile
-    /// nobody else gets it, however long that takes, as far as the source can promise that. One that is neither comes again after a
+    /// no other reader gets it, however long that takes, as far as the source can promise that. One that is neither comes again after a
     /// restart.
     ///
     /// # Errors
     /// When the source cannot be read now. Calling again connects again.
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError>;
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError>;
 
     /// Has the source forget messages, and answers per message, in order. One that fails comes again.
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>>;
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>>;
 
-    /// Gives messages back: they come again, to whoever asks. What fails comes again by itself, later.
-    async fn give_back(&self, receipts: &[Receipt]);
+    /// Gives messages back: they come again, to any reader that asks. What fails comes again by itself, later.
+    async fn give_back(&self, receipts: &[StreamReceipt]);
 
     /// Acknowledges what is still to be, gives the rest back, and ends the connection in good order.
     async fn close(&self);
@@ -44,7 +62,7 @@ pub trait Source: Send + Sync + std::fmt::Debug {
 /// Where records are put.
 #[async_trait]
 pub trait Target: Send + Sync + std::fmt::Debug {
-    /// What one [`put`](Self::put) may have.
+    /// Bounds of one [`put`](Self::put) may have.
     fn limits(&self) -> BatchLimits;
 
     /// True if records of one key are read in the order in which they were put, provided that no two puts of one key are under way
@@ -59,35 +77,51 @@ pub trait Target: Send + Sync + std::fmt::Debug {
     async fn close(&self);
 }
 
+/// Opens the targets of one system by the names that they have there.
+pub trait OpenTargets: Send + Sync + std::fmt::Debug {
+    /// Checks that there could be a target called `name`, without I/O.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`], with what a name is like.
+    fn check(&self, name: &str) -> Result<(), StreamError>;
+
+    /// Opens the target called `name`, on the runtime that will use it. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    fn open(&self, name: &str) -> Result<Box<dyn Target>, StreamError>;
+}
+
 /// A message of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// What it is known by in its source: the same when it comes again, and no other message's. At most 255 bytes.
+pub struct StreamMessage {
+    /// Identifier in its source: no other message's, and the same when it comes again, where the source has such a thing
+    /// (the source's page says when not). At most 255 bytes.
     pub id: String,
     /// The key that its order goes by, if it has one.
     pub key: Option<Bytes>,
     /// Its content; `None` for one that says that its key is gone (a tombstone of Kafka).
     pub body: Option<Bytes>,
     /// The source's handle on it.
-    pub receipt: Receipt,
+    pub receipt: StreamReceipt,
 }
 
 /// A source's handle on a message that it gave. A number of this connection's: it says nothing to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Receipt(pub u64);
+pub struct StreamReceipt(pub u64);
 
 /// A record for a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What its order goes by, where the target has keys.
+    /// Key that its order goes by, where the target has keys.
     pub key: Option<Bytes>,
     /// Its content.
     pub body: Bytes,
-    /// What it is known by: a target that drops repeated ones compares this. At most 128 bytes.
+    /// Identifier: a target that drops repeated ones compares this. At most 128 bytes.
     pub id: String,
 }
 
-/// What one call to a target may have.
+/// Bounds of one call to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Records of a batch.
@@ -120,7 +154,7 @@ pub enum PutError {
     Throttled {
         /// When to try again, if it said so.
         after: Option<Duration>,
-        /// What it said.
+        /// The words of the target.
         why: String,
     },
     /// It was certainly not taken, and may be later.

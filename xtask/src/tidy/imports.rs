@@ -31,7 +31,7 @@ const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report"])
 
 /// The seams. Every public module of theirs is a backend, but for what is common to all.
 const SEAMS: &[&str] = &["store", "stream", "queue", "channel"];
-const COMMON: &[&str] = &["aws", "conformance", "broker", "ticket"];
+const COMMON: &[&str] = &["aws", "conformance", "broker", "connect", "ticket"];
 
 /// Names backends: it wires them together.
 const BINARY: &str = "belfry";

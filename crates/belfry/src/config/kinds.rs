@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, webhook, webpush};
+use channel::{Channel, ChannelError, apns, dry_run, fcm, smtp, stream, webhook, webpush};
 use toml::{Table, Value};
 
 use super::places::StorePlace;
 use super::problem::Mistake;
+use super::stream_systems;
 use super::table::read_table;
 
 /// The settings of one kind of channel.
@@ -84,6 +85,7 @@ kinds! {
     "webhook" => Webhook(webhook::Settings),
     "webpush" => WebPush(webpush::Settings),
     "smtp" => Smtp(smtp::Settings),
+    "stream" => Stream(stream::Settings),
     "dry-run" => DryRun(dry_run::Settings),
 }
 
@@ -161,6 +163,12 @@ impl ChannelSettings for smtp::Settings {
     fn warning(&self) -> Option<&'static str> {
         let message = "from: is not set: mail whose content has no `from` of its own is refused";
         self.from.is_none().then_some(message)
+    }
+}
+
+impl ChannelSettings for stream::Settings {
+    fn build(&self, _shared: &ChannelResources) -> Result<Arc<dyn Channel>, ChannelError> {
+        Ok(Arc::new(stream::StreamChannel::new(self, stream_systems::of(self)?)?))
     }
 }
 

@@ -12,6 +12,7 @@ mod problem;
 mod reference;
 mod retry;
 mod server_url;
+mod stream_systems;
 mod suppressions;
 mod table;
 mod templates;

@@ -49,18 +49,24 @@ fn the_default_file_documents_every_key_and_no_other() {
     let mut channels = document.remove("channels").unwrap().as_table().unwrap().clone();
     let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
     let endpoints = channels["hooks"]["endpoints"][0].clone();
+    let stream_server = channels["events"]["nats"].clone();
+    assert_eq!(
+        stream_server.as_table().unwrap().len(),
+        channels["events"]["amqp"].as_table().unwrap().len()
+    );
     let template = document["templates"]["welcome"].clone();
     let tenant = document["tenants"]["shop"].clone();
     let mut tables = vec![
         ("keys", keys),
         ("retry", retry),
         ("endpoints", endpoints),
+        ("stream-server", stream_server),
         ("template", template),
         ("tenant", tenant),
     ];
     for (_, channel) in &mut channels {
         let kind = channel.as_table_mut().unwrap().remove("kind").unwrap();
-        let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "dry-run"]
+        let kind = ["apns", "fcm", "webhook", "webpush", "smtp", "stream", "dry-run"]
             .into_iter()
             .find(|name| kind.as_str() == Some(name));
         tables.push((kind.unwrap(), channel.clone()));
@@ -82,8 +88,18 @@ fn the_default_file_documents_every_key_and_no_other() {
 
 #[test]
 fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
-    let tables =
-        ["store", "queue", "apns", "fcm", "webhook", "endpoints", "webpush", "smtp", "dkim"];
+    let tables = [
+        "store",
+        "queue",
+        "apns",
+        "fcm",
+        "webhook",
+        "endpoints",
+        "webpush",
+        "smtp",
+        "dkim",
+        "stream-server",
+    ];
     let mut files = 0;
     for table in tables {
         let known = known_keys(table);
@@ -95,7 +111,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
             files += 1;
         }
     }
-    assert_eq!(files, 11);
+    assert_eq!(files, 12);
 }
 
 fn known_keys(table: &str) -> Vec<String> {
@@ -121,6 +137,8 @@ fn known_keys(table: &str) -> Vec<String> {
         "webpush" => probe::<channel::webpush::Settings>(),
         "smtp" => probe::<channel::smtp::Settings>(),
         "dkim" => probe::<channel::smtp::Dkim>(),
+        "stream" => probe::<channel::stream::Settings>(),
+        "stream-server" => probe::<channel::stream::StreamServer>(),
         "dry-run" => probe::<channel::dry_run::Settings>(),
         _ => probe::<LogConfig>(),
     };
@@ -162,6 +180,7 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.android: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.browsers: vapid.pem: the key cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.browsers: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
+            "f.toml: channels.events: /run/credentials/belfry.service/nats-password: the password cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.hooks: client.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",
@@ -216,8 +235,8 @@ fn everything_that_is_wrong_is_named_at_once() {
             "f.toml: channels.dry.retry.atempts: unknown key, did you mean `attempts`?",
             "f.toml: channels.dry.concurency: unknown key, did you mean `concurrency`?",
             "f.toml: channels.dry.latency: invalid value: string \"soon\", expected a span of time such as 250ms, 30s, 15m or 1h 30m",
-            "f.toml: channels.none.kind: missing: `apns`, `fcm`, `webhook`, `webpush`, `smtp` or `dry-run`",
-            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `fcm`, `webhook`, `webpush`, `smtp` or `dry-run`",
+            "f.toml: channels.none.kind: missing: `apns`, `fcm`, `webhook`, `webpush`, `smtp`, `stream` or `dry-run`",
+            "f.toml: channels.sms.kind: \"sms\" is not `apns`, `fcm`, `webhook`, `webpush`, `smtp`, `stream` or `dry-run`",
             "f.toml: channels.slow.retry.attempts: must be from 1 to 1000",
             "f.toml: channels.slow.retry: the longest delay must not be shorter than the base delay",
             "f.toml: channels.slow.latency: must be at most 20s: an attempt ends after 30s",

@@ -13,6 +13,8 @@ pub(crate) const SECRET_SETTINGS: &[&str] = &[
     "smtp.dkim.key",
     "smtp.password",
     "store.password",
+    "stream.amqp.password",
+    "stream.nats.password",
     "webhook.endpoints.certificate",
     "webhook.endpoints.headers",
     "webhook.endpoints.key",

@@ -37,7 +37,7 @@ pub const FIELD_BYTES_MAX: usize = 1024;
 
 /// One request, as the provider saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record<'a> {
+pub struct JournalRecord<'a> {
     /// When the request was complete, in microseconds since the Unix epoch.
     pub received_us: u64,
     /// The provider it came to.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use super::{JournalChannel, JournalStatus, Record};
+use super::{JournalChannel, JournalRecord, JournalStatus};
 use crate::Error;
 
 const BUFFER_BYTES: usize = 1 << 18;
@@ -40,7 +40,7 @@ impl<R: BufRead> Reader<R> {
     ///
     /// # Errors
     /// When the source cannot be read, or a whole line is not a record.
-    pub fn next_record(&mut self) -> Result<Option<Record<'_>>, Error> {
+    pub fn next_record(&mut self) -> Result<Option<JournalRecord<'_>>, Error> {
         self.line.clear();
         self.source.read_until(b'\n', &mut self.line).map_err(Error::JournalRead)?;
         let Some((b'\n', line)) = self.line.split_last() else {
@@ -54,9 +54,9 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-fn parse(line: &[u8]) -> Option<Record<'_>> {
+fn parse(line: &[u8]) -> Option<JournalRecord<'_>> {
     let mut fields = str::from_utf8(line).ok()?.split('\t');
-    let record = Record {
+    let record = JournalRecord {
         received_us: fields.next()?.parse().ok()?,
         channel: match fields.next()? {
             "apns" => JournalChannel::Apns,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::BufRead;
 
-use super::{JournalChannel, JournalStatus, Reader, Record};
+use super::{JournalChannel, JournalRecord, JournalStatus, Reader};
 use crate::Error;
 
 /// The totals of a journal. Five million records take about 200 MiB while they are added up.
@@ -70,7 +70,7 @@ impl Summary {
             .sum()
     }
 
-    fn count(&mut self, record: &Record<'_>) {
+    fn count(&mut self, record: &JournalRecord<'_>) {
         let received_us = Some(record.received_us);
         self.records += 1;
         *self.by_status.entry(record.status).or_default() += 1;

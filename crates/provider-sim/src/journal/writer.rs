@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::{FIELD_BYTES_MAX, Record};
+use super::{FIELD_BYTES_MAX, JournalRecord};
 use crate::Error;
 
 /// Opens `path` for appending, alone, and cuts off a torn last line.
@@ -59,7 +59,7 @@ impl Journal {
     }
 
     /// Adds a record, and returns its number for [`Journal::poll_written`].
-    pub(crate) fn add(&self, record: &Record<'_>) -> u64 {
+    pub(crate) fn add(&self, record: &JournalRecord<'_>) -> u64 {
         let mut state = self.state.borrow_mut();
         push_line(&mut state.lines, record);
         state.added += 1;
@@ -138,8 +138,8 @@ impl Journal {
     }
 }
 
-fn push_line(lines: &mut Vec<u8>, record: &Record<'_>) {
-    let Record { received_us, channel, status, id, recipient } = record;
+fn push_line(lines: &mut Vec<u8>, record: &JournalRecord<'_>) {
+    let JournalRecord { received_us, channel, status, id, recipient } = record;
     // Writing to a vector cannot fail.
     drop(write!(lines, "{received_us}\t{channel}\t{status}\t"));
     push_field(lines, id);
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::journal::{JournalChannel, JournalStatus, Reader};
 
-    fn line(record: &Record<'_>) -> String {
+    fn line(record: &JournalRecord<'_>) -> String {
         let mut lines = Vec::new();
         push_line(&mut lines, record);
         String::from_utf8(lines).unwrap()
@@ -195,7 +195,7 @@ mod tests {
     fn a_line_survives_hostile_names() {
         let long = "x".repeat(5000);
         let check = |id, expect: &str| {
-            let record = Record {
+            let record = JournalRecord {
                 received_us: 1,
                 channel: JournalChannel::Webhook,
                 status: JournalStatus::Answered(200),
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
 
-    const RECORD: Record<'_> = Record {
+    const RECORD: JournalRecord<'_> = JournalRecord {
         received_us: 1,
         channel: JournalChannel::Apns,
         status: JournalStatus::Answered(200),

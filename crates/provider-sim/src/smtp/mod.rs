@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::faults::{CommonFaults, Dice};
-use crate::journal::{Journal, JournalChannel, JournalStatus, Record};
+use crate::journal::{Journal, JournalChannel, JournalRecord, JournalStatus};
 use crate::options::SimulatorOptions;
 use rules::Greylist;
 use talk::{Talk, TalkEnded};
@@ -63,7 +63,8 @@ impl MailServer {
 
     /// Writes a line into the books, and waits until it is written.
     async fn record(&self, received_us: u64, status: JournalStatus, id: &str, recipient: &str) {
-        let record = Record { received_us, channel: JournalChannel::Smtp, status, id, recipient };
+        let record =
+            JournalRecord { received_us, channel: JournalChannel::Smtp, status, id, recipient };
         let number = self.journal.add(&record);
         std::future::poll_fn(|context| self.journal.poll_written(number, context)).await;
     }

@@ -4,12 +4,12 @@
 //! messages beyond its length; no message in it gets older than a lease. Three durable pull consumers, one per priority, are
 //! shared by all consuming processes: each receives as many as it requests.
 //!
-//! - `address`: URLs, and explanations of errors.
+//! - `explain`: explanations of errors.
 //! - `topology`: the stream and its consumers, created again when they are gone.
 //! - `publish` and `consume`: the two directions.
 
-mod address;
 mod consume;
+mod explain;
 mod publish;
 mod topology;
 
@@ -21,6 +21,7 @@ use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{Client, Event, jetstream};
 use flow::Clock;
 use notification::Priority;
+use stream::connect::{NatsAddress, is_denial};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -30,7 +31,6 @@ use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::{PUBLISH_TICKETS, PUBLISH_TIMEOUT};
 use crate::broker::link::{Declared, Link, Protocol, TimedTicket};
 use crate::{Broker, BrokerOptions, QueueError};
-use address::NatsAddress;
 use consume::{NatsConsumer, NatsMessage};
 use topology::NatsTopology;
 
@@ -78,8 +78,7 @@ pub fn open(
     random: fastrand::Rng,
 ) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<NatsAddress>, QueueError> =
-        options.servers().map(NatsAddress::parse).collect();
+    let addresses: Result<Vec<NatsAddress>, QueueError> = options.servers().map(parse).collect();
     let topology =
         NatsTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let (addresses, ca_file) = (addresses?, options.ca_file.clone());
@@ -98,16 +97,16 @@ impl Protocol for NatsProtocol {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| BrokerError("there is no address".to_owned()))?.clone();
         let (tell, events) = watch::channel(ConnectionEvents::default());
-        let mut options = address.options(&self.topology.prefix).await?;
-        if let Some(path) = &self.ca_file {
-            options = options.add_root_certificates(path.clone());
-        }
-        let options = options.event_callback(move |event| {
-            tell.send_modify(|events| events.take(event));
-            std::future::ready(())
-        });
+        let (name, ca_file) = (&self.topology.prefix, self.ca_file.as_deref());
+        let options = address.options(name, 8 * PUBLISH_TICKETS, ca_file).await;
+        let options =
+            options.map_err(|error| BrokerError(error.to_string()))?.event_callback(move |event| {
+                tell.send_modify(|events| events.take(event));
+                std::future::ready(())
+            });
         let client = options.connect(address.server()).await;
-        let client = client.map_err(|error| address.explain_connect(&error))?;
+        let client =
+            client.map_err(|error| BrokerError(address.explain_connect(&error).to_string()))?;
         let jetstream = ContextBuilder::new()
             .timeout(PUBLISH_TIMEOUT)
             .max_ack_inflight(8 * PUBLISH_TICKETS)
@@ -186,7 +185,7 @@ impl Link for NatsLink {
 impl NatsLink {
     /// The meaning of `error`, and what to do about it.
     fn explain(&self, error: &topology::NatsError) -> BrokerError {
-        self.address.explain(error, self.events.borrow().last_error.as_deref())
+        explain::explain(&self.address, error, self.events.borrow().last_error.as_deref())
     }
 }
 
@@ -196,7 +195,7 @@ impl ConnectionEvents {
     /// True if the connection is of no more use. A missing right makes it so: a denied request is not answered, and would wait
     /// for ever.
     fn is_over(&self) -> bool {
-        self.lost || self.last_error.as_deref().is_some_and(address::is_denial)
+        self.lost || self.last_error.as_deref().is_some_and(is_denial)
     }
 
     fn take(&mut self, event: Event) {
@@ -211,10 +210,14 @@ impl ConnectionEvents {
 
     /// A denial stays: errors after it are of less use to an operator.
     fn note_error(&mut self, text: String) {
-        if !self.last_error.as_deref().is_some_and(address::is_denial) {
+        if !self.last_error.as_deref().is_some_and(is_denial) {
             self.last_error = Some(text);
         }
     }
+}
+
+fn parse(text: &str) -> Result<NatsAddress, QueueError> {
+    NatsAddress::parse(text).map_err(|error| QueueError::Refused(error.to_string()))
 }
 
 /// True if a message that is given to `client` can be sent.

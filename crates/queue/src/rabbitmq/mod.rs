@@ -4,14 +4,13 @@
 //! queues, one per priority, that refuse messages beyond their length. Each message lives as long as its ticket's lease: an
 //! overdue ticket is void, and need not be received.
 //!
-//! - `address`: URLs, and explanations of errors.
+//! - `explain`: explanations of errors.
 //! - `topology`: exchanges and queues, declared again with every connection.
 //! - `publish` and `consume`: the two directions.
 
-mod address;
 mod consume;
+mod explain;
 mod publish;
-mod socket;
 mod topology;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +20,7 @@ use futures_util::StreamExt;
 use lapin::options::{BasicQosOptions, ConfirmSelectOptions};
 use lapin::{Channel, Connection, ConnectionProperties, Event};
 use notification::Priority;
+use stream::connect::{AmqpAddress, AmqpSocket};
 use tokio::time::Instant;
 
 use crate::broker::capacity::{BrokerCapacity, WaitingTickets};
@@ -29,15 +29,13 @@ use crate::broker::held_tickets::HeldTickets;
 use crate::broker::limits::PREFETCH_TICKETS;
 use crate::broker::link::{Declared, Link, Protocol, TimedTicket};
 use crate::{Broker, BrokerOptions, QueueError};
-use address::RabbitMqAddress;
 use consume::{RabbitMqConsumer, RabbitMqMessage};
-use socket::Socket;
 use topology::RabbitMqTopology;
 
 /// Options under which links to the broker are made.
 #[derive(Debug)]
 struct RabbitMqProtocol {
-    addresses: Vec<RabbitMqAddress>,
+    addresses: Vec<AmqpAddress>,
     topology: RabbitMqTopology,
     /// More root certificates to trust, PEM.
     roots: Option<String>,
@@ -48,14 +46,14 @@ struct RabbitMqProtocol {
 #[derive(Debug)]
 struct RabbitMqLink {
     connection: Connection,
-    address: RabbitMqAddress,
+    address: AmqpAddress,
     topology: RabbitMqTopology,
     /// Channel in confirm mode. Each declaration makes a new one, so that no publisher waits for confirms of the old one.
     publish: Mutex<Channel>,
     /// Consumers by the code of their priority; empty in a process that only publishes.
     consumers: Vec<RabbitMqConsumer>,
     /// Socket of the connection, dropped last: its shutdown ends all that still waits on it.
-    _socket: Socket,
+    _socket: AmqpSocket,
 }
 
 // === open ===
@@ -71,8 +69,7 @@ pub fn open(
     random: fastrand::Rng,
 ) -> Result<Broker, QueueError> {
     options.check()?;
-    let addresses: Result<Vec<RabbitMqAddress>, QueueError> =
-        options.servers().map(RabbitMqAddress::parse).collect();
+    let addresses: Result<Vec<AmqpAddress>, QueueError> = options.servers().map(parse).collect();
     let topology =
         RabbitMqTopology { prefix: options.prefix.clone(), tickets_max: options.tickets_max };
     let roots = options.ca_file.as_ref().map(|path| {
@@ -95,11 +92,11 @@ impl Protocol for RabbitMqProtocol {
     async fn connect(&self, attempt: usize) -> Result<RabbitMqLink, BrokerError> {
         let address = self.addresses.get(attempt % self.addresses.len().max(1));
         let address = address.ok_or_else(|| BrokerError("there is no address".to_owned()))?.clone();
-        let socket = Socket::default();
+        let socket = AmqpSocket::default();
         let name = format!("belfry {}", self.topology.prefix);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
         let connection = socket.connect(address.uri(), self.roots.as_deref(), properties).await;
-        let connection = connection.map_err(|error| address.explain(&error))?;
+        let connection = connection.map_err(|error| explain::explain(&address, &error))?;
         let prefetch = u16::try_from(PREFETCH_TICKETS).unwrap_or(u16::MAX);
         let open = async {
             let (publish, _waiting) = declare(&connection, &self.topology).await?;
@@ -111,7 +108,8 @@ impl Protocol for RabbitMqProtocol {
             }
             Ok((Mutex::new(publish), consumers))
         };
-        let (publish, consumers) = open.await.map_err(|error| address.explain(&error))?;
+        let (publish, consumers) =
+            open.await.map_err(|error| explain::explain(&address, &error))?;
         let topology = self.topology.clone();
         Ok(RabbitMqLink { connection, address, topology, publish, consumers, _socket: socket })
     }
@@ -124,7 +122,8 @@ impl Link for RabbitMqLink {
 
     async fn declare(&self) -> Result<Declared, BrokerError> {
         let declared = declare(&self.connection, &self.topology).await;
-        let (channel, waiting) = declared.map_err(|error| self.address.explain(&error))?;
+        let (channel, waiting) =
+            declared.map_err(|error| explain::explain(&self.address, &error))?;
         *self.publishing() = channel;
         Ok(Declared { waiting, tickets_max: self.topology.tickets_max })
     }
@@ -151,7 +150,7 @@ impl Link for RabbitMqLink {
             Ok(()) => BrokerError(format!(
                 "RabbitMQ ended the consumer of {queue}: was the queue deleted?"
             )),
-            Err(error) => self.address.explain(&error),
+            Err(error) => explain::explain(&self.address, &error),
         }
     }
 
@@ -182,7 +181,7 @@ impl Link for RabbitMqLink {
             } else if let Event::ConnectionUnblocked = event {
                 capacity.set_blocked(None);
             } else if let Event::Error(error) = event {
-                return self.address.explain(&error);
+                return explain::explain(&self.address, &error);
             }
         }
         BrokerError("the connection to RabbitMQ ended".to_owned())
@@ -211,4 +210,8 @@ async fn declare(
     channel.confirm_select(ConfirmSelectOptions::default()).await?;
     let waiting = topology.declare(&channel).await?;
     Ok((channel, waiting))
+}
+
+fn parse(text: &str) -> Result<AmqpAddress, QueueError> {
+    AmqpAddress::parse(text).map_err(|error| QueueError::Refused(error.to_string()))
 }

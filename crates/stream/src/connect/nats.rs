@@ -1,20 +1,17 @@
-//! The address of a NATS server, and explanations of its errors.
+//! The address of a NATS server, and explanations of why it cannot be reached.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use async_nats::jetstream::ErrorCode;
 use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions, ServerAddr};
 
-use super::topology::NatsError;
-use crate::QueueError;
-use crate::broker::error::BrokerError;
-use crate::broker::limits::{LINK_HEARTBEAT, LINK_TIMEOUT, PUBLISH_TICKETS};
+use super::{CONNECT_TIMEOUT, HEARTBEAT};
+use crate::StreamError;
 
 /// An address with credentials. Shown without them.
 #[derive(Clone)]
-pub(super) struct NatsAddress {
+pub struct NatsAddress {
     server: ServerAddr,
     /// A token, when there is no password.
     user: Option<String>,
@@ -25,16 +22,16 @@ pub(super) struct NatsAddress {
 /// Interval without data after which the client pings the server; it gives up at the third.
 const PING_EVERY: Duration = Duration::from_secs(3);
 
-const _: () = assert!(PING_EVERY.as_secs() * 3 < LINK_HEARTBEAT.as_secs() * 2);
+const _: () = assert!(PING_EVERY.as_secs() * 3 < HEARTBEAT.as_secs() * 2);
 
 // === impl NatsAddress ===
 
 impl NatsAddress {
     /// # Errors
     /// When `text` is no address. It is not repeated in the message: it has a password in it.
-    pub(super) fn parse(text: &str) -> Result<Self, QueueError> {
+    pub fn parse(text: &str) -> Result<Self, StreamError> {
         let refuse = |why: &str| {
-            Err(QueueError::Refused(format!(
+            Err(StreamError::Refused(format!(
                 "the address of NATS is not nats://user:password@host:port ({why})"
             )))
         };
@@ -61,25 +58,34 @@ impl NatsAddress {
     }
 
     /// The address in the library's form.
-    pub(super) fn server(&self) -> ServerAddr {
+    pub fn server(&self) -> ServerAddr {
         self.server.clone()
     }
 
-    /// Options of the connection.
+    /// Options of a connection that is named `belfry NAME`, whose writer holds up to `messages`; with TLS the server must be certified
+    /// by an authority of the system or of `ca_file`, PEM. The library does not connect again by itself: the user of the
+    /// connection makes the next one, and declares first what it needs.
     ///
     /// # Errors
     /// When the file of credentials cannot be read.
-    pub(super) async fn options(&self, prefix: &str) -> Result<ConnectOptions, BrokerError> {
-        let options = ConnectOptions::new()
-            .name(format!("belfry {prefix}"))
-            .connection_timeout(LINK_TIMEOUT)
+    pub async fn options(
+        &self,
+        name: &str,
+        messages: usize,
+        ca_file: Option<&Path>,
+    ) -> Result<ConnectOptions, StreamError> {
+        let mut options = ConnectOptions::new()
+            .name(format!("belfry {name}"))
+            .connection_timeout(CONNECT_TIMEOUT)
             .ping_interval(PING_EVERY)
             // Servers take turns by the addresses of the configuration alone.
             .ignore_discovered_servers()
-            // No reconnects by the library: the supervisor makes the next connection, and declares the stream first.
             .max_reconnects(1)
             // An answer that finds no place is not given; they come in bursts.
-            .client_capacity(8 * PUBLISH_TICKETS);
+            .client_capacity(messages);
+        if let Some(path) = ca_file {
+            options = options.add_root_certificates(path.to_owned());
+        }
         let options = match (self.user.clone(), self.password.clone()) {
             (Some(user), Some(password)) => options.user_and_password(user, password),
             (Some(token), None) => options.token(token),
@@ -88,71 +94,35 @@ impl NatsAddress {
         let Some(path) = &self.credentials else { return Ok(options) };
         let file = path.display();
         options.credentials_file(path).await.map_err(|error| {
-            BrokerError(format!(
+            StreamError::Refused(format!(
                 "cannot use the NATS credentials in {file} ({error}): correct the file or the URL"
             ))
         })
     }
 
     /// The meaning of `error`, and what to do about it.
-    pub(super) fn explain_connect(&self, error: &ConnectError) -> BrokerError {
+    pub fn explain_connect(&self, error: &ConnectError) -> StreamError {
         let kind = error.kind();
-        BrokerError(
-            if matches!(
-                kind,
-                ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication
-            ) {
-                format!(
-                    "NATS at {self} refuses this user, password, token or file of credentials: correct the URL"
-                )
-            } else if kind == ConnectErrorKind::Tls {
-                format!(
-                    "no TLS with NATS at {self} ({error}): does the system trust its certificate?"
-                )
-            } else {
-                format!(
-                    "cannot reach NATS at {self} ({error}): is it running, and is the address right?"
-                )
-            },
-        )
+        if matches!(
+            kind,
+            ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication
+        ) {
+            return StreamError::Refused(format!(
+                "NATS at {self} refuses this user, password, token or file of credentials: correct the URL"
+            ));
+        }
+        StreamError::Unavailable(if kind == ConnectErrorKind::Tls {
+            format!("no TLS with NATS at {self} ({error}): does the system trust its certificate?")
+        } else {
+            format!(
+                "cannot reach NATS at {self} ({error}): is it running, and is the address right?"
+            )
+        })
     }
 
     /// The meaning of a lost connection, for operators.
-    pub(super) fn explain_loss(&self) -> BrokerError {
-        BrokerError(format!("the connection to NATS at {self} was lost"))
-    }
-
-    /// Explanation of `error`, with the remedy; `last_error` is the server's last one.
-    pub(super) fn explain(&self, error: &NatsError, last_error: Option<&str>) -> BrokerError {
-        if let Some(last_error) = last_error.filter(|text| is_denial(text)) {
-            return BrokerError(format!(
-                "NATS at {self} denies a right ({last_error}): let the user publish to $JS.API.>, $JS.ACK.> and the \
-                 subjects that begin with the prefix, and subscribe to _INBOX.>"
-            ));
-        }
-        BrokerError(match error {
-            NatsError::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED, _) | NatsError::NoJetStream => {
-                format!(
-                    "NATS at {self} runs without JetStream: start it with -js or a jetstream block in its configuration"
-                )
-            }
-            NatsError::JetStream(ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT, _) => {
-                format!(
-                    "NATS at {self} has no JetStream for this account: enable it in the account's configuration"
-                )
-            }
-            NatsError::JetStream(_code, text) => {
-                format!("NATS at {self} refused something ({text})")
-            }
-            NatsError::Lost => return self.explain_loss(),
-            NatsError::Other(text) => {
-                format!("NATS at {self} did not do what it was asked ({text})")
-            }
-            NatsError::Mismatch(text) => format!(
-                "NATS at {self} has a stream or consumer of that name that cannot carry tickets ({text}): delete it, \
-                 tickets in it are issued anew; or choose another prefix"
-            ),
-        })
+    pub fn explain_loss(&self) -> StreamError {
+        StreamError::Unavailable(format!("the connection to NATS at {self} was lost"))
     }
 }
 
@@ -169,7 +139,7 @@ impl fmt::Debug for NatsAddress {
 }
 
 /// True if an error of the server reports a missing right.
-pub(super) fn is_denial(last_error: &str) -> bool {
+pub fn is_denial(last_error: &str) -> bool {
     last_error.contains("Permissions Violation")
 }
 

@@ -6,29 +6,27 @@ use lapin::ErrorKind;
 use lapin::protocol::AMQPError;
 use lapin::uri::AMQPUri;
 
-use crate::QueueError;
-use crate::broker::error::BrokerError;
-use crate::broker::limits::LINK_HEARTBEAT;
+use super::HEARTBEAT;
+use crate::StreamError;
 
 /// An address with credentials. Shown without the password.
 #[derive(Clone)]
-pub(super) struct RabbitMqAddress(AMQPUri);
+pub struct AmqpAddress(AMQPUri);
 
 /// Replies of the broker, as in AMQP 0-9-1 section 1.2.
 const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
-const PRECONDITION_FAILED: u16 = 406;
 const CONNECTION_FORCED: u16 = 320;
 const NOT_ALLOWED: u16 = 530;
 
-// === impl RabbitMqAddress ===
+// === impl AmqpAddress ===
 
-impl RabbitMqAddress {
+impl AmqpAddress {
     /// # Errors
     /// When `text` is no address. It is not repeated in the message: it has a password in it.
-    pub(super) fn parse(text: &str) -> Result<Self, QueueError> {
+    pub fn parse(text: &str) -> Result<Self, StreamError> {
         let refuse = |why: &str| {
-            Err(QueueError::Refused(format!(
+            Err(StreamError::Refused(format!(
                 "the address of RabbitMQ is not amqp://user:password@host:port/vhost ({why})"
             )))
         };
@@ -43,21 +41,22 @@ impl RabbitMqAddress {
             // A slash at the end means nothing to most people, but the virtual host without a name to AMQP.
             "/".clone_into(&mut uri.vhost);
         }
-        let heartbeat = LINK_HEARTBEAT.as_secs();
+        let heartbeat = HEARTBEAT.as_secs();
         uri.query.heartbeat = Some(u16::try_from(heartbeat).unwrap_or(u16::MAX));
         Ok(Self(uri))
     }
 
     /// The address in the library's form.
-    pub(super) fn uri(&self) -> AMQPUri {
+    pub fn uri(&self) -> AMQPUri {
         self.0.clone()
     }
 
     /// Explanation of `error`, with the remedy.
-    pub(super) fn explain(&self, error: &lapin::Error) -> BrokerError {
-        BrokerError(if let ErrorKind::ProtocolError(error) = error.kind() {
-            self.explain_reply(error)
-        } else if let ErrorKind::IOError(error) = error.kind() {
+    pub fn explain(&self, error: &lapin::Error) -> StreamError {
+        if let ErrorKind::ProtocolError(error) = error.kind() {
+            return self.explain_reply(error);
+        }
+        StreamError::Unavailable(if let ErrorKind::IOError(error) = error.kind() {
             format!(
                 "cannot reach RabbitMQ at {self} ({error}): is it running, and is the address right?"
             )
@@ -70,42 +69,51 @@ impl RabbitMqAddress {
         })
     }
 
-    fn explain_reply(&self, error: &AMQPError) -> String {
-        let (user, vhost) = (&self.0.authority.userinfo.username, &self.0.vhost);
+    fn explain_reply(&self, error: &AMQPError) -> StreamError {
+        let (user, vhost) = (self.user(), &self.0.vhost);
         let text = error.get_message().as_str();
-        match error.get_id() {
+        let refused = match error.get_id() {
             ACCESS_REFUSED if text.contains("Login was refused") => {
                 format!(
                     "RabbitMQ at {self} refuses user {user:?} with this password: correct the URL"
                 )
             }
             ACCESS_REFUSED => format!(
-                "RabbitMQ at {self} denies a right ({text}): let user {user:?} configure, write and read the names that \
-                 begin with the prefix (rabbitmqctl set_permissions)"
+                "RabbitMQ at {self} denies a right ({text}): let user {user:?} read the queue or write to the exchange \
+                 (rabbitmqctl set_permissions)"
             ),
             NOT_ALLOWED => format!(
                 "RabbitMQ at {self} has no virtual host {vhost:?} for user {user:?} ({text}): create it \
                  (rabbitmqctl add_vhost, set_permissions) or correct the URL"
             ),
-            PRECONDITION_FAILED if text.contains("inequivalent arg") => format!(
-                "RabbitMQ at {self} has a queue or exchange of that name with other arguments ({text}): delete it, \
-                 tickets in it are issued anew; or choose another prefix"
-            ),
-            PRECONDITION_FAILED => format!("RabbitMQ at {self} took its tickets back ({text})"),
             NOT_FOUND => format!("RabbitMQ at {self} misses something ({text})"),
-            CONNECTION_FORCED => format!("RabbitMQ at {self} is stopping ({text})"),
-            _other => format!("RabbitMQ at {self} refused something ({text})"),
-        }
+            CONNECTION_FORCED => {
+                return StreamError::Unavailable(format!(
+                    "RabbitMQ at {self} is stopping ({text})"
+                ));
+            }
+            _other => {
+                return StreamError::Unavailable(format!(
+                    "RabbitMQ at {self} refused something ({text})"
+                ));
+            }
+        };
+        StreamError::Refused(refused)
+    }
+
+    /// Name of the user that logs in.
+    pub fn user(&self) -> &str {
+        &self.0.authority.userinfo.username
     }
 }
 
-impl fmt::Display for RabbitMqAddress {
+impl fmt::Display for AmqpAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}:{}", self.0.authority.host, self.0.authority.port)
     }
 }
 
-impl fmt::Debug for RabbitMqAddress {
+impl fmt::Debug for AmqpAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, formatter)
     }
@@ -117,12 +125,12 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_without_its_password() {
-        let address = RabbitMqAddress::parse("amqp://someone:hidden@host:1234/there").unwrap();
+        let address = AmqpAddress::parse("amqp://someone:hidden@host:1234/there").unwrap();
         assert_eq!(format!("{address} {address:?}"), "host:1234 host:1234");
         assert_eq!(address.uri().vhost, "there");
-        assert_eq!(RabbitMqAddress::parse("amqp://host/").unwrap().uri().vhost, "/");
-        assert_eq!(RabbitMqAddress::parse("amqp://host").unwrap().uri().vhost, "/");
-        assert_eq!(RabbitMqAddress::parse("amqps://host").unwrap().uri().authority.port, 5671);
+        assert_eq!(AmqpAddress::parse("amqp://host/").unwrap().uri().vhost, "/");
+        assert_eq!(AmqpAddress::parse("amqp://host").unwrap().uri().vhost, "/");
+        assert_eq!(AmqpAddress::parse("amqps://host").unwrap().uri().authority.port, 5671);
     }
 
     #[test]
@@ -134,7 +142,7 @@ mod tests {
             "amqp://a:hidden@host:port",
             "amqp://a:hidden@h?heartbeat=x",
         ] {
-            let error = RabbitMqAddress::parse(text).unwrap_err().to_string();
+            let error = AmqpAddress::parse(text).unwrap_err().to_string();
             assert!(error.contains("amqp://user:password@host:port/vhost"), "{error}");
             assert!(!error.contains("hidden"), "{error}");
         }

@@ -13,11 +13,11 @@ use lapin::uri::{AMQPScheme, AMQPUri};
 use lapin::{Connection, ConnectionProperties};
 use tokio::time::timeout;
 
-use crate::broker::limits::LINK_TIMEOUT;
+use super::CONNECT_TIMEOUT;
 
 /// Ends its socket when it is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Socket(Arc<Mutex<SocketState>>);
+pub struct AmqpSocket(Arc<Mutex<SocketState>>);
 
 #[derive(Debug, Default)]
 enum SocketState {
@@ -27,11 +27,14 @@ enum SocketState {
     Ended,
 }
 
-// === impl Socket ===
+// === impl AmqpSocket ===
 
-impl Socket {
+impl AmqpSocket {
     /// Connects to the broker; with TLS it must be certified by an authority of the system or of `roots`, PEM.
-    pub(super) async fn connect(
+    ///
+    /// # Errors
+    /// When the broker cannot be reached, or refuses. Dropping the future or this value ends what was begun.
+    pub async fn connect(
         &self,
         uri: AMQPUri,
         roots: Option<&str>,
@@ -47,7 +50,7 @@ impl Socket {
                 let host = uri.authority.host.clone();
                 let addresses = runtime.to_socket_addrs((host.clone(), uri.authority.port));
                 let connect = AsyncTcpStream::connect(&runtime, addresses);
-                let stream = timeout(LINK_TIMEOUT, connect)
+                let stream = timeout(CONNECT_TIMEOUT, connect)
                     .await
                     .unwrap_or_else(|_late| Err(io::ErrorKind::TimedOut.into()))?;
                 // Before TLS: it may be the handshake that never ends. By a handle of its own, since the stream belongs to the
@@ -70,7 +73,7 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for AmqpSocket {
     fn drop(&mut self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let SocketState::Open(stream) = std::mem::replace(&mut *state, SocketState::Ended) {
