@@ -72,17 +72,17 @@ impl SqsConsumer {
                 let most = wanted.saturating_sub(call * ENTRIES_MAX).clamp(1, ENTRIES_MAX);
                 self.begin(&mut receives, most, wait, held);
             }
-            let mut received = 0;
+            let mut arrived = 0;
             while let Some(ended) = receives.join_next().await {
                 match ended {
-                    Ok(Ok(count)) => received += count,
+                    Ok(Ok(count)) => arrived += count,
                     Ok(Err(failure)) => return of_failure(failure),
                     Err(_panicked_or_ended) => {
                         return BrokerError("a receive ended without an answer".to_owned());
                     }
                 }
             }
-            is_busy = received >= ENTRIES_MAX;
+            is_busy = arrived >= ENTRIES_MAX;
         }
     }
 
