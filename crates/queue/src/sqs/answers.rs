@@ -23,7 +23,7 @@ pub(super) struct SqsAnswers {
 
 /// An answer for a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Answer {
+pub(super) enum SqsAnswer {
     /// It is done.
     Delete,
     /// It is visible to others after this time.
@@ -34,7 +34,7 @@ pub(super) enum Answer {
 struct TicketAnswer {
     priority: Priority,
     handle: String,
-    answer: Answer,
+    answer: SqsAnswer,
 }
 
 /// Answers that wait to be sent: one for each ticket that a consumer holds, and one to keep each of them.
@@ -59,7 +59,7 @@ impl SqsAnswers {
         &self,
         priority: Priority,
         handle: String,
-        answer: Answer,
+        answer: SqsAnswer,
     ) -> Result<(), BrokerError> {
         let send = self.send.lock().unwrap_or_else(PoisonError::into_inner);
         let send = send.as_ref().ok_or_else(|| BrokerError("the link has ended".to_owned()))?;
@@ -78,7 +78,7 @@ impl SqsAnswers {
 async fn send_all(topology: Arc<SqsTopology>, mut receive: mpsc::Receiver<TicketAnswer>) {
     let mut answers = Vec::with_capacity(ANSWERS_MAX);
     while receive.recv_many(&mut answers, ANSWERS_MAX).await > 0 {
-        let mut groups: BTreeMap<(u8, Answer), (Priority, Vec<String>)> = BTreeMap::new();
+        let mut groups: BTreeMap<(u8, SqsAnswer), (Priority, Vec<String>)> = BTreeMap::new();
         for TicketAnswer { priority, handle, answer } in answers.drain(..) {
             let group = groups.entry((priority.code(), answer));
             group.or_insert_with(|| (priority, Vec::new())).1.push(handle);
@@ -87,8 +87,8 @@ async fn send_all(topology: Arc<SqsTopology>, mut receive: mpsc::Receiver<Ticket
         let sends = groups.into_iter().map(|((_, answer), (priority, handles))| async move {
             let queue = topology.queue(priority);
             let sent = match answer {
-                Answer::Delete => queue.delete(&handles).await,
-                Answer::Hide(time) => queue.set_visibility(&handles, time).await,
+                SqsAnswer::Delete => queue.delete(&handles).await,
+                SqsAnswer::Hide(time) => queue.set_visibility(&handles, time).await,
             };
             // These come again, and the store refuses them.
             let failed: Vec<_> = sent.into_iter().filter_map(Result::err).collect();

@@ -11,7 +11,7 @@ use stream::aws::sqs_queue::{ENTRIES_MAX, SqsMessage};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::answers::{Answer, SqsAnswers};
+use super::answers::{SqsAnswer, SqsAnswers};
 use super::topology::{SqsTopology, of_failure};
 use crate::broker::error::BrokerError;
 use crate::broker::held_tickets::{BrokerMessage, HeldTickets};
@@ -72,17 +72,17 @@ impl SqsConsumer {
                 let most = wanted.saturating_sub(call * ENTRIES_MAX).clamp(1, ENTRIES_MAX);
                 self.begin(&mut receives, most, wait, held);
             }
-            let mut received = 0;
+            let mut arrived = 0;
             while let Some(ended) = receives.join_next().await {
                 match ended {
-                    Ok(Ok(count)) => received += count,
+                    Ok(Ok(count)) => arrived += count,
                     Ok(Err(failure)) => return of_failure(failure),
                     Err(_panicked_or_ended) => {
                         return BrokerError("a receive ended without an answer".to_owned());
                     }
                 }
             }
-            is_busy = received >= ENTRIES_MAX;
+            is_busy = arrived >= ENTRIES_MAX;
         }
     }
 
@@ -139,18 +139,18 @@ fn put(
 
 impl BrokerMessage for SqsTicket {
     fn acknowledge(&self) -> Result<(), BrokerError> {
-        self.answers.answer(self.priority, self.handle.clone(), Answer::Delete)
+        self.answers.answer(self.priority, self.handle.clone(), SqsAnswer::Delete)
     }
 
     fn give_back(&self) {
         let rest = if self.receives > 1 { REST } else { Duration::ZERO };
         // If it does not get there, SQS gives it out again after a while.
         let _handed_over =
-            self.answers.answer(self.priority, self.handle.clone(), Answer::Hide(rest));
+            self.answers.answer(self.priority, self.handle.clone(), SqsAnswer::Hide(rest));
     }
 
     fn keep(&self) {
-        let hide = Answer::Hide(TICKET_ANSWER_WAIT);
+        let hide = SqsAnswer::Hide(TICKET_ANSWER_WAIT);
         let _handed_over = self.answers.answer(self.priority, self.handle.clone(), hide);
     }
 }

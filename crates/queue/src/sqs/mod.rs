@@ -95,7 +95,9 @@ impl Protocol for SqsProtocol {
     async fn connect(&self, _attempt: usize) -> Result<SqsLink, BrokerError> {
         let config = sdk_config(&self.settings).await;
         let config = config.map_err(|error| BrokerError(error.to_string()))?;
-        let topology = Arc::new(SqsTopology::create(config, &self.prefix).await?);
+        // Apart, as it is large: three queues side by side.
+        let create = Box::pin(SqsTopology::create(config, &self.prefix));
+        let topology = Arc::new(create.await?);
         let publisher = SqsPublisher::new(Arc::clone(&topology), self.tickets_max);
         let answers = Arc::new(SqsAnswers::start(Arc::clone(&topology)));
         let consumer = |priority: &Priority| {

@@ -55,7 +55,7 @@ impl Server for ElasticMq {
 
     async fn waiting(url: &str, prefix: &str, priority: Priority) -> u64 {
         let attributes = queue(url, prefix, priority).await.attributes().await.unwrap();
-        let number = |name: &str| attributes[name].parse::<u64>().unwrap();
+        let number = |name: &str| attributes.get(name).unwrap().parse::<u64>().unwrap();
         number("ApproximateNumberOfMessages") + number("ApproximateNumberOfMessagesNotVisible")
     }
 }

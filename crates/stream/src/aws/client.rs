@@ -40,9 +40,10 @@ pub async fn sdk_config(settings: &AwsSettings) -> Result<SdkConfig, StreamError
         loader = loader.credentials_provider(fixed);
     }
     if let Some(profile) = &settings.profile {
-        loader = loader.credentials_provider(profile_credentials(profile).await?);
+        loader = loader.credentials_provider(Box::pin(profile_credentials(profile)).await?);
     }
-    let config = loader.load().await;
+    // Boxed, as the other futures of the SDK here: they are large, and would be a part of every future above them.
+    let config = Box::pin(loader.load()).await;
     if config.region().is_none() {
         return Err(StreamError::Refused(
             "no region is known: set `region`, or AWS_REGION in the environment".to_owned(),
@@ -50,7 +51,7 @@ pub async fn sdk_config(settings: &AwsSettings) -> Result<SdkConfig, StreamError
     }
     let mut service = config.to_builder();
     if let Some(role) = &settings.role {
-        service = service.credentials_provider(assumed(role, settings, &config).await);
+        service = service.credentials_provider(Box::pin(assumed(role, settings, &config)).await);
     }
     // Not of the configuration above, by which roles are assumed: that is another service.
     if let Some(endpoint) = &settings.endpoint {

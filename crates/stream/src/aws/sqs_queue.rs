@@ -92,8 +92,8 @@ impl SqsQueue {
             name.to_owned()
         } else {
             let call = client.get_queue_url().queue_name(name);
-            let found =
-                call.set_queue_owner_aws_account_id(account.map(str::to_owned)).send().await;
+            let call = call.set_queue_owner_aws_account_id(account.map(str::to_owned));
+            let found = Box::pin(call.send()).await;
             let found = found.map_err(|error| AwsFailure::of(&error, &place))?;
             found.queue_url.unwrap_or_default()
         };
@@ -118,14 +118,16 @@ impl SqsQueue {
             create = create.attributes(QueueAttributeName::from(*attribute), value);
         }
         let place = place(config, name);
-        let created = create.send().await.map_err(|error| AwsFailure::of(&error, &place))?;
+        let created = Box::pin(create.send()).await;
+        let created = created.map_err(|error| AwsFailure::of(&error, &place))?;
         Ok(Self::new(Client::new(config), created.queue_url.unwrap_or_default(), place))
     }
 
     /// Its attributes by their names in SQS.
     pub async fn attributes(&self) -> Result<BTreeMap<String, String>, AwsFailure> {
         let call = self.client.get_queue_attributes().queue_url(&self.url);
-        let answer = call.attribute_names(QueueAttributeName::All).send().await;
+        let call = call.attribute_names(QueueAttributeName::All);
+        let answer = Box::pin(call.send()).await;
         let answer = answer.map_err(|error| AwsFailure::of(&error, &self.place))?;
         let attributes = answer.attributes.unwrap_or_default();
         Ok(attributes.into_iter().map(|(name, value)| (name.as_str().to_owned(), value)).collect())
@@ -158,7 +160,8 @@ impl SqsQueue {
         let wait = wait.min(WAIT_MAX);
         let timeouts = TimeoutConfig::builder().operation_attempt_timeout(wait + ANSWER_TIMEOUT);
         let overriding = aws_sdk_sqs::Config::builder().timeout_config(timeouts.build());
-        let received = self
+        // Boxed, here and below: the SDK's futures have several kilobytes, and would be a part of every future above them.
+        let call = self
             .client
             .receive_message()
             .queue_url(&self.url)
@@ -168,9 +171,8 @@ impl SqsQueue {
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount)
             .message_system_attribute_names(MessageSystemAttributeName::MessageGroupId)
             .customize()
-            .config_override(overriding)
-            .send()
-            .await;
+            .config_override(overriding);
+        let received = Box::pin(call.send()).await;
         let received = received.map_err(|error| AwsFailure::of(&error, &self.place))?;
         Ok(received.messages.unwrap_or_default().into_iter().filter_map(SqsMessage::read).collect())
     }
@@ -214,7 +216,8 @@ impl SqsQueue {
             let entries = entries.collect::<Result<Vec<_>, BuildError>>();
             let call = self.client.send_message_batch().queue_url(&self.url);
             let call = call.set_entries(Some(entries.map_err(|error| self.unsent(&error))?));
-            let answer = call.send().await.map_err(|error| AwsFailure::of(&error, &self.place))?;
+            let answer = Box::pin(call.send()).await;
+            let answer = answer.map_err(|error| AwsFailure::of(&error, &self.place))?;
             let done = answer.successful.into_iter().map(|entry| entry.id).collect();
             Ok((done, answer.failed))
         };
@@ -231,7 +234,8 @@ impl SqsQueue {
             let entries = entries.collect::<Result<Vec<_>, BuildError>>();
             let call = self.client.delete_message_batch().queue_url(&self.url);
             let call = call.set_entries(Some(entries.map_err(|error| self.unsent(&error))?));
-            let answer = call.customize().config_override(repeating()).send().await;
+            let call = call.customize().config_override(repeating());
+            let answer = Box::pin(call.send()).await;
             let answer = answer.map_err(|error| AwsFailure::of(&error, &self.place))?;
             let done = answer.successful.into_iter().map(|entry| entry.id).collect();
             Ok((done, answer.failed))
@@ -254,7 +258,8 @@ impl SqsQueue {
             let entries = entries.collect::<Result<Vec<_>, BuildError>>();
             let call = self.client.change_message_visibility_batch().queue_url(&self.url);
             let call = call.set_entries(Some(entries.map_err(|error| self.unsent(&error))?));
-            let answer = call.customize().config_override(repeating()).send().await;
+            let call = call.customize().config_override(repeating());
+            let answer = Box::pin(call.send()).await;
             let answer = answer.map_err(|error| AwsFailure::of(&error, &self.place))?;
             let done = answer.successful.into_iter().map(|entry| entry.id).collect();
             Ok((done, answer.failed))

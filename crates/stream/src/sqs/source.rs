@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use flow::{Clock, Tasks};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::held::HeldMessages;
 use super::settings::SqsSettings;
@@ -89,10 +89,7 @@ impl Source for SqsSource {
                 receiving.begin(&self.reader, messages, left);
             }
             has_asked = true;
-            let is_over = receiving.settle(&self.reader, messages, deadline).await?;
-            if is_over {
-                return Ok(self.reader.held.fetch(messages));
-            }
+            receiving.settle(&self.reader, messages).await?;
         }
     }
 
@@ -146,7 +143,7 @@ impl Receiving {
         }
     }
 
-    /// Waits for all receives; true if the fetch is over, since `deadline` has passed.
+    /// Waits for all receives, and for more of them if the one that waited was full.
     ///
     /// # Errors
     /// When one failed, and no other brought something.
@@ -154,8 +151,7 @@ impl Receiving {
         &mut self,
         reader: &Arc<QueueReader>,
         messages: usize,
-        deadline: Instant,
-    ) -> Result<bool, StreamError> {
+    ) -> Result<(), StreamError> {
         let (was_busy, mut brought, mut failed) = (self.is_busy, 0, None);
         while let Some(ended) = self.calls.join_next().await {
             match ended {
@@ -171,9 +167,9 @@ impl Receiving {
         if self.is_busy && !was_busy && messages > brought {
             self.begin(reader, messages - brought, Duration::ZERO);
             // Something was brought already: that one of these fails is said by the next fetch.
-            let _later = Box::pin(self.settle(reader, 0, deadline)).await;
+            let _later = Box::pin(self.settle(reader, 0)).await;
         }
-        Ok(false)
+        Ok(())
     }
 }
 
