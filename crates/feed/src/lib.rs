@@ -7,6 +7,7 @@
 
 mod event;
 mod progress;
+mod source;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use tokio::time::sleep;
 use event::{FeedContent, json_bytes};
 
 pub use progress::FeedProgress;
+pub use source::{SourceCounts, SourceReader};
 
 /// Hands the changes of the suppression list on.
 #[derive(Debug)]

@@ -129,6 +129,18 @@ impl StreamDouble {
         self.state().acknowledged.clone()
     }
 
+    /// Waits until so many messages were acknowledged.
+    pub async fn until_acknowledged(&self, messages: usize) {
+        loop {
+            let mut changed = std::pin::pin!(self.shared.arrived.notified());
+            changed.as_mut().enable();
+            if self.state().acknowledged.len() >= messages {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// The bodies that wait, in order.
     pub fn waiting(&self) -> Vec<Bytes> {
         self.state().waiting.iter().filter_map(|message| message.body.clone()).collect()

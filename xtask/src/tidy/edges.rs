@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("queue", &["notification", "flow", "stream"]),
     ("channel", &["notification", "flow", "net", "stream"]),
     ("pipeline", &["notification", "flow", "store", "queue", "channel"]),
-    ("feed", &["notification", "flow", "store", "pipeline"]),
+    ("feed", &["notification", "flow", "store", "stream", "pipeline"]),
     ("api", &["notification", "flow", "store", "channel", "pipeline", "feed"]),
     ("provider-sim", &[]),
     ("testbed", &["flow"]),
@@ -63,7 +63,7 @@ const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("queue", &["testbed"]),
     ("channel", &["provider-sim", "testbed"]),
     ("pipeline", &["provider-sim", "testbed"]),
-    ("feed", &["flow", "queue", "channel"]),
+    ("feed", &["flow", "queue", "channel", "testbed"]),
     ("bench", &["notification", "store"]),
     ("belfry", &["testbed"]),
 ];
