@@ -31,7 +31,8 @@ const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report"])
 
 /// The seams. Every public module of theirs is a backend, but for what is common to all.
 const SEAMS: &[&str] = &["store", "stream", "queue", "channel"];
-const COMMON: &[&str] = &["aws", "conformance", "broker", "connect", "ticket"];
+/// `kafka` is a stream and, upon that, a queue.
+const COMMON: &[&str] = &["aws", "conformance", "broker", "connect", "kafka", "ticket"];
 
 /// Names backends: it wires them together.
 const BINARY: &str = "belfry";

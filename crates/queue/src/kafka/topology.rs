@@ -150,7 +150,7 @@ impl KafkaTopology {
                 .into_iter()
                 .filter_map(|(place, offset)| Some((place, offset.ok()?.offset?)))
                 .collect()),
-            // Nobody has consumed yet.
+            // No process has consumed yet.
             Err(KrafkaError::Broker { code: ErrorCode::GroupIdNotFound, .. }) => Ok(HashMap::new()),
             Err(error) => Err(self.explain(&error)),
         }

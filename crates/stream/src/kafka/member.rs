@@ -1,4 +1,4 @@
-//! What a member of a consumer group holds: what waits to be fetched, what is in hand, and how far each partition is.
+//! The state of a member of a consumer group: what waits to be fetched, what is in hand, and how far each partition is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -7,7 +7,7 @@
 //! - `settings`: addresses, names and credentials, from a URL or a table of the configuration.
 //! - `client`: connections, and explanations of their errors.
 //! - `offsets`: which position of a partition may be committed.
-//! - `member`: what a member of a group holds.
+//! - `member`: the state of a member of a group.
 //! - `source` and `target`: the two directions.
 
 mod client;

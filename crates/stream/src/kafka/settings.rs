@@ -42,7 +42,7 @@ pub struct KafkaSettings {
     pub record_bytes: usize,
 }
 
-/// What a connection is protected by, as Kafka calls it.
+/// Protection of a connection, as Kafka calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KafkaSecurity {
@@ -73,7 +73,7 @@ pub enum SaslMechanism {
 
 /// The port where the URL names none.
 const USUAL_PORT: u16 = 9092;
-/// What is left of the usual `max.message.bytes` (1,048,588) for a record with the frame around it.
+/// The rest of the usual `max.message.bytes` (1,048,588) for a record with the frame around it.
 const USUAL_RECORD_BYTES: usize = 1_047_552;
 
 fn usual_record_bytes() -> usize {

@@ -144,7 +144,7 @@ impl Target for KafkaTarget {
     }
 }
 
-/// What `error` means for its record.
+/// The verdict on a record that failed by `error`.
 #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else it is, it may have been taken")]
 fn verdict(settings: &KafkaSettings, error: &KrafkaError) -> PutError {
     let why = explain(settings, error).to_string();

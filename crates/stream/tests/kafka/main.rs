@@ -19,7 +19,7 @@ use testbed::{Kafka, unique_prefix};
 /// Any wait ends before.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A topic of its own, and a group that nobody else is in.
+/// A topic of its own, and a group of its own.
 #[derive(Debug, Clone)]
 struct Topic {
     settings: KafkaSettings,

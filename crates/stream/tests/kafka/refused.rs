@@ -1,4 +1,4 @@
-//! What cannot work is said with what to do, and without secrets.
+//! Settings that cannot work: it is said with what to do, and without secrets.
 
 use net::redact::Secret;
 use stream::kafka::{KafkaSettings, KafkaSource, KafkaTarget, SaslMechanism};
@@ -7,7 +7,7 @@ use testbed::{Kafka, ServerIdentity};
 
 use crate::{PATIENCE, Topic, acknowledge, fetch, record};
 
-/// What a source and a target say.
+/// Errors of a source and a target by these settings.
 async fn complaints(settings: &KafkaSettings) -> [String; 2] {
     let source = KafkaSource::open(settings.clone(), fastrand::Rng::with_seed(1)).unwrap();
     let fetched = source.fetch(1, PATIENCE).await;
