@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::time::timeout;
 
-use crate::{Message, Receipt, Record, Source, Target};
+use crate::{Record, Source, StreamMessage, StreamReceipt, Target};
 
 /// A stream under test: what its targets take, its sources give.
 #[async_trait]
@@ -188,7 +188,7 @@ async fn an_unknown_receipt_is_an_error_and_harms_nothing(stream: &dyn TestedStr
     let (source, target) = (stream.source().await, stream.target().await);
     put(&*target, &records(0..2)).await;
     let messages = collect(&*source, 2).await;
-    let unknown = Receipt(u64::MAX);
+    let unknown = StreamReceipt(u64::MAX);
     source.give_back(&[unknown]).await;
     let mut receipts = receipts(&messages);
     receipts.insert(1, unknown);
@@ -217,20 +217,20 @@ fn set(bodies: &[Bytes]) -> BTreeSet<&Bytes> {
 }
 
 /// The messages in `again` are those in `first`.
-fn same(stream: &dyn TestedStream, first: &[Message], again: &[Message]) {
-    let body = |messages: &[Message]| {
+fn same(stream: &dyn TestedStream, first: &[StreamMessage], again: &[StreamMessage]) {
+    let body = |messages: &[StreamMessage]| {
         messages.iter().filter_map(|message| message.body.clone()).collect::<BTreeSet<Bytes>>()
     };
     assert_eq!(body(first), body(again));
     if stream.carries().id {
-        let ids = |messages: &[Message]| {
+        let ids = |messages: &[StreamMessage]| {
             messages.iter().map(|message| message.id.clone()).collect::<BTreeSet<String>>()
         };
         assert_eq!(ids(first), ids(again));
     }
 }
 
-fn receipts(messages: &[Message]) -> Vec<Receipt> {
+fn receipts(messages: &[StreamMessage]) -> Vec<StreamReceipt> {
     messages.iter().map(|message| message.receipt).collect()
 }
 
@@ -242,7 +242,7 @@ async fn put(target: &dyn Target, records: &[Record]) {
     }
 }
 
-async fn fetch(source: &dyn Source, messages: usize, wait: Duration) -> Vec<Message> {
+async fn fetch(source: &dyn Source, messages: usize, wait: Duration) -> Vec<StreamMessage> {
     match source.fetch(messages, wait).await {
         Ok(fetched) => {
             assert!(fetched.len() <= messages, "{} messages instead of {messages}", fetched.len());
@@ -253,7 +253,7 @@ async fn fetch(source: &dyn Source, messages: usize, wait: Duration) -> Vec<Mess
 }
 
 /// Fetches until there are `count` messages.
-async fn collect(source: &dyn Source, count: usize) -> Vec<Message> {
+async fn collect(source: &dyn Source, count: usize) -> Vec<StreamMessage> {
     let mut messages = Vec::new();
     for _ in 0..FETCHES_MAX {
         messages.extend(fetch(source, count - messages.len(), WAIT).await);
@@ -264,7 +264,7 @@ async fn collect(source: &dyn Source, count: usize) -> Vec<Message> {
     panic!("{} of {count} messages came", messages.len());
 }
 
-async fn acknowledge(source: &dyn Source, messages: &[Message]) {
+async fn acknowledge(source: &dyn Source, messages: &[StreamMessage]) {
     let answers = source.acknowledge(&receipts(messages)).await;
     assert_eq!(answers.len(), messages.len());
     for answer in answers {

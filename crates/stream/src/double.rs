@@ -9,7 +9,9 @@ use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-use crate::{BatchLimits, Message, PutError, Receipt, Record, Source, StreamError, Target};
+use crate::{
+    BatchLimits, PutError, Record, Source, StreamError, StreamMessage, StreamReceipt, Target,
+};
 
 /// A stream in memory. Clones are handles on the same one.
 #[derive(Debug, Clone)]
@@ -39,8 +41,8 @@ struct SharedStream {
 
 #[derive(Debug, Default)]
 struct DoubleState {
-    waiting: VecDeque<Message>,
-    held: BTreeMap<u64, Message>,
+    waiting: VecDeque<StreamMessage>,
+    held: BTreeMap<u64, StreamMessage>,
     next: u64,
     /// Records of each call of `put`, as they came.
     puts: Vec<Vec<Record>>,
@@ -83,11 +85,11 @@ impl StreamDouble {
         let mut state = self.state();
         let number = state.take_number();
         let key = key.map(|key| Bytes::from_static(key.as_bytes()));
-        state.waiting.push_back(Message {
+        state.waiting.push_back(StreamMessage {
             id: format!("m{number}"),
             key,
             body,
-            receipt: Receipt(number),
+            receipt: StreamReceipt(number),
         });
         drop(state);
         self.shared.arrived.notify_waiters();
@@ -160,13 +162,13 @@ impl DoubleSource {
     }
 
     /// Up to `messages` of those that wait.
-    fn take(&self, messages: usize) -> Result<Vec<Message>, StreamError> {
+    fn take(&self, messages: usize) -> Result<Vec<StreamMessage>, StreamError> {
         let mut state = self.stream.state();
         if let Some(error) = state.fetch_failures.pop_front() {
             return Err(error);
         }
         let count = messages.min(state.waiting.len());
-        let taken: Vec<Message> = state.waiting.drain(..count).collect();
+        let taken: Vec<StreamMessage> = state.waiting.drain(..count).collect();
         state.held.extend(taken.iter().map(|message| (message.receipt.0, message.clone())));
         drop(state);
         self.held().extend(taken.iter().map(|message| message.receipt.0));
@@ -176,7 +178,11 @@ impl DoubleSource {
 
 #[async_trait]
 impl Source for DoubleSource {
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError> {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         self.stream.state().fetches += 1;
         let fetched = async {
             loop {
@@ -192,8 +198,8 @@ impl Source for DoubleSource {
         timeout(wait, fetched).await.unwrap_or_else(|_nothing_came| Ok(Vec::new()))
     }
 
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
-        let one = |receipt: &Receipt| {
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
+        let one = |receipt: &StreamReceipt| {
             let mut state = self.stream.state();
             if !self.held().remove(&receipt.0) {
                 return Err(StreamError::Unavailable("it is not held here".to_owned()));
@@ -211,7 +217,7 @@ impl Source for DoubleSource {
         answers
     }
 
-    async fn give_back(&self, receipts: &[Receipt]) {
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
         let mut state = self.stream.state();
         // Last first, each to the front: they wait in their old order then.
         for receipt in receipts.iter().rev() {
@@ -226,7 +232,7 @@ impl Source for DoubleSource {
     }
 
     async fn close(&self) {
-        let held: Vec<Receipt> = self.held().iter().copied().map(Receipt).collect();
+        let held: Vec<StreamReceipt> = self.held().iter().copied().map(StreamReceipt).collect();
         self.give_back(&held).await;
     }
 }
@@ -250,10 +256,10 @@ impl Target for DoubleTarget {
         state.puts.push(records.to_vec());
         let one = |record: &Record| {
             let answer = state.put_failures.pop_front().flatten();
-            let receipt = Receipt(state.take_number());
+            let receipt = StreamReceipt(state.take_number());
             if answer.is_none() || matches!(answer, Some(PutError::Unknown(_))) {
                 let Record { key, body, id } = record.clone();
-                state.waiting.push_back(Message { id, key, body: Some(body), receipt });
+                state.waiting.push_back(StreamMessage { id, key, body: Some(body), receipt });
             }
             answer.map_or(Ok(()), Err)
         };

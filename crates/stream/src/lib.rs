@@ -27,9 +27,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-pub use StreamMessage as Message;
-pub use StreamReceipt as Receipt;
-
 /// Where messages are read from. Several engines may read from one; each message is then with one of them at a time.
 #[async_trait]
 pub trait Source: Send + Sync + std::fmt::Debug {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use notification::{Priority, Ticket};
 use stream::kafka::{Departure, KafkaSettings, KafkaSource};
-use stream::{Message, Receipt, Source as _};
+use stream::{Source as _, StreamMessage, StreamReceipt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -30,7 +30,7 @@ pub(super) struct KafkaConsumer {
 #[derive(Debug)]
 pub(super) struct KafkaMessage {
     priority: Priority,
-    receipt: Receipt,
+    receipt: StreamReceipt,
     ticket: Ticket,
     /// Deliveries of the ticket, the present one included.
     deliveries: u8,
@@ -46,7 +46,7 @@ struct TicketAnswers {
 
 #[derive(Debug, Default)]
 struct AnswersState {
-    acknowledged: Vec<Receipt>,
+    acknowledged: Vec<StreamReceipt>,
     /// Given back for the first time: these go on at once.
     given_back: Vec<GivenBack>,
     /// Given back again: these rest.
@@ -56,7 +56,7 @@ struct AnswersState {
 
 #[derive(Debug, Clone, Copy)]
 struct GivenBack {
-    receipt: Receipt,
+    receipt: StreamReceipt,
     ticket: Ticket,
     deliveries: u8,
 }
@@ -110,7 +110,7 @@ impl KafkaConsumer {
         }
     }
 
-    fn put(&self, message: Message, held: &HeldTickets<KafkaMessage>) {
+    fn put(&self, message: StreamMessage, held: &HeldTickets<KafkaMessage>) {
         match ticket::decode(message.body.as_deref().unwrap_or_default()) {
             Ok(ticket) if ticket.priority == self.priority => {
                 let before = message.key.as_deref().and_then(<[u8]>::first).copied();
@@ -272,12 +272,12 @@ impl TicketAnswers {
 // === impl TicketDeparture ===
 
 impl Departure for TicketDeparture {
-    fn leaving(&self, receipts: &[Receipt]) -> Vec<Receipt> {
+    fn leaving(&self, receipts: &[StreamReceipt]) -> Vec<StreamReceipt> {
         let Some(held) = self.held.get() else { return Vec::new() };
         let leaves = |message: &KafkaMessage| {
             message.priority == self.priority && receipts.contains(&message.receipt)
         };
-        let waiting: Vec<Receipt> =
+        let waiting: Vec<StreamReceipt> =
             held.withdraw(leaves).iter().map(|message| message.receipt).collect();
         // The rest was received: it is being exchanged in the store, which asks no broker.
         receipts.iter().copied().filter(|receipt| !waiting.contains(receipt)).collect()

@@ -15,13 +15,13 @@ use tokio::time::timeout;
 use super::client::explain;
 use super::offsets::OffsetLog;
 use super::settings::KafkaSettings;
-use crate::{Message, Receipt, StreamError};
+use crate::{StreamError, StreamMessage, StreamReceipt};
 
 /// Decides about messages in hand of partitions that go to another member.
 pub trait Departure: Send + Sync + fmt::Debug {
     /// The partitions of these messages leave. Gives those that are done and do not have to come again. The rest comes again, to
     /// the next member; none of their receipts is of any effect from now on.
-    fn leaving(&self, receipts: &[Receipt]) -> Vec<Receipt>;
+    fn leaving(&self, receipts: &[StreamReceipt]) -> Vec<StreamReceipt>;
 }
 
 /// The state that the source, its task and the group's changes share.
@@ -138,7 +138,7 @@ impl Member {
     }
 
     /// Up to `messages` that wait; `None` while there is none and no trouble.
-    pub(super) fn give(&self, messages: usize) -> Option<Result<Vec<Message>, StreamError>> {
+    pub(super) fn give(&self, messages: usize) -> Option<Result<Vec<StreamMessage>, StreamError>> {
         let mut state = self.state();
         if state.closed {
             return Some(Err(StreamError::Unavailable("the source is closed".to_owned())));
@@ -150,18 +150,21 @@ impl Member {
         let taken: Vec<TakenMessage> = state.waiting.drain(..given).collect();
         let message = |taken: TakenMessage| {
             state.last_receipt += 1;
-            let receipt = Receipt(state.last_receipt);
+            let receipt = StreamReceipt(state.last_receipt);
             let (topic, partition, offset) = (&self.settings.topic, taken.partition, taken.offset);
             let id = format!("{topic}-{partition}-{offset}");
             let (key, body) = (taken.key.clone(), taken.body.clone());
             state.in_hand.insert(receipt.0, taken);
-            Message { id, key, body, receipt }
+            StreamMessage { id, key, body, receipt }
         };
         Some(Ok(taken.into_iter().map(message).collect()))
     }
 
     /// Acknowledges, and commits what became due by it.
-    pub(super) async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
+    pub(super) async fn acknowledge(
+        &self,
+        receipts: &[StreamReceipt],
+    ) -> Vec<Result<(), StreamError>> {
         let (known, losses) = {
             let mut state = self.state();
             let known: Vec<bool> = receipts.iter().map(|receipt| state.settle(*receipt)).collect();
@@ -170,7 +173,7 @@ impl Member {
         let committed = self.commit().await;
         let mut state = self.state();
         let was_lost = state.losses != losses;
-        let answer = |(receipt, was_known): (&Receipt, bool)| {
+        let answer = |(receipt, was_known): (&StreamReceipt, bool)| {
             if !was_known {
                 return Err(gone());
             }
@@ -183,7 +186,7 @@ impl Member {
     }
 
     /// Acknowledges what is still here, and commits all that is due.
-    pub(super) async fn settle(&self, receipts: &[Receipt]) -> Result<(), StreamError> {
+    pub(super) async fn settle(&self, receipts: &[StreamReceipt]) -> Result<(), StreamError> {
         {
             let mut state = self.state();
             for receipt in receipts {
@@ -195,7 +198,7 @@ impl Member {
     }
 
     /// Puts messages back, to be fetched again before all others.
-    pub(super) fn give_back(&self, receipts: &[Receipt]) {
+    pub(super) fn give_back(&self, receipts: &[StreamReceipt]) {
         let mut state = self.state();
         let mut back: Vec<TakenMessage> =
             receipts.iter().filter_map(|receipt| state.in_hand.remove(&receipt.0)).collect();
@@ -260,12 +263,12 @@ impl Member {
     /// Asks what is done among the messages in hand of partitions that leave, and acknowledges it. Nothing more of them is given.
     fn depart(&self, partitions: &[i32]) {
         let leaves = |taken: &TakenMessage| partitions.contains(&taken.partition);
-        let in_hand: Vec<Receipt> = {
+        let in_hand: Vec<StreamReceipt> = {
             let mut state = self.state();
             // At once with the look at what is in hand: what were given after it would be with both members.
             state.waiting.retain(|taken| !leaves(taken));
             let leaving = state.in_hand.iter().filter(|(_receipt, taken)| leaves(taken));
-            leaving.map(|(receipt, _taken)| Receipt(*receipt)).collect()
+            leaving.map(|(receipt, _taken)| StreamReceipt(*receipt)).collect()
         };
         let Some(departure) = &self.departure else { return };
         let done = departure.leaving(&in_hand);
@@ -308,7 +311,7 @@ impl fmt::Debug for ConsumerSlot {
 
 impl MemberState {
     /// Marks a message in hand as acknowledged; false if there is none.
-    fn settle(&mut self, receipt: Receipt) -> bool {
+    fn settle(&mut self, receipt: StreamReceipt) -> bool {
         let Some(taken) = self.in_hand.get(&receipt.0) else { return false };
         if let Some(log) = self.partitions.get_mut(&taken.partition) {
             log.acknowledge(taken.offset);

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::client::{connect, explain, partitions};
 use super::member::{Departure, GroupChanges, Member};
 use super::settings::KafkaSettings;
-use crate::{Message, Receipt, Source, StreamError};
+use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// A topic that is read as a member of a consumer group. A new group begins with the oldest message.
 #[derive(Debug)]
@@ -97,11 +97,11 @@ impl KafkaSource {
     ///
     /// # Errors
     /// When what is due could not be committed; it stays due.
-    pub async fn settle(&self, receipts: &[Receipt]) -> Result<(), StreamError> {
+    pub async fn settle(&self, receipts: &[StreamReceipt]) -> Result<(), StreamError> {
         self.member.settle(receipts).await
     }
 
-    async fn arrived(&self, messages: usize) -> Result<Vec<Message>, StreamError> {
+    async fn arrived(&self, messages: usize) -> Result<Vec<StreamMessage>, StreamError> {
         let _caller = self.member.caller();
         loop {
             let notice = self.member.arrived.notified();
@@ -119,15 +119,19 @@ impl KafkaSource {
 
 #[async_trait]
 impl Source for KafkaSource {
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError> {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         timeout(wait, self.arrived(messages)).await.unwrap_or_else(|_none| Ok(Vec::new()))
     }
 
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
         self.member.acknowledge(receipts).await
     }
 
-    async fn give_back(&self, receipts: &[Receipt]) {
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
         self.member.give_back(receipts);
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::positions::ShardPosition;
-use crate::{Message, Receipt};
+use crate::{StreamMessage, StreamReceipt};
 
 /// The shards and the messages that were given of them.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct ShardBook {
     /// The shard of each message that is not answered for.
     given: BTreeMap<u64, GivenMessage>,
     /// Messages that were given back, to be given first.
-    again: VecDeque<Message>,
+    again: VecDeque<StreamMessage>,
     /// Turns of shards, so that a fetch of few messages does not always begin with the same.
     turn: usize,
 }
@@ -52,7 +52,7 @@ pub(super) enum ShardStart {
 #[derive(Debug)]
 struct GivenMessage {
     shard: String,
-    message: Message,
+    message: StreamMessage,
 }
 
 /// A shard to read now.
@@ -96,7 +96,7 @@ impl ShardBook {
     }
 
     /// The messages that were given back, up to `messages`.
-    pub(super) fn again(&mut self, messages: usize) -> Vec<Message> {
+    pub(super) fn again(&mut self, messages: usize) -> Vec<StreamMessage> {
         let count = messages.min(self.again.len());
         self.again.drain(..count).collect()
     }
@@ -134,7 +134,7 @@ impl ShardBook {
         records: Vec<ReadRecord>,
         iterator: Option<String>,
         next_read: Instant,
-    ) -> Vec<Message> {
+    ) -> Vec<StreamMessage> {
         let Some(read) = self.shards.get_mut(shard) else { return Vec::new() };
         read.next_read = Some(next_read);
         let mut messages = Vec::with_capacity(records.len());
@@ -143,11 +143,11 @@ impl ShardBook {
             self.next_receipt += 1;
             read.window.push_back((number, record.sequence_number.clone(), false));
             read.begin = ShardStart::After(record.sequence_number.clone());
-            let message = Message {
+            let message = StreamMessage {
                 id: format!("{shard}:{}", record.sequence_number),
                 key: record.key.map(Bytes::from),
                 body: Some(record.body),
-                receipt: Receipt(number),
+                receipt: StreamReceipt(number),
             };
             let given = GivenMessage { shard: shard.to_owned(), message: message.clone() };
             self.given.insert(number, given);
@@ -174,7 +174,7 @@ impl ShardBook {
     }
 
     /// Acknowledges a message; gives its shard, or `None` if it is not held.
-    pub(super) fn acknowledge(&mut self, receipt: Receipt) -> Option<String> {
+    pub(super) fn acknowledge(&mut self, receipt: StreamReceipt) -> Option<String> {
         let shard = self.given.remove(&receipt.0)?.shard;
         if let Some(read) = self.shards.get_mut(&shard) {
             // Receipts rise along the window.
@@ -189,7 +189,7 @@ impl ShardBook {
     }
 
     /// Gives a message again with the next fetch. Its receipt stays.
-    pub(super) fn give_back(&mut self, receipt: Receipt) {
+    pub(super) fn give_back(&mut self, receipt: StreamReceipt) {
         if let Some(given) = self.given.get(&receipt.0) {
             self.again.push_back(given.message.clone());
         }

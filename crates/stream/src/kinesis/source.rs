@@ -17,7 +17,7 @@ use super::positions::{Positions, ShardPosition};
 use super::settings::{KinesisSettings, ReadFrom};
 use super::shards::{DueShard, ReadRecord, ShardBook, ShardStart};
 use crate::aws::{AwsFailure, AwsFailureKind, sdk_config};
-use crate::{Message, Receipt, Source, StreamError};
+use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// A stream to read from.
 ///
@@ -125,7 +125,11 @@ impl KinesisSource {
     ///
     /// # Errors
     /// When nothing was read, and a shard failed.
-    async fn read(&self, due: Vec<DueShard>, records: usize) -> Result<Vec<Message>, StreamError> {
+    async fn read(
+        &self,
+        due: Vec<DueShard>,
+        records: usize,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         let reads = due.iter().map(|shard| self.read_shard(shard, records));
         let answers = join_all(reads).await;
         let (now, mut messages, mut failed) = (self.clock.monotonic(), Vec::new(), None);
@@ -221,7 +225,11 @@ impl KinesisSource {
 
 #[async_trait]
 impl Source for KinesisSource {
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError> {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         let deadline = self.clock.monotonic() + wait;
         let _one_at_a_time = self.fetching.lock().await;
         loop {
@@ -256,8 +264,8 @@ impl Source for KinesisSource {
         }
     }
 
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
-        let acknowledge = |receipt: &Receipt| self.book().acknowledge(*receipt);
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
+        let acknowledge = |receipt: &StreamReceipt| self.book().acknowledge(*receipt);
         let shards: Vec<Option<String>> = receipts.iter().map(acknowledge).collect();
         let failed = self.save().await;
         let answer = |shard: Option<String>| {
@@ -270,7 +278,7 @@ impl Source for KinesisSource {
         shards.into_iter().map(answer).collect()
     }
 
-    async fn give_back(&self, receipts: &[Receipt]) {
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
         let mut book = self.book();
         for receipt in receipts {
             book.give_back(*receipt);

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::{ANSWER_TIMEOUT, NatsConnector, close, is_connected};
 use crate::connect::NatsAddress;
-use crate::{Message, Receipt, Source, StreamError};
+use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// Options of a source.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ struct SourceLink {
     /// When the request under way has ended for certain.
     ends_at: Instant,
     /// Messages that arrived for a fetch that is not done, or was dropped.
-    arrived: Vec<Message>,
+    arrived: Vec<StreamMessage>,
     /// Keeps what is held from being given out again.
     _keeping: Tasks,
     clock: Clock,
@@ -150,7 +150,11 @@ impl NatsSource {
 
 #[async_trait]
 impl Source for NatsSource {
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError> {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         let mut link = self.link.lock().await;
         let is_lost = link.as_ref().is_none_or(|link| !is_connected(&link.client));
         if is_lost {
@@ -170,7 +174,7 @@ impl Source for NatsSource {
         fetched.map_err(|error| self.connector.failed("fetching", error))
     }
 
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
         let held = self.take_held(receipts);
         let answer = timeout(ANSWER_TIMEOUT, self.acknowledge_held(&held)).await;
         let answer =
@@ -182,7 +186,7 @@ impl Source for NatsSource {
         held.iter().map(one).collect()
     }
 
-    async fn give_back(&self, receipts: &[Receipt]) {
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
         for acker in self.take_held(receipts).iter().flatten() {
             if acker.ack_with(AckKind::Nak(None)).await.is_err() {
                 return;
@@ -192,7 +196,8 @@ impl Source for NatsSource {
 
     async fn close(&self) {
         let Some(link) = self.link.lock().await.take() else { return };
-        let receipts: Vec<Receipt> = self.held().messages.keys().copied().map(Receipt).collect();
+        let receipts: Vec<StreamReceipt> =
+            self.held().messages.keys().copied().map(StreamReceipt).collect();
         self.give_back(&receipts).await;
         close(&link.client).await;
     }
@@ -203,7 +208,7 @@ impl NatsSource {
         lock(&self.held)
     }
 
-    fn take_held(&self, receipts: &[Receipt]) -> Vec<Option<Arc<Acker>>> {
+    fn take_held(&self, receipts: &[StreamReceipt]) -> Vec<Option<Arc<Acker>>> {
         let mut held = self.held();
         receipts.iter().map(|receipt| held.messages.remove(&receipt.0)).collect()
     }
@@ -218,7 +223,7 @@ impl SourceLink {
         messages: usize,
         wait: Duration,
         held: &Mutex<HeldMessages>,
-    ) -> Result<Vec<Message>, String> {
+    ) -> Result<Vec<StreamMessage>, String> {
         let deadline = self.clock.monotonic() + wait;
         while self.arrived.len() < messages {
             if self.missing == 0 {
@@ -272,7 +277,7 @@ impl SourceLink {
                 let (message, acker) = message.split();
                 let receipt = lock(held).hold(acker);
                 let key = Some(Bytes::copy_from_slice(message.subject.as_bytes()));
-                self.arrived.push(Message { id, key, body: Some(message.payload), receipt });
+                self.arrived.push(StreamMessage { id, key, body: Some(message.payload), receipt });
                 Ok(())
             }
             // The server ends a request in these ways when its time is over, or when nothing more waits.
@@ -292,10 +297,10 @@ impl SourceLink {
 // === impl HeldMessages ===
 
 impl HeldMessages {
-    fn hold(&mut self, acker: Acker) -> Receipt {
+    fn hold(&mut self, acker: Acker) -> StreamReceipt {
         self.next += 1;
         self.messages.insert(self.next, Arc::new(acker));
-        Receipt(self.next)
+        StreamReceipt(self.next)
     }
 
     /// The first that is held, from `receipt` on.

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::link::{AmqpConnector, AmqpLink};
 use crate::connect::AmqpAddress;
-use crate::{Message, Receipt, Source, StreamError};
+use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// Options of a source.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ struct Consuming {
     /// Distinguishes its messages without an identifier from those of any other connection.
     nonce: u64,
     /// Messages that arrived for a fetch that is not done, or was dropped.
-    arrived: Vec<Message>,
+    arrived: Vec<StreamMessage>,
 }
 
 /// Wait for a further message, once there is one: they arrive one by one.
@@ -133,20 +133,24 @@ impl RabbitMqSource {
         StreamError::Unavailable(format!("the connection to RabbitMQ at {address} was lost"))
     }
 
-    fn message(&self, nonce: u64, delivery: Delivery) -> Message {
+    fn message(&self, nonce: u64, delivery: Delivery) -> StreamMessage {
         let Delivery { delivery_tag, routing_key, properties, data, acker, .. } = delivery;
         let named = properties.message_id().as_ref().map(|id| id.as_str().to_owned());
         let id = named.filter(|id| !id.is_empty());
         let id = id.unwrap_or_else(|| format!("{nonce:016x}:{delivery_tag}"));
         let receipt = self.held().hold(acker);
         let key = Some(Bytes::copy_from_slice(routing_key.as_str().as_bytes()));
-        Message { id, key, body: Some(data.into()), receipt }
+        StreamMessage { id, key, body: Some(data.into()), receipt }
     }
 }
 
 #[async_trait]
 impl Source for RabbitMqSource {
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError> {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         let mut consuming = self.consuming.lock().await;
         if consuming.as_ref().is_none_or(|consuming| !consuming.link.is_connected()) {
             // What was held by the lost one comes again.
@@ -171,7 +175,7 @@ impl Source for RabbitMqSource {
         Ok(current.arrived.drain(..count).collect())
     }
 
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
         let (together, others) = self.held().take(receipts);
         let multiple = BasicAckOptions { multiple: true };
         let mut done = BTreeSet::new();
@@ -184,13 +188,13 @@ impl Source for RabbitMqSource {
             matches!(acker.ack(BasicAckOptions::default()).await, Ok(true)).then_some(receipt)
         };
         done.extend(join_all(others.into_iter().map(one)).await.into_iter().flatten());
-        let answer = |receipt: &Receipt| {
+        let answer = |receipt: &StreamReceipt| {
             if done.contains(&receipt.0) { Ok(()) } else { Err(self.lost()) }
         };
         receipts.iter().map(answer).collect()
     }
 
-    async fn give_back(&self, receipts: &[Receipt]) {
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
         let ackers: Vec<Acker> = {
             let mut held = self.held();
             receipts.iter().filter_map(|receipt| held.deliveries.remove(&receipt.0)).collect()
@@ -215,15 +219,15 @@ impl Source for RabbitMqSource {
 type Together = Option<(Vec<u64>, Acker)>;
 
 impl HeldDeliveries {
-    fn hold(&mut self, acker: Acker) -> Receipt {
+    fn hold(&mut self, acker: Acker) -> StreamReceipt {
         self.next += 1;
         self.deliveries.insert(self.next, acker);
-        Receipt(self.next)
+        StreamReceipt(self.next)
     }
 
     /// Takes what is held of `receipts`: the oldest, before which nothing else is held, can be acknowledged in one; and the others.
     /// What was read ahead came later than anything that is held.
-    fn take(&mut self, receipts: &[Receipt]) -> (Together, Vec<(u64, Acker)>) {
+    fn take(&mut self, receipts: &[StreamReceipt]) -> (Together, Vec<(u64, Acker)>) {
         let wanted: BTreeSet<u64> = receipts.iter().map(|receipt| receipt.0).collect();
         let (mut covered, mut last) = (Vec::new(), None);
         while let Some(oldest) = self.deliveries.first_entry() {

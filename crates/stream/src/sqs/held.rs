@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use crate::aws::sqs_queue::SqsMessage;
-use crate::{Message, Receipt};
+use crate::{StreamMessage, StreamReceipt};
 
 /// Handles by receipt, and what is to be fetched.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct HeldMessages {
 struct HeldHandles {
     next: u64,
     held: BTreeMap<u64, HeldHandle>,
-    waiting: VecDeque<Message>,
+    waiting: VecDeque<StreamMessage>,
 }
 
 #[derive(Debug)]
@@ -41,28 +41,33 @@ impl HeldMessages {
             state.next += 1;
             state.held.insert(number, HeldHandle { handle, seen: false });
             let (key, body) = (group.map(Bytes::from), Some(Bytes::from(body)));
-            state.waiting.push_back(Message { id, key, body, receipt: Receipt(number) });
+            state.waiting.push_back(StreamMessage {
+                id,
+                key,
+                body,
+                receipt: StreamReceipt(number),
+            });
         }
         drop(state);
         self.arrived.notify_waiters();
     }
 
     /// Up to `messages` that arrived.
-    pub(super) fn fetch(&self, messages: usize) -> Vec<Message> {
+    pub(super) fn fetch(&self, messages: usize) -> Vec<StreamMessage> {
         let mut state = self.state();
         let count = messages.min(state.waiting.len());
         state.waiting.drain(..count).collect()
     }
 
     /// The handle of each of `receipts` that is held; they are held no longer.
-    pub(super) fn take(&self, receipts: &[Receipt]) -> Vec<Option<String>> {
+    pub(super) fn take(&self, receipts: &[StreamReceipt]) -> Vec<Option<String>> {
         let mut state = self.state();
-        let take = |receipt: &Receipt| state.held.remove(&receipt.0).map(|held| held.handle);
+        let take = |receipt: &StreamReceipt| state.held.remove(&receipt.0).map(|held| held.handle);
         receipts.iter().map(take).collect()
     }
 
     /// Holds `receipts` no longer.
-    pub(super) fn forget(&self, receipts: &[Receipt]) {
+    pub(super) fn forget(&self, receipts: &[StreamReceipt]) {
         let mut state = self.state();
         for receipt in receipts {
             state.held.remove(&receipt.0);
@@ -77,10 +82,11 @@ impl HeldMessages {
     }
 
     /// The receipts and handles of all that was here at the last call already: most are answered for between two looks.
-    pub(super) fn kept(&self) -> (Vec<Receipt>, Vec<String>) {
+    pub(super) fn kept(&self) -> (Vec<StreamReceipt>, Vec<String>) {
         let mut state = self.state();
         let old = state.held.iter_mut().filter_map(|(number, held)| {
-            std::mem::replace(&mut held.seen, true).then(|| (Receipt(*number), held.handle.clone()))
+            std::mem::replace(&mut held.seen, true)
+                .then(|| (StreamReceipt(*number), held.handle.clone()))
         });
         old.unzip()
     }

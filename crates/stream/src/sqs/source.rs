@@ -14,7 +14,7 @@ use super::held::HeldMessages;
 use super::settings::SqsSettings;
 use crate::aws::sqs_queue::{ENTRIES_MAX, SqsQueue, WAIT_MAX};
 use crate::aws::{AwsFailure, AwsFailureKind};
-use crate::{Message, Receipt, Source, StreamError};
+use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// A queue to read from. Dropping it gives nothing back: what was held comes again after its visibility.
 #[derive(Debug)]
@@ -71,7 +71,11 @@ impl SqsSource {
 impl Source for SqsSource {
     /// Gives the messages of one receive, or of up to 16 at a time while receives are full. SQS waits in whole
     /// seconds, so a part of one counts as one.
-    async fn fetch(&self, messages: usize, wait: Duration) -> Result<Vec<Message>, StreamError> {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
         let deadline = self.clock.monotonic() + wait;
         let mut receiving = self.receiving.lock().await;
         let mut has_asked = false;
@@ -94,7 +98,7 @@ impl Source for SqsSource {
     }
 
     /// Deletes by batches of ten, several at a time.
-    async fn acknowledge(&self, receipts: &[Receipt]) -> Vec<Result<(), StreamError>> {
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
         let taken = self.reader.held.take(receipts);
         let handles: Vec<String> = taken.iter().flatten().cloned().collect();
         let mut answers = self.reader.queue.delete(&handles).await.into_iter();
@@ -107,7 +111,7 @@ impl Source for SqsSource {
         taken.iter().map(answer).collect()
     }
 
-    async fn give_back(&self, receipts: &[Receipt]) {
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
         let handles: Vec<String> = self.reader.held.take(receipts).into_iter().flatten().collect();
         self.reader.give_back(&handles).await;
     }

@@ -12,7 +12,9 @@ use stream::aws::sdk_config;
 use stream::kinesis::{
     KinesisSettings, KinesisSource, KinesisTarget, MemoryPositions, Positions, ReadFrom,
 };
-use stream::{Message, PutError, Receipt, Record, Source as _, StreamError, Target as _};
+use stream::{
+    PutError, Record, Source as _, StreamError, StreamMessage, StreamReceipt, Target as _,
+};
 
 use crate::{aws, fetch_all, record, texts};
 
@@ -43,7 +45,7 @@ async fn source(settings: &KinesisSettings, positions: &Arc<MemoryPositions>) ->
     KinesisSource::open(settings, positions, Clock::system()).await.unwrap()
 }
 
-fn receipts(messages: &[Message]) -> Vec<Receipt> {
+fn receipts(messages: &[StreamMessage]) -> Vec<StreamReceipt> {
     messages.iter().map(|message| message.receipt).collect()
 }
 
@@ -59,7 +61,7 @@ async fn put(settings: &KinesisSettings, numbers: std::ops::Range<usize>) {
 }
 
 /// The numbers of each key, in the order in which they came.
-fn by_key(messages: &[Message]) -> BTreeMap<Bytes, Vec<usize>> {
+fn by_key(messages: &[StreamMessage]) -> BTreeMap<Bytes, Vec<usize>> {
     let mut keys: BTreeMap<Bytes, Vec<usize>> = BTreeMap::new();
     for (message, text) in messages.iter().zip(texts(messages)) {
         keys.entry(message.key.clone().unwrap()).or_default().push(text.parse().unwrap());

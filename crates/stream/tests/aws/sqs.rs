@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use flow::Clock;
 use stream::sqs::{SqsSettings, SqsSource, SqsTarget};
-use stream::{PutError, Receipt, Record, Source as _, StreamError, Target as _};
+use stream::{PutError, Record, Source as _, StreamError, StreamReceipt, Target as _};
 
 use crate::{PATIENCE, aws, create_queue, fetch_all, record, texts};
 
@@ -19,7 +19,7 @@ async fn source(settings: &SqsSettings) -> SqsSource {
     SqsSource::open(settings, Clock::system()).await.unwrap()
 }
 
-fn receipts(messages: &[stream::Message]) -> Vec<Receipt> {
+fn receipts(messages: &[stream::Message]) -> Vec<StreamReceipt> {
     messages.iter().map(|message| message.receipt).collect()
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use krafka::admin::{CreateTopicsOptions, NewTopic};
 use stream::kafka::{KafkaSettings, KafkaSource, KafkaTarget, connect};
-use stream::{Message, Receipt, Record, Source, Target};
+use stream::{Record, Source, StreamMessage, StreamReceipt, Target};
 use testbed::{Kafka, unique_prefix};
 
 /// Any wait ends before.
@@ -65,16 +65,16 @@ fn record(number: u32, keys: u32) -> Record {
     Record { key: Some(key), body: Bytes::from(number.to_string()), id: format!("id-{number}") }
 }
 
-fn number(message: &Message) -> u32 {
+fn number(message: &StreamMessage) -> u32 {
     std::str::from_utf8(message.body.as_ref().unwrap()).unwrap().parse().unwrap()
 }
 
-fn receipts(messages: &[Message]) -> Vec<Receipt> {
+fn receipts(messages: &[StreamMessage]) -> Vec<StreamReceipt> {
     messages.iter().map(|message| message.receipt).collect()
 }
 
 /// Fetches until there are `count` messages.
-async fn fetch(source: &KafkaSource, count: usize) -> Vec<Message> {
+async fn fetch(source: &KafkaSource, count: usize) -> Vec<StreamMessage> {
     let all = async {
         let mut messages = Vec::new();
         while messages.len() < count {
@@ -94,14 +94,14 @@ async fn assert_empty(source: &KafkaSource) {
     assert_eq!(messages, []);
 }
 
-async fn acknowledge(source: &KafkaSource, messages: &[Message]) {
+async fn acknowledge(source: &KafkaSource, messages: &[StreamMessage]) {
     for answer in source.acknowledge(&receipts(messages)).await {
         answer.unwrap();
     }
 }
 
 /// The numbers of `messages` by key, in their order.
-fn by_key(messages: &[Message]) -> BTreeMap<Bytes, Vec<u32>> {
+fn by_key(messages: &[StreamMessage]) -> BTreeMap<Bytes, Vec<u32>> {
     let mut keys: BTreeMap<Bytes, Vec<u32>> = BTreeMap::new();
     for message in messages {
         keys.entry(message.key.clone().unwrap()).or_default().push(number(message));

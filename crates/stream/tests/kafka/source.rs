@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use stream::{Message, Source, StreamError};
+use stream::{Source, StreamError, StreamMessage};
 
 use crate::{PATIENCE, Topic, acknowledge, assert_empty, fetch, node, number, receipts};
 
@@ -50,7 +50,7 @@ async fn two_members_share_partitions_and_lose_nothing_that_is_in_hand() {
     let first = topic.source();
     let in_hand = fetch(&first, 400).await;
     // The first ones of each partition are done.
-    let offset = |message: &Message| -> u32 {
+    let offset = |message: &StreamMessage| -> u32 {
         message.id.rsplit('-').next().and_then(|offset| offset.parse().ok()).unwrap()
     };
     let (done, open): (Vec<_>, Vec<_>) =
