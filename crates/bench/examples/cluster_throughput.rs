@@ -61,7 +61,7 @@ fn run(binary: PathBuf, backing: Backing, notifications: u64, way: Way) -> Resul
         backing,
         roles: match backing {
             Backing::Postgres => backing.roles(1, 0),
-            Backing::RabbitMq | Backing::Nats => backing.roles(1, 1),
+            Backing::RabbitMq | Backing::Nats | Backing::Kafka => backing.roles(1, 1),
         },
         has_links: false,
         engine_settings: Vec::new(),

@@ -59,7 +59,7 @@ fn run(binary: &Path, backing: Backing, consumers: usize, seconds: u64) -> Resul
         backing,
         roles: match backing {
             Backing::Postgres => backing.roles(0, consumers),
-            Backing::RabbitMq | Backing::Nats => backing.roles(1, consumers),
+            Backing::RabbitMq | Backing::Nats | Backing::Kafka => backing.roles(1, consumers),
         },
         has_links: false,
         engine_settings: vec![setting("CHANNELS__IOS__CONCURRENCY", CONCURRENCY)],
