@@ -30,6 +30,8 @@ pub mod idle;
 #[cfg(feature = "http")]
 mod read_ahead;
 pub mod redact;
+#[cfg(feature = "http")]
+pub mod request_head;
 pub mod setting;
 pub mod tasks;
 pub mod tcp;

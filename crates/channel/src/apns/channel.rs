@@ -10,9 +10,8 @@ use flow::{Clock, LogThrottle};
 use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use net::exchange::Reply;
-use net::http2::{
-    Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes, SharedHead,
-};
+use net::http2::{Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes};
+use net::request_head::SharedHead;
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
 use notification::Delivery;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::uri::Authority;
 use http::{HeaderName, HeaderValue};
-use net::http2::{OwnField, RequestHead, SharedHead, SharedHeads};
+use net::request_head::{OwnField, RequestHead, SharedHead, SharedHeads};
 use notification::{Chunk, Content, Delivery, Envelope, Guarantee, Priority};
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -7,7 +7,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use http::HeaderValue;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::uri::{Authority, PathAndQuery};
-use net::http2::{RequestHead, SharedHead, SharedHeads};
+use net::request_head::{RequestHead, SharedHead, SharedHeads};
 use notification::{Content, Timestamp};
 use serde_json::{Map, Value};
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use flow::{Clock, LogThrottle};
 use net::exchange::Reply;
 use net::guard::{Guard, Resolve};
-use net::http2::SharedHeads;
+use net::request_head::SharedHeads;
 use net::tls;
 use notification::{Content, Delivery};
 

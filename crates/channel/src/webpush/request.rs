@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
-use net::http2::{OwnField, RequestHead, SharedHead, SharedHeads};
+use net::request_head::{OwnField, RequestHead, SharedHead, SharedHeads};
 use notification::{Content, Priority, Timestamp};
 use serde::Deserialize;
 

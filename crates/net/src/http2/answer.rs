@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::hpack::FIELD_BYTES;
 use crate::ANSWER_BYTES;
 use crate::exchange::Reply;
+use crate::request_head::all;
 
 /// The size of a list of header fields that is still read, bytes, each with [`FIELD_BYTES`] more. The peer is told so.
 pub(super) const HEADER_LIST_BYTES_MAX: u16 = 16 * 1024;
@@ -151,11 +152,6 @@ fn status(value: &[u8]) -> Option<u16> {
 fn number<Number: FromStr>(value: &[u8]) -> Option<Number> {
     let is_digits = value.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(value).ok().filter(|_| is_digits)?.parse().ok()
-}
-
-/// Looks at every byte without an early end: so the compiler looks at many at once.
-pub(super) fn all(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> bool {
-    bytes.iter().fold(true, |are_all, byte| are_all & is_one(*byte))
 }
 
 /// The bytes of a token (RFC 9110, section 5.6.2).

@@ -7,10 +7,10 @@
 use fastrand::Rng;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::head::RequestHead as _;
 use super::hpack::{HpackDecoder, HpackEncoder};
 use super::playing;
 use super::testing::TestHead;
+use crate::request_head::RequestHead as _;
 
 type HeaderField = (Vec<u8>, Vec<u8>);
 

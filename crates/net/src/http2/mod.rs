@@ -21,7 +21,6 @@ mod frames;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod head;
 #[cfg(test)]
 mod hostile_bytes_tests;
 #[cfg(test)]
@@ -49,7 +48,6 @@ mod write_buffer;
 pub use answer::IncomingReply;
 pub use connection::Priming;
 pub use dial::Dial;
-pub use head::{OwnField, RequestHead, SharedHead, SharedHeads};
 pub use outcomes::{RequestOutcome, RequestOutcomes};
 pub use pool::Http2Pool;
 pub use stream::Http2Stream;

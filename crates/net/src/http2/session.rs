@@ -17,11 +17,11 @@ use super::frames::{
     self, Allowed, DATA, ENABLE_PUSH, END_STREAM, ErrorCode, GOAWAY, MAX_HEADER_LIST_SIZE,
     PAYLOAD_BYTES_MAX, PING, ProtocolViolation, SETTINGS, WINDOW_UPDATE,
 };
-use super::head::RequestHead;
 use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::streams::Streams;
 use super::write_buffer::WriteBuffer;
+use crate::request_head::RequestHead;
 use crate::words;
 
 /// How often a connection is checked; one without an answer since the last check is sent a ping, so after 30 to 60 s of quiet.

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::answer::{IncomingReply, NoReply};
 use super::connection::Connection;
-use super::head::RequestHead;
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::pool::PoolState;
 use crate::exchange::{Failure, Unsent};
 use crate::redact::CredentialHeaders;
+use crate::request_head::RequestHead;
 
 /// A stream that may be used, and the request that was begun over it. Dropping it gives up a request whose outcome has not come, and
 /// frees the stream.

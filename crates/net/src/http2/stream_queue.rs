@@ -14,11 +14,11 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Timeout, timeout_at};
 
 use super::connection::PROOF_WAIT;
-use super::head::RequestHead;
 use super::pool::{Http2Pool, Line};
 use super::stream::Http2Stream;
 use crate::connect::ConnectFailure;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
+use crate::request_head::RequestHead;
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 pub(super) const STREAM_WAIT: Duration = Duration::from_secs(15);

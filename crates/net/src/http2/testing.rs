@@ -23,10 +23,10 @@ use super::answer::NoReply;
 use super::connection::{Connection, Priming};
 use super::driver::Wire;
 use super::frames::{self, HEAD_BYTES};
-use super::head::{OwnField, RequestHead, SharedHead};
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::session::Http2Session;
 use crate::exchange::Reply;
+use crate::request_head::{OwnField, RequestHead, SharedHead};
 
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;

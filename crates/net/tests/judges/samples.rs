@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use net::exchange::Reply;
-use net::http2::{OwnField, RequestHead, SharedHead};
+use net::request_head::{OwnField, RequestHead, SharedHead};
 use testbed::Http2Program;
 use testbed::http2::HELD;
 

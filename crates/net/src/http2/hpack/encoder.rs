@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use super::table::{HpackTable, PATH_INDEX, TableField, name_index};
 use super::{FIELD_BYTES, TABLE_BYTES};
-use crate::http2::head::{RequestHead, SharedHead, push_within};
+use crate::request_head::{RequestHead, SharedHead, push_within};
 
 /// Shared parts of heads that are recognised.
 pub(super) const KNOWN_MAX: usize = 16;

@@ -9,8 +9,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{HpackDecoder, HpackEncoder};
-use crate::http2::head::{SharedHead, SharedHeads};
 use crate::http2::testing::TestHead;
+use crate::request_head::{SharedHead, SharedHeads};
 
 /// Name, value, and whether the value is sensitive.
 type HeaderField = (String, String, bool);

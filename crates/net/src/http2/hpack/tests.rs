@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::encoder::KNOWN_MAX;
 use super::huffman::tests::encode as huffman;
 use super::{HpackDecoder, HpackEncoder, TABLE_BYTES, Undecodable};
-use crate::http2::head::{RequestHead as _, SharedHead};
 use crate::http2::testing::{TestHead, shared};
+use crate::request_head::{RequestHead as _, SharedHead};
 
 type HeaderField = (String, String);
 

@@ -9,8 +9,6 @@ use std::rc::Rc;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::answer::all;
-
 /// Shared parts that are kept: more than a channel has kinds of contents at a time.
 const SHARED_HEADS: usize = 8;
 
@@ -115,7 +113,7 @@ impl SharedHead {
     }
 
     /// All fields: name, value, and whether it is sensitive.
-    pub(super) fn all_fields(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
+    pub(crate) fn all_fields(&self) -> impl Iterator<Item = (&[u8], &[u8], bool)> {
         let fields = self.fields.iter();
         fields.map(|(name, value)| (name.as_bytes(), value.as_bytes(), value.is_sensitive()))
     }
@@ -144,11 +142,16 @@ impl SharedHeads {
 }
 
 /// Adds to a queue in which the oldest makes room when there are `items_max`.
-pub(super) fn push_within<Item>(queue: &mut VecDeque<Item>, items_max: usize, item: Item) {
+pub(crate) fn push_within<Item>(queue: &mut VecDeque<Item>, items_max: usize, item: Item) {
     if queue.len() == items_max {
         queue.pop_front();
     }
     queue.push_back(item);
+}
+
+/// Looks at every byte without an early end: so the compiler looks at many at once.
+pub(crate) fn all(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(true, |are_all, byte| are_all & is_one(*byte))
 }
 
 /// True if they are visible characters, without the one that begins a fragment.
