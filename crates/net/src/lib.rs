@@ -10,9 +10,11 @@
 //! redact    secrets stay out of logs        words     errors as the log keeps them
 //! setting   keys in settings or files
 //! http1, http2  pools of connections        exchange  their reply, their failure, what they ask before they send
+//! request_head  what they send in front of a body
+//! tries     one request over http2, again while it was not processed
 //! ```
 //!
-//! The last line is behind the feature `http`: the store needs only the rest. Of `notification` this crate uses the priority by
+//! The last three lines are behind the feature `http`: the store needs only the rest. Of `notification` this crate uses the priority by
 //! which requests wait for a stream, and how much the log keeps of an answer; of `flow` the clock, the backoff between connects
 //! that fail, and the timing of a sample.
 
@@ -38,6 +40,8 @@ pub mod tcp;
 #[cfg(feature = "http")]
 mod ticking;
 pub mod tls;
+#[cfg(feature = "http")]
+pub mod tries;
 pub mod words;
 
 /// Bytes of an answer that are read at most. Providers answer with a few hundred; the log keeps

@@ -14,6 +14,7 @@ use net::http2::{Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestO
 use net::request_head::SharedHead;
 use net::tcp::Anywhere;
 use net::tls::{self, Identity};
+use net::tries;
 use notification::Delivery;
 use tokio::time::Instant;
 
@@ -260,7 +261,8 @@ impl<'job> Attempts<'job> for ApnsJob<'job> {
             let address = Rc::clone(&self.address.borrow());
             let head = self.head(&address, encoded, delivery);
             let start = Start::of(&self.job, delivery);
-            let exchange = self.sender.pool.exchange(start, &encoded.payload, &head, again.since);
+            let exchange =
+                tries::exchange(&self.sender.pool, start, &encoded.payload, &head, again.since);
             let (reply, stream) = exchange.await?;
             let (attempt, advice) = self.sender.conclude(encoded, &reply, &stream);
             if advice != Advice::RenewToken || !may_renew || !self.renew(&address) {

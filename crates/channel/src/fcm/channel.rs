@@ -12,7 +12,7 @@ use net::exchange::Reply;
 use net::http2::{Dial, Http2Pool, Http2Stream, Priming, RequestOutcome, RequestOutcomes};
 use net::tasks::LocalTasks;
 use net::tcp::Anywhere;
-use net::tls;
+use net::{tls, tries};
 use notification::{Delivery, Report, Verdict};
 use tokio::time::Instant;
 
@@ -215,7 +215,7 @@ impl<'job> Attempts<'job> for FcmJob<'job> {
                 Box::pin(self.renew()).await?;
             }
             let head = Rc::clone(&self.head.borrow());
-            let exchange = self.sender.pool.exchange(start, &body, &*head, again.since);
+            let exchange = tries::exchange(&self.sender.pool, start, &body, &*head, again.since);
             let (reply, _stream) = exchange.await?;
             let (attempt, advice) = self.interpret(&reply);
             // A new one that is no better is not renewed again.

@@ -18,6 +18,7 @@ use net::http1::{self, HttpTarget};
 use net::http2::{self, Priming};
 use net::request_head::{RequestHead, SharedHead};
 use net::tcp::Reach;
+use net::tries;
 use notification::Report;
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
@@ -93,7 +94,7 @@ impl Routes {
     ) -> Result<Reply, Failure<Report>> {
         let now = self.tools.clock.monotonic();
         if route.ask_at.get().is_none_or(|at| at <= now) {
-            match route.http2.exchange(start, body, head, None).await {
+            match tries::exchange(&route.http2, start, body, head, None).await {
                 Ok((reply, _stream)) => {
                     route.ask_at.set(None);
                     return Ok(reply);

@@ -14,7 +14,6 @@ pub(super) const HEAD_BYTES: usize = 9;
 /// Kinds of frames.
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
-const PRIORITY: u8 = 2;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const PUSH_PROMISE: u8 = 5;
@@ -36,7 +35,6 @@ pub(super) const ENABLE_PUSH: u16 = 2;
 pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(super) const INITIAL_WINDOW_SIZE: u16 = 4;
 pub(super) const MAX_FRAME_SIZE: u16 = 5;
-pub(super) const MAX_HEADER_LIST_SIZE: u16 = 6;
 
 /// Why a stream or a connection ends, by its number (section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +68,6 @@ impl ErrorCode {
     pub(super) const NO_ERROR: Self = Self(0);
     pub(super) const PROTOCOL_ERROR: Self = Self(1);
     pub(super) const FLOW_CONTROL_ERROR: Self = Self(3);
-    pub(super) const SETTINGS_TIMEOUT: Self = Self(4);
     pub(super) const FRAME_SIZE_ERROR: Self = Self(6);
     pub(super) const REFUSED_STREAM: Self = Self(7);
     pub(super) const CANCEL: Self = Self(8);
@@ -131,12 +128,10 @@ impl<'a> Frame<'a> {
     /// Checks that it is about a stream, or about the connection, as its kind is.
     pub(super) const fn check_stream(&self) -> Allowed {
         let is_wrong = match self.kind {
-            DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE | CONTINUATION => {
-                self.stream == 0
-            }
             SETTINGS | PING | GOAWAY => self.stream != 0,
             // Either, or unknown.
-            _ => false,
+            WINDOW_UPDATE | 10.. => false,
+            _ => self.stream == 0,
         };
         if is_wrong { Err(WRONG_STREAM) } else { Ok(()) }
     }

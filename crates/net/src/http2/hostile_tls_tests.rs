@@ -10,7 +10,6 @@ use std::future::poll_fn;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +29,7 @@ use super::testing::{PING, SETTINGS, TestHead, for_each_seed, frame, setting};
 use super::{Dial, Http2Pool, Priming, StreamQueue};
 use crate::endpoint::Endpoint;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
+use crate::tries;
 use crate::{tcp, tls};
 
 const SCRIPTS: u64 = 200;
@@ -268,18 +268,14 @@ async fn send(
     };
     let sent_at = clock.monotonic();
     if let Some(mut begun) = stream?.begun(head, body, (&outcomes, KEY)) {
-        let next = |context: &mut Context<'_>| {
-            outcomes.wake_by(context);
-            outcomes.take().map_or(Poll::Pending, Poll::Ready)
-        };
-        let (key, outcome) = poll_fn(next).await;
+        let (key, outcome) = outcomes.next().await;
         assert_eq!(key, KEY);
         match begun.conclude(outcome, head, sent_at) {
             Err(Failure::Unsent(Unsent::Declined(_))) => since = Some(sent_at),
             concluded => return concluded.map(|answer| answer.reply),
         }
     }
-    pool.exchange(Always, body, head, since).await.map(|(reply, _stream)| reply)
+    tries::exchange(pool, Always, body, head, since).await.map(|(reply, _stream)| reply)
 }
 
 /// Sends a request after a while. One in five is given up when it takes long; all others have to end by themselves.

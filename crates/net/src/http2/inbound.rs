@@ -3,12 +3,7 @@
 use tokio::time::Instant;
 
 use super::answer::{FieldList, NoReply};
-use super::frames::{
-    ACK, Allowed, CONTINUATION, DATA, ENABLE_PUSH, END_HEADERS, END_STREAM, ErrorCode, Frame,
-    GOAWAY, HEADER_TABLE_SIZE, HEADERS, INITIAL_WINDOW_SIZE, MAX_CONCURRENT_STREAMS,
-    MAX_FRAME_SIZE, PING, PUSH_PROMISE, ProtocolViolation, RST_STREAM, SETTINGS, WINDOW_MAX,
-    WINDOW_UPDATE, WRONG_SIZE,
-};
+use super::frames::{self, Allowed, ErrorCode, Frame, ProtocolViolation, WRONG_SIZE};
 use super::session::{ANSWERS_WINDOW_BYTES, BODY_WITHIN, Http2Session};
 use crate::words;
 
@@ -56,40 +51,40 @@ impl Http2Session {
     fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
         frame.check_stream()?;
         let Frame { kind, stream, payload, .. } = frame;
-        if self.peer.streams_max.is_none() && (kind != SETTINGS || frame.has(ACK)) {
-            return Err(ProtocolViolation::of("its first frame is not SETTINGS"));
+        if self.peer.streams_max.is_none() && (kind != frames::SETTINGS || frame.has(frames::ACK)) {
+            return Err(ProtocolViolation::of("its first frame is not frames::SETTINGS"));
         }
         // Section 6.10: all streams share the table of header fields, so blocks must not interleave.
-        if self.block.is_some() && kind != CONTINUATION {
+        if self.block.is_some() && kind != frames::CONTINUATION {
             return Err(ProtocolViolation::of("a header block is interrupted"));
         }
-        let is_last = frame.has(END_STREAM);
+        let is_last = frame.has(frames::END_STREAM);
         match kind {
-            DATA => self.on_data(stream, frame.content()?, payload.len(), is_last),
-            HEADERS if frame.has(END_HEADERS) => {
+            frames::DATA => self.on_data(stream, frame.content()?, payload.len(), is_last),
+            frames::HEADERS if frame.has(frames::END_HEADERS) => {
                 self.on_block(stream, frame.content()?, is_last, now)
             }
-            HEADERS => {
+            frames::HEADERS => {
                 self.block = Some((stream, is_last, frame.content()?.to_vec()));
                 Ok(())
             }
-            CONTINUATION => self.on_continuation(frame, now),
-            RST_STREAM => self.on_reset(stream, ErrorCode(frame.number()?)),
-            SETTINGS if !frame.has(ACK) => self.on_settings(frame),
-            SETTINGS if payload.is_empty() => {
-                self.peer.has_acknowledged_settings = true;
-                self.count_idle_frame()
+            frames::CONTINUATION => self.on_continuation(frame, now),
+            frames::RST_STREAM => self.on_reset(stream, ErrorCode(frame.number()?)),
+            frames::SETTINGS if !frame.has(frames::ACK) => self.on_settings(frame),
+            // What was said binds no peer that does not say so: nothing comes by pushes, and lists that are too large are refused.
+            frames::SETTINGS if payload.is_empty() => self.count_idle_frame(),
+            frames::SETTINGS => Err(WRONG_SIZE),
+            frames::PUSH_PROMISE => Err(ProtocolViolation::of("a push was not allowed")),
+            frames::PING => {
+                self.on_ping(payload.try_into().map_err(|_| WRONG_SIZE)?, frame.has(frames::ACK))
             }
-            SETTINGS => Err(WRONG_SIZE),
-            PUSH_PROMISE => Err(ProtocolViolation::of("a push was not allowed")),
-            PING => self.on_ping(payload.try_into().map_err(|_| WRONG_SIZE)?, frame.has(ACK)),
-            GOAWAY => {
+            frames::GOAWAY => {
                 // Words may follow. They may repeat a request, so they are not read.
                 let [last_stream, code, ..] = payload.as_chunks().0 else { return Err(WRONG_SIZE) };
                 let last_stream = u32::from_be_bytes(*last_stream) & 0x7fff_ffff;
                 self.on_go_away(last_stream, ErrorCode(u32::from_be_bytes(*code)))
             }
-            WINDOW_UPDATE => self.on_window_update(stream, frame.number()? & 0x7fff_ffff),
+            frames::WINDOW_UPDATE => self.on_window_update(stream, frame.number()? & 0x7fff_ffff),
             // Priorities are for servers, and unknown kinds are ignored (section 4.1).
             _ => self.count_idle_frame(),
         }
@@ -98,7 +93,7 @@ impl Http2Session {
     fn on_ping(&mut self, opaque: [u8; 8], is_answer: bool) -> Allowed {
         if !is_answer {
             // Counted, since each is answered: the write buffer of a peer that does not read would grow without end.
-            self.out.put(PING, ACK, 0, &opaque);
+            self.out.put(frames::PING, frames::ACK, 0, &opaque);
         } else if opaque == self.pings.to_be_bytes() {
             // An answer to an older ping, or to none, says nothing about the time since the last one.
             self.pong_by = None;
@@ -132,7 +127,7 @@ impl Http2Session {
         }
         if self.received >= ANSWERS_WINDOW_BYTES / 2 {
             let received = std::mem::take(&mut self.received);
-            self.out.put(WINDOW_UPDATE, 0, 0, &received.to_be_bytes());
+            self.out.put(frames::WINDOW_UPDATE, 0, 0, &received.to_be_bytes());
         }
         Ok(())
     }
@@ -147,7 +142,7 @@ impl Http2Session {
             return Err(ProtocolViolation(code, "a header block is too large"));
         }
         block.extend_from_slice(frame.payload);
-        if frame.has(END_HEADERS) {
+        if frame.has(frames::END_HEADERS) {
             return self.on_block(stream, &block, is_last, now);
         }
         self.block = Some((stream, is_last, block));
@@ -161,7 +156,7 @@ impl Http2Session {
         let mut fields = FieldList::new(self.read_fields);
         let read =
             self.decoder.decode(block, |name, value, passed| fields.add(name, value, passed));
-        read.map_err(|fault| ProtocolViolation(ErrorCode::COMPRESSION_ERROR, fault.0))?;
+        read.map_err(|fault| ProtocolViolation(ErrorCode::COMPRESSION_ERROR, fault))?;
         let Some(slot) = self.streams.get_mut(stream) else { return self.count_idle_frame() };
         if slot.answer.is_some() {
             // Trailers are not read; they have to end the stream.
@@ -211,13 +206,13 @@ impl Http2Session {
             self.count_idle_frame()?;
             let size = usize::try_from(value).unwrap_or(usize::MAX);
             match (number, value) {
-                (HEADER_TABLE_SIZE, _) => self.encoder.allow(size),
-                (MAX_CONCURRENT_STREAMS, _) => self.peer.streams_max = Some(size),
-                (INITIAL_WINDOW_SIZE, _) => self.set_initial_window(i64::from(value))?,
-                (ENABLE_PUSH, 1..) => {
+                (frames::HEADER_TABLE_SIZE, _) => self.encoder.allow(size),
+                (frames::MAX_CONCURRENT_STREAMS, _) => self.peer.streams_max = Some(size),
+                (frames::INITIAL_WINDOW_SIZE, _) => self.set_initial_window(i64::from(value))?,
+                (frames::ENABLE_PUSH, 1..) => {
                     return Err(ProtocolViolation::of("a server cannot be pushed to"));
                 }
-                (MAX_FRAME_SIZE, ..16_384 | 16_777_216..) => {
+                (frames::MAX_FRAME_SIZE, ..16_384 | 16_777_216..) => {
                     return Err(ProtocolViolation::of("its largest frame is out of bounds"));
                 }
                 // What is sent here fits what every peer takes.
@@ -225,7 +220,7 @@ impl Http2Session {
             }
         }
         // Behind the changes, so whatever is written from here on goes by them (section 6.5.3).
-        self.out.put(SETTINGS, ACK, 0, &[]);
+        self.out.put(frames::SETTINGS, frames::ACK, 0, &[]);
         Ok(())
     }
 
@@ -239,10 +234,12 @@ impl Http2Session {
             self.count_idle_frame()?;
         }
         self.peer.initial_window = bytes;
-        let mut is_too_wide = bytes > WINDOW_MAX;
+        let mut is_too_wide = bytes > frames::WINDOW_MAX;
         for stream in self.streams.numbers() {
-            is_too_wide |=
-                self.streams.get_mut(stream).is_some_and(|slot| bytes + slot.window > WINDOW_MAX);
+            is_too_wide |= self
+                .streams
+                .get_mut(stream)
+                .is_some_and(|slot| bytes + slot.window > frames::WINDOW_MAX);
             // A window that was used up may have opened.
             self.queue_body(stream);
         }
@@ -273,7 +270,7 @@ impl Http2Session {
             *window += increment;
             match increment {
                 0 => Err(ProtocolViolation::of("a window is widened by nothing")),
-                _ if initial + *window > WINDOW_MAX => Err(TOO_WIDE),
+                _ if initial + *window > frames::WINDOW_MAX => Err(TOO_WIDE),
                 _ => Ok(()),
             }
         };

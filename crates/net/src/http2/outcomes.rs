@@ -35,11 +35,11 @@ impl RequestOutcomes {
         waker.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
     }
 
-    /// Waits for the next outcome.
-    pub(super) async fn next(&self) -> RequestOutcome {
+    /// Waits for the next outcome, with the key of its request.
+    pub async fn next(&self) -> (u16, RequestOutcome) {
         poll_fn(|context| {
             self.wake_by(context);
-            self.take().map_or(Poll::Pending, |(_, outcome)| Poll::Ready(outcome))
+            self.take().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

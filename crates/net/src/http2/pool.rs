@@ -80,6 +80,11 @@ impl Http2Pool {
         Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
     }
 
+    /// The clock by which requests wait.
+    pub(crate) fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+
     /// Opens a connection if requests wait and the open ones, with those that are being made, have too few streams for them.
     pub(super) fn grow(&self) {
         if self.shared.may_grow() {

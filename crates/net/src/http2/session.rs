@@ -13,10 +13,7 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
-use super::frames::{
-    self, Allowed, DATA, ENABLE_PUSH, END_STREAM, ErrorCode, GOAWAY, MAX_HEADER_LIST_SIZE,
-    PAYLOAD_BYTES_MAX, PING, ProtocolViolation, SETTINGS, WINDOW_UPDATE,
-};
+use super::frames::{self, Allowed, ErrorCode, PAYLOAD_BYTES_MAX, ProtocolViolation};
 use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::streams::Streams;
@@ -88,7 +85,6 @@ pub(super) struct Peer {
     pub(super) streams_max: Option<usize>,
     /// Initial window of each stream, bytes.
     pub(super) initial_window: i64,
-    pub(super) has_acknowledged_settings: bool,
     /// The last stream that it will process, and why, once it has said GOAWAY.
     pub(super) goes_away: Option<(u32, ErrorCode)>,
 }
@@ -111,14 +107,13 @@ impl Http2Session {
             ..Self::default()
         };
         session.out.buffer().extend_from_slice(frames::PREFACE);
-        let settings = [(ENABLE_PUSH, 0), (MAX_HEADER_LIST_SIZE, HEADER_LIST_BYTES_MAX.into())];
-        let settings = settings.map(|(number, value): (u16, u32)| {
-            [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
-        });
-        session.out.put(SETTINGS, 0, 0, &settings.concat());
+        let [list_high, list_low] = HEADER_LIST_BYTES_MAX.to_be_bytes();
+        // No push, and how large a list of header fields may be: the number of each, and its value.
+        let settings = [0, 2, 0, 0, 0, 0, 0, 6, 0, 0, list_high, list_low];
+        session.out.put(frames::SETTINGS, 0, 0, &settings);
         // SETTINGS cannot widen the connection's own window (section 6.9.2).
         let widened = ANSWERS_WINDOW_BYTES - WINDOW_BYTES;
-        session.out.put(WINDOW_UPDATE, 0, 0, &widened.to_be_bytes());
+        session.out.put(frames::WINDOW_UPDATE, 0, 0, &widened.to_be_bytes());
         // The answer shows that the peer has read what stands in front of it, and that TLS has stood on both sides.
         session.ping(now);
         session
@@ -219,7 +214,7 @@ impl Http2Session {
             return;
         }
         let words = match self.peer.goes_away {
-            Some((_, code)) => format!("no answer: {why}, after GOAWAY ({code})"),
+            Some((_, code)) => format!("no answer: {why}, after frames::GOAWAY ({code})"),
             None => format!("no answer: {why}"),
         };
         let lost = NoReply::Lost(words::short(words));
@@ -241,7 +236,7 @@ impl Http2Session {
             self.end(why);
             // No stream of the peer's was processed: it may open none.
             let payload = [&[0; 4], &code.0.to_be_bytes()[..], words.as_bytes()].concat();
-            self.out.put(GOAWAY, 0, 0, &payload);
+            self.out.put(frames::GOAWAY, 0, 0, &payload);
         }
     }
 
@@ -294,10 +289,6 @@ impl Http2Session {
         self.check_at = Some(now + CHECK_EVERY);
         // At least: what requests have earned beyond is still to be used.
         self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
-        if !self.peer.has_acknowledged_settings {
-            let code = ErrorCode::SETTINGS_TIMEOUT;
-            return self.fail(ProtocolViolation(code, "our settings are not acknowledged"));
-        }
         self.quiet_checks += 1;
         match self.quiet_checks {
             // An answer has come since the last one.
@@ -351,8 +342,8 @@ impl Http2Session {
                 break;
             }
             let piece = rest.split_to(bytes);
-            let flags = if rest.is_empty() { END_STREAM } else { 0 };
-            self.out.put(DATA, flags, stream, &piece);
+            let flags = if rest.is_empty() { frames::END_STREAM } else { 0 };
+            self.out.put(frames::DATA, flags, stream, &piece);
             let bytes = i64::try_from(bytes).unwrap_or(0);
             slot.window -= bytes;
             self.window -= bytes;
@@ -375,7 +366,7 @@ impl Http2Session {
     fn ping(&mut self, now: Instant) {
         self.pings += 1;
         self.pong_by = Some(now + PONG_WITHIN);
-        self.out.put(PING, 0, 0, &self.pings.to_be_bytes());
+        self.out.put(frames::PING, 0, 0, &self.pings.to_be_bytes());
     }
 }
 

@@ -1,14 +1,11 @@
-//! Requests that wait for streams, in the order of priority, then of arrival: those of one caller, or one with a future.
+//! Requests that wait for streams, in the order of priority, then of arrival.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::mem;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use notification::Priority;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, Timeout, timeout_at};
@@ -17,13 +14,10 @@ use super::connection::PROOF_WAIT;
 use super::pool::{Http2Pool, Line};
 use super::stream::Http2Stream;
 use crate::connect::ConnectFailure;
-use crate::exchange::{Failure, Permit, Reply, Unsent};
-use crate::request_head::RequestHead;
+use crate::exchange::Unsent;
 
 /// How long a request waits for a stream. Leaves half of an attempt's time for the answer.
 pub(super) const STREAM_WAIT: Duration = Duration::from_secs(15);
-/// How often a request that was certainly not processed is sent again within its attempt.
-const TRIES_MAX: u8 = 3;
 
 /// Requests of one caller that wait for streams of a pool, in the order in which they came: each an item, without a future. Turns are
 /// by caller, however many requests each has; in a turn a caller has all streams that are free.
@@ -38,60 +32,6 @@ pub struct StreamQueue<'a, Item> {
     is_turn: bool,
     /// The wait for a turn; for a while, since the first answer of a connection may not come.
     turn: Option<Pin<Box<Timeout<Notified<'a>>>>>,
-}
-
-// === impl Http2Pool ===
-
-impl Http2Pool {
-    /// Sends a request with `head` and `payload` when it is its turn, and waits for the answer; the stream says over which
-    /// connection. A request that was certainly not processed is sent again, a few times. `since` is when it was sent before, if it
-    /// was: the waits for a stream count from its first byte on, since the attempt must not end in the last one, in doubt, when it is
-    /// certain that it was not processed.
-    ///
-    /// # Errors
-    /// Why there is no answer.
-    pub async fn exchange<P: Permit>(
-        &self,
-        permit: P,
-        payload: &Bytes,
-        head: &impl RequestHead,
-        since: Option<Instant>,
-    ) -> Result<(Reply, Http2Stream), Failure<P::Refusal>> {
-        let mut queue = StreamQueue::new(self, permit.priority());
-        // All waits of one request count from the first one on.
-        let (mut waiting_since, mut tries) = (since, 0);
-        loop {
-            tries += 1;
-            let now = || self.shared.clock.monotonic();
-            let stream = if let Some(stream) = queue.take() {
-                stream
-            } else {
-                queue.push((), *waiting_since.get_or_insert_with(now));
-                poll_fn(|context| queue.poll_next(context)).await.2?
-            };
-            // Before it is begun: what cannot be written must not be marked as sent.
-            if !head.is_writable() {
-                return Err(Unsent::Unwritable.into());
-            }
-            permit.begin().await.map_err(Unsent::Withheld)?;
-            // Behind the permit: it may wait for a commit, and that is no time of the server's.
-            let sent_at = now();
-            let outcomes = Rc::default();
-            let begun = stream.begun(head, payload, (&outcomes, 0));
-            let mut stream = begun.ok_or(Unsent::Unwritable)?;
-            match stream.conclude(outcomes.next().await, head, sent_at) {
-                Err(Failure::Unsent(Unsent::Declined(_))) if tries < TRIES_MAX => {
-                    waiting_since.get_or_insert(sent_at);
-                }
-                concluded => {
-                    let mut reply = concluded?.reply;
-                    reply.timing.waited =
-                        waiting_since.map_or(Duration::ZERO, |since| sent_at - since);
-                    return Ok((reply, stream));
-                }
-            }
-        }
-    }
 }
 
 // === impl StreamQueue ===

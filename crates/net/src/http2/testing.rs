@@ -273,7 +273,7 @@ pub(super) fn exchange(
     let begun = connection.act(|session| session.send(head, body, (&outcomes, 0)));
     async move {
         begun?;
-        outcomes.next().await.reply()
+        outcomes.next().await.1.reply()
     }
 }
 

@@ -12,7 +12,7 @@ use net::endpoint::Endpoint;
 use net::exchange::{Failure, Permit, Reply, Unsent};
 use net::http2::{Dial, Http2Pool, Priming};
 use net::request_head::SharedHead;
-use net::{tcp, tls};
+use net::{tcp, tls, tries};
 use notification::Priority;
 use rustls::RootCertStore;
 use testbed::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
@@ -118,7 +118,7 @@ impl Client {
         let mut rounds = 0;
         loop {
             rounds += 1;
-            let outcome = self.pool.exchange(Always, &sample.body, &head, None).await;
+            let outcome = tries::exchange(&self.pool, Always, &sample.body, &head, None).await;
             match outcome {
                 Err(Failure::Unsent(Unsent::Declined(_))) if rounds < ROUNDS => {}
                 Ok((reply, _stream)) => {

@@ -13,9 +13,8 @@ pub(in crate::http2) struct HpackDecoder {
     value: Vec<u8>,
 }
 
-/// A block cannot be read, and so none behind it: in words that name the fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::http2) struct Undecodable(pub(in crate::http2) &'static str);
+/// A result of reading a block. After a fault, which the words name, none behind it can be read.
+type Decoded<T = ()> = Result<T, &'static str>;
 
 /// The longest continuation of an integer, bits. Nothing here has 16 MiB.
 const INTEGER_BITS_MAX: u32 = 24;
@@ -30,7 +29,7 @@ impl HpackDecoder {
         &mut self,
         mut block: &[u8],
         mut take: impl FnMut(&[u8], &[u8], bool) -> bool,
-    ) -> Result<(), Undecodable> {
+    ) -> Decoded {
         let mut is_first = true;
         while let Some(first) = block.first().copied() {
             if first & 0x80 != 0 {
@@ -44,11 +43,11 @@ impl HpackDecoder {
             } else if first & 0x20 != 0 {
                 // RFC 7541, section 4.2, has changes of the size at the beginning of a block only.
                 if !is_first {
-                    return Err(Undecodable("the table changes its size behind a field"));
+                    return Err("the table changes its size behind a field");
                 }
                 let bytes_max = integer(&mut block, 5)?;
                 if bytes_max > TABLE_BYTES {
-                    return Err(Undecodable("the table grows beyond what was granted"));
+                    return Err("the table grows beyond what was granted");
                 }
                 self.table.resize(bytes_max);
                 continue;
@@ -72,7 +71,7 @@ impl HpackDecoder {
         &'text mut self,
         block: &mut &'block [u8],
         prefix_bits: u32,
-    ) -> Result<(&'text [u8], &'text [u8]), Undecodable> {
+    ) -> Decoded<(&'text [u8], &'text [u8])> {
         let name = match integer(block, prefix_bits)? {
             0 => string(block, &mut self.name)?,
             index => field(&self.table, index)?.0,
@@ -81,14 +80,14 @@ impl HpackDecoder {
     }
 }
 
-fn field(table: &HpackTable, index: usize) -> Result<(&[u8], &[u8], bool), Undecodable> {
+fn field(table: &HpackTable, index: usize) -> Decoded<(&[u8], &[u8], bool)> {
     let fault = if index == 0 { "an index is 0" } else { "an index is behind the table" };
-    table.get(index).ok_or(Undecodable(fault))
+    table.get(index).ok_or(fault)
 }
 
 /// Reads an integer whose first byte has `prefix_bits` bits of it (RFC 7541, section 5.1).
-fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
-    const BROKEN_OFF: Undecodable = Undecodable("a block breaks off");
+fn integer(block: &mut &[u8], prefix_bits: u32) -> Decoded<usize> {
+    const BROKEN_OFF: &str = "a block breaks off";
     let mask = 0xff_u8 >> (8 - prefix_bits);
     let (first, mut rest) = block.split_first().ok_or(BROKEN_OFF)?;
     let mut value = usize::from(first & mask);
@@ -99,7 +98,7 @@ fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
             rest = behind;
             // Checked before the shift, which zeros without end would carry beyond the number's bits.
             if shift > INTEGER_BITS_MAX - 7 {
-                return Err(Undecodable("an integer is too large"));
+                return Err("an integer is too large");
             }
             value += usize::from(byte & 0x7f) << shift;
             shift += 7;
@@ -116,16 +115,16 @@ fn integer(block: &mut &[u8], prefix_bits: u32) -> Result<usize, Undecodable> {
 fn string<'block: 'text, 'text>(
     block: &mut &'block [u8],
     decoded: &'text mut Vec<u8>,
-) -> Result<&'text [u8], Undecodable> {
+) -> Decoded<&'text [u8]> {
     let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(block, 7)?;
     let split = block.split_at_checked(length);
-    let (string, rest) = split.ok_or(Undecodable("a string is longer than its block"))?;
+    let (string, rest) = split.ok_or("a string is longer than its block")?;
     *block = rest;
     if !is_coded {
         return Ok(string);
     }
     decoded.clear();
-    huffman::decode(string, decoded).ok_or(Undecodable("a string's Huffman code is wrong"))?;
+    huffman::decode(string, decoded).ok_or("a string's Huffman code is wrong")?;
     Ok(decoded)
 }

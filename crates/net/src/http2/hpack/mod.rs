@@ -10,8 +10,6 @@ mod table;
 pub(super) mod tests;
 
 pub(super) use decoder::HpackDecoder;
-#[cfg(test)]
-use decoder::Undecodable;
 pub(super) use encoder::HpackEncoder;
 
 /// Bytes of a table: what both sides begin with, and the most that either uses here.
