@@ -11,7 +11,7 @@ use crate::{StreamMessage, StreamReceipt};
 
 /// Handles by receipt, and what is to be fetched.
 #[derive(Debug, Default)]
-pub(super) struct HeldMessages {
+pub(super) struct SqsMessagesHeld {
     state: Mutex<HeldHandles>,
     arrived: Notify,
 }
@@ -30,9 +30,9 @@ struct HeldHandle {
     seen: bool,
 }
 
-// === impl HeldMessages ===
+// === impl SqsMessagesHeld ===
 
-impl HeldMessages {
+impl SqsMessagesHeld {
     /// Holds messages that were received.
     pub(super) fn put(&self, received: Vec<SqsMessage>) {
         let mut state = self.state();

@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::held::HeldMessages;
+use super::held::SqsMessagesHeld;
 use super::settings::SqsSettings;
 use crate::aws::sqs_queue::{ENTRIES_MAX, SqsQueue, WAIT_MAX};
 use crate::aws::{AwsFailure, AwsFailureKind};
@@ -31,7 +31,7 @@ pub struct SqsSource {
 struct QueueReader {
     queue: SqsQueue,
     visibility: Duration,
-    held: HeldMessages,
+    held: SqsMessagesHeld,
 }
 
 /// Receives under way.
@@ -57,7 +57,7 @@ impl SqsSource {
         let reader = Arc::new(QueueReader {
             queue: settings.find().await?,
             visibility: settings.visibility(),
-            held: HeldMessages::default(),
+            held: SqsMessagesHeld::default(),
         });
         let mut tasks = Tasks::default();
         let beating = Arc::clone(&reader);

@@ -48,7 +48,7 @@ pub(crate) fn record(key: Option<&str>, id: &str, body: &str) -> Record {
 }
 
 /// Fetches until there are `count`, and gives them.
-pub(crate) async fn fetch_all(source: &dyn Source, count: usize) -> Vec<stream::Message> {
+pub(crate) async fn fetch_all(source: &dyn Source, count: usize) -> Vec<stream::StreamMessage> {
     let mut all = Vec::new();
     while all.len() < count {
         let fetched = source.fetch(count - all.len(), PATIENCE).await.unwrap();
@@ -58,7 +58,7 @@ pub(crate) async fn fetch_all(source: &dyn Source, count: usize) -> Vec<stream::
     all
 }
 
-pub(crate) fn texts(messages: &[stream::Message]) -> Vec<String> {
+pub(crate) fn texts(messages: &[stream::StreamMessage]) -> Vec<String> {
     let text = |body: &Bytes| String::from_utf8_lossy(body).into_owned();
     messages.iter().map(|message| message.body.as_ref().map_or_else(String::new, text)).collect()
 }

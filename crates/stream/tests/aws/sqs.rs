@@ -19,7 +19,7 @@ async fn source(settings: &SqsSettings) -> SqsSource {
     SqsSource::open(settings, Clock::system()).await.unwrap()
 }
 
-fn receipts(messages: &[stream::Message]) -> Vec<StreamReceipt> {
+fn receipts(messages: &[stream::StreamMessage]) -> Vec<StreamReceipt> {
     messages.iter().map(|message| message.receipt).collect()
 }
 
