@@ -1,6 +1,5 @@
 //! Destinations with numbers that they do not publish, in simulated time.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 
 use super::*;
@@ -67,42 +66,80 @@ impl Destination {
     }
 }
 
-/// A backlog before a destination: when each message was sent, and whether it was accepted.
-fn play(hidden: Hidden, rates: (f64, f64)) -> Vec<(f64, bool)> {
-    let mut destination = Destination { hidden, rates, tokens: f64::MAX, at: 0.0, minute: -1.0 };
-    let (mut learned, mut under_way) = (LearnedRate::new(Duration::ZERO), VecDeque::new());
-    let (mut now, mut sent, paused_until) = (0.0, Vec::new(), Cell::new(0.0));
-    let (span, fastest) = (Duration::from_secs_f64, 4.0 * rates.0.max(rates.1));
-    // Each refusal or acceptance is heard of a round trip later.
-    let hear = |learned: &mut LearnedRate, under_way: &mut VecDeque<(f64, Option<f64>)>, until| {
-        while let Some((at, refused)) = under_way.pop_front_if(|(at, _)| *at + ROUND_TRIP <= until)
-        {
+/// A process with a backlog before a destination.
+struct Process {
+    learned: LearnedRate,
+    /// When each message was sent whose answer has not come, and the seconds to wait if it was refused.
+    under_way: VecDeque<(f64, Option<f64>)>,
+    paused_until: f64,
+    fastest: f64,
+    /// When it sends the next one.
+    next: f64,
+}
+
+impl Process {
+    /// Sends a message, and finds out when the next may be sent.
+    fn send(&mut self, destination: &mut Destination) -> (f64, bool) {
+        let now = self.next;
+        let refused = destination.asked(now);
+        self.under_way.push_back((now, refused));
+        self.learned.hold_back(Duration::from_secs_f64(now));
+        let planned = self.after(now);
+        self.hear(planned);
+        let after = self.after(now).max(planned);
+        self.hear(after);
+        self.next = after;
+        (now, refused.is_none())
+    }
+
+    fn after(&self, now: f64) -> f64 {
+        let rate = self.learned.per_second().map_or(self.fastest, |rate| rate.min(self.fastest));
+        (now + 1.0 / rate).max(self.paused_until)
+    }
+
+    /// Each refusal or acceptance is heard of a round trip later.
+    fn hear(&mut self, until: f64) {
+        let span = Duration::from_secs_f64;
+        let has_come = |(at, _): &mut (f64, Option<f64>)| *at + ROUND_TRIP <= until;
+        while let Some((at, refused)) = self.under_way.pop_front_if(has_come) {
+            let now = at + ROUND_TRIP;
             match refused {
-                None => learned.accept(span(at + ROUND_TRIP), 1),
+                None => self.learned.accept(span(now), 1),
                 Some(after) => {
-                    let now = at + ROUND_TRIP;
-                    let pause = learned.refuse(span(now), span(at), span(after));
-                    paused_until.set(f64::max(paused_until.get(), now + pause.as_secs_f64()));
+                    let pause = self.learned.refuse(span(now), span(at), span(after));
+                    self.paused_until = self.paused_until.max(now + pause.as_secs_f64());
                 }
             }
         }
-    };
-    while now < END {
-        let refused = destination.asked(now);
-        under_way.push_back((now, refused));
-        sent.push((now, refused.is_none()));
-        let next = |learned: &LearnedRate| {
-            let rate = learned.per_second().map_or(fastest, |rate| rate.min(fastest));
-            (now + 1.0 / rate).max(paused_until.get())
-        };
-        learned.hold_back(span(now));
-        let planned = next(&learned);
-        hear(&mut learned, &mut under_way, planned);
-        let after = next(&learned).max(planned);
-        hear(&mut learned, &mut under_way, after);
-        now = after;
     }
-    sent
+}
+
+/// Backlogs of several processes before a destination: when each message was sent, and whether it was accepted.
+fn play_together(hidden: Hidden, rates: (f64, f64), processes: u8) -> Vec<(f64, bool)> {
+    let mut destination = Destination { hidden, rates, tokens: f64::MAX, at: 0.0, minute: -1.0 };
+    let begun = |place: u8| Process {
+        learned: LearnedRate::new(Duration::ZERO),
+        under_way: VecDeque::new(),
+        paused_until: 0.0,
+        fastest: 4.0 * rates.0.max(rates.1),
+        // Not all at the same instant.
+        next: f64::from(place) * 0.007,
+    };
+    let mut all: Vec<_> = (0..processes).map(begun).collect();
+    let mut sent = Vec::new();
+    loop {
+        let first = all.iter_mut().min_by(|one, other| one.next.total_cmp(&other.next));
+        let process = first.unwrap();
+        if process.next >= END {
+            return sent;
+        }
+        sent.push(process.send(&mut destination));
+    }
+}
+
+/// A backlog before a destination: when each message was sent, and whether it was accepted.
+fn play(hidden: Hidden, rates: (f64, f64)) -> Vec<(f64, bool)> {
+    play_together(hidden, rates, 1)
 }
 
 /// Parts of what could be sent from one second to another: accepted, and of what was sent: refused.
@@ -200,4 +237,17 @@ fn a_rate_that_does_not_end_the_refusals_is_given_up() {
     // It is tried again.
     rounds(&mut learned, (500, 12), 10, 20);
     assert!(learned.per_second().is_some());
+}
+
+#[test]
+fn processes_that_learn_one_rate_use_it_together() {
+    // Not where each message has to keep its distance from the last one, whoever sent it: no process knows of the others.
+    for hidden in [Hidden::Bucket(1.0), Hidden::Bucket(60.0), Hidden::Minutes] {
+        for (processes, rate) in [(2, 10.0), (2, 1_000.0), (4, 100.0), (8, 10.0), (8, 1_000.0)] {
+            let sent = play_together(hidden, (rate, rate), processes);
+            let (accepted, refused) = used(&sent, rate, (300.0, END));
+            let what = format!("{hidden:?} {processes} {rate}: {accepted} {refused}");
+            assert!(accepted >= 0.98 && refused <= 0.03, "{what}");
+        }
+    }
 }
