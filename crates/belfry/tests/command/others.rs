@@ -86,8 +86,8 @@ fn a_role_says_what_it_lacks() {
             "belfry: --store: there is no store for mysql:// URLs",
         );
         check(
-            &[role, store, "--queue=kafka://canary@k"],
-            "belfry: --queue: there is no broker for kafka:// URLs",
+            &[role, store, "--queue=mqtt://canary@k"],
+            "belfry: --queue: there is no broker for mqtt:// URLs",
         );
         check(
             &[role, "--store=postgres://me:can/canary@db"],
