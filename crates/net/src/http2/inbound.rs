@@ -52,7 +52,7 @@ impl Http2Session {
         frame.check_stream()?;
         let Frame { kind, stream, payload, .. } = frame;
         if self.peer.streams_max.is_none() && (kind != frames::SETTINGS || frame.has(frames::ACK)) {
-            return Err(ProtocolViolation::of("its first frame is not frames::SETTINGS"));
+            return Err(ProtocolViolation::of("its first frame is not SETTINGS"));
         }
         // Section 6.10: all streams share the table of header fields, so blocks must not interleave.
         if self.block.is_some() && kind != frames::CONTINUATION {

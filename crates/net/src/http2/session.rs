@@ -214,7 +214,7 @@ impl Http2Session {
             return;
         }
         let words = match self.peer.goes_away {
-            Some((_, code)) => format!("no answer: {why}, after frames::GOAWAY ({code})"),
+            Some((_, code)) => format!("no answer: {why}, after GOAWAY ({code})"),
             None => format!("no answer: {why}"),
         };
         let lost = NoReply::Lost(words::short(words));

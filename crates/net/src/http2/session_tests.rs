@@ -75,14 +75,16 @@ fn what_a_peer_must_not_send_ends_the_connection_with_its_code() {
 
 #[test]
 fn a_connection_begins_with_settings() {
-    for first in [
-        frame(PING, 0, 0, &[0; 8]),
-        frame(SETTINGS, ACK, 0, &[]),
-        b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
+    let not_first = "its first frame is not SETTINGS (PROTOCOL_ERROR)";
+    for (first, why) in [
+        (frame(PING, 0, 0, &[0; 8]), not_first),
+        (frame(SETTINGS, ACK, 0, &[]), not_first),
+        (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), "a frame is too large (FRAME_SIZE_ERROR)"),
     ] {
         let mut rig = SessionRig::begin();
         rig.feed(&first);
-        assert!(rig.session.ending().is_some());
+        let expect = format!("the server broke the protocol: {why}");
+        assert_eq!(rig.session.ending(), Some(expect.as_str()));
     }
 }
 
@@ -211,6 +213,17 @@ fn what_is_above_a_goaways_last_stream_was_not_processed() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_lost_behind_a_goaway_says_so() {
+    let mut rig = SessionRig::new(&[]);
+    let stream = rig.send(b"a");
+    rig.written();
+    rig.feed(&go_away(stream, 11));
+    rig.session.end("the server closed the connection");
+    let words = "no answer: the server closed the connection, after GOAWAY (ENHANCE_YOUR_CALM)";
+    assert_eq!(rig.fetch(stream).unwrap().unwrap_err(), NoReply::Lost(words.to_owned()));
 }
 
 #[test]
