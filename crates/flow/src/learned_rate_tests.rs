@@ -241,7 +241,7 @@ fn a_rate_that_does_not_end_the_refusals_is_given_up() {
 
 #[test]
 fn processes_that_learn_one_rate_use_it_together() {
-    // Not where each message has to keep its distance from the last one, whoever sent it: no process knows of the others.
+    // Not where each message has to keep a distance from the last one of any process: none knows of the others.
     for hidden in [Hidden::Bucket(1.0), Hidden::Bucket(60.0), Hidden::Minutes] {
         for (processes, rate) in [(2, 10.0), (2, 1_000.0), (4, 100.0), (8, 10.0), (8, 1_000.0)] {
             let sent = play_together(hidden, (rate, rate), processes);
