@@ -66,6 +66,20 @@ impl ConnectFailure {
         Self::Unreachable(words::plain(&format!("cannot connect to {origin}: {why}")))
     }
 
+    /// Logs it: as a warning where the address is the operator's own, and must be reached.
+    pub(crate) fn log(&self, provider: &str, is_configured: bool) {
+        match self {
+            // Each message to such an address says so.
+            Self::Forbidden(_) => {}
+            Self::NotSpoken(error) | Self::Unreachable(error) if is_configured => {
+                tracing::warn!(provider, error, "no connection");
+            }
+            Self::NotSpoken(error) | Self::Unreachable(error) => {
+                tracing::debug!(provider, error, "no connection");
+            }
+        }
+    }
+
     /// True if another try would be told the same.
     pub(crate) const fn is_final(&self) -> bool {
         !matches!(self, Self::Unreachable(_))

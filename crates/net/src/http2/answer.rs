@@ -51,6 +51,9 @@ pub(super) struct FieldList {
     fault: Option<&'static str>,
 }
 
+/// A result of checking header fields: an error where they are malformed.
+type Checked<T> = Result<T, &'static str>;
+
 // === impl FieldList ===
 
 impl FieldList {
@@ -81,7 +84,7 @@ impl FieldList {
     }
 
     /// Checks a field, and keeps what is read of it. Says whether it is of interest.
-    fn keep(&mut self, name: &[u8], value: &[u8]) -> Result<bool, &'static str> {
+    fn keep(&mut self, name: &[u8], value: &[u8]) -> Checked<bool> {
         if name == b":status" {
             // Section 8.3: pseudo-header fields stand in front of all others, and none comes twice.
             if self.status.is_some() || self.has_begun {
@@ -118,13 +121,8 @@ impl FieldList {
 
     /// Judges them as the head of an answer; `is_last` where no body follows. `None` when it is one in front of the answer's own, as of
     /// 100 Continue.
-    pub(super) fn into_head(
-        self,
-        is_last: bool,
-    ) -> Result<Option<Box<IncomingReply>>, &'static str> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
-        }
+    pub(super) fn into_head(self, is_last: bool) -> Checked<Option<Box<IncomingReply>>> {
+        self.fault.map_or(Ok(()), Err)?;
         let status = self.status.ok_or("it has no status")?;
         if status < 200 {
             // A change of protocol is not for HTTP/2 (section 8.6).
@@ -184,10 +182,7 @@ impl IncomingReply {
 mod tests {
     use super::*;
 
-    fn head(
-        fields: &[(&str, &str)],
-        is_last: bool,
-    ) -> Result<Option<Box<IncomingReply>>, &'static str> {
+    fn head(fields: &[(&str, &str)], is_last: bool) -> Checked<Option<Box<IncomingReply>>> {
         static READ: [HeaderName; 1] = [HeaderName::from_static("x")];
         let mut list = FieldList::new(&READ);
         for (name, value) in fields {

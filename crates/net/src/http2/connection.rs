@@ -29,8 +29,9 @@ pub(super) struct Connection {
     pub(super) place: Cell<Option<usize>>,
     /// Streams that were given out, begun or not.
     pub(super) in_flight: Cell<usize>,
-    /// True once an answer has shown that the peer accepts our credential here, or if none is waited for.
-    is_settled: Cell<bool>,
+    /// True once an answer has shown that the peer accepts our credential here, or if none is waited for: it takes as much as it ever
+    /// will.
+    pub(super) is_settled: Cell<bool>,
     /// When the stream was taken that may show it.
     tried_at: Cell<Option<Instant>>,
     /// Requests given up since the last answer.
@@ -77,30 +78,15 @@ impl Connection {
 
     /// Streams that may be opened now.
     pub(super) fn free_streams(&self) -> usize {
-        let granted = self.streams_granted();
-        let usable = if self.is_settled() { granted } else { granted.min(1) };
+        let granted = self.session.borrow().streams_max();
+        let usable = if self.is_settled.get() { granted } else { granted.min(1) };
         // The peer may have withdrawn streams that are in use: then more are taken than it grants.
         usable.saturating_sub(self.in_flight.get())
-    }
-
-    /// Streams that the peer grants in all, as of now.
-    pub(super) fn streams_granted(&self) -> usize {
-        self.session.borrow().streams_max()
-    }
-
-    /// True if another request may ever be sent.
-    pub(super) fn takes_requests(&self) -> bool {
-        self.session.borrow().takes_requests()
     }
 
     /// True if its first answer has been awaited for less than [`PROOF_WAIT`]: it will take more requests then. Not longer, since a request may hang for as long as an attempt may.
     pub(super) fn is_being_proven(&self) -> bool {
         self.tried_at.get().is_some_and(|at| self.clock.monotonic() - at < PROOF_WAIT)
-    }
-
-    /// True if it takes as much as it ever will: the peer has granted its streams before the first request.
-    pub(super) fn is_settled(&self) -> bool {
-        self.is_settled.get()
     }
 
     /// True if the peer answers no requests, even if it answers pings.
@@ -111,7 +97,7 @@ impl Connection {
     /// Takes one of the free streams.
     pub(super) fn take_stream(&self) {
         self.in_flight.set(self.in_flight.get() + 1);
-        if !self.is_settled() {
+        if !self.is_settled.get() {
             self.tried_at.set(Some(self.clock.monotonic()));
         }
     }

@@ -57,7 +57,7 @@ impl Dial {
                 ConnectFailure::of(&self.origin, &format!("it was closed at once: {why}"))
             })?;
             // Otherwise one would be made after the other, without a pause between.
-            if !wire.connection.takes_requests() {
+            if !wire.connection.session.borrow().takes_requests() {
                 return Err(ConnectFailure::of(&self.origin, "it goes away at once"));
             }
             Ok(wire)

@@ -152,7 +152,7 @@ async fn a_goaway_that_comes_in_front_of_a_write_is_heard_first() {
         socket.0.borrow_mut().fails_after = Some(10);
         socket.say(&crate::http2::testing::go_away(0, 0));
         assert_eq!(given.await.unwrap_err(), NoReply::NotProcessed);
-        assert!(!connection.takes_requests());
+        assert!(!connection.session.borrow().takes_requests());
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
     })

@@ -42,16 +42,13 @@ pub(super) struct ErrorCode(pub(super) u32);
 
 /// The peer broke a rule of the protocol, and the connection ends: with which code, and in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ProtocolViolation(pub(super) ErrorCode, pub(super) &'static str);
+pub(super) struct Violation(pub(super) ErrorCode, pub(super) &'static str);
 
 /// A result of reading what the peer sent: an error where it broke a rule.
-pub(super) type Allowed<T = ()> = Result<T, ProtocolViolation>;
+pub(super) type Allowed<T = ()> = Result<T, Violation>;
 
-pub(super) const WRONG_SIZE: ProtocolViolation =
-    ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame has a wrong size");
-
-const WRONG_STREAM: ProtocolViolation =
-    ProtocolViolation::of("a frame is on the wrong kind of stream");
+pub(super) const WRONG_SIZE: Violation =
+    Violation(ErrorCode::FRAME_SIZE_ERROR, "a frame has a wrong size");
 
 /// A whole frame.
 #[derive(Debug, Clone, Copy)]
@@ -91,13 +88,18 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-// === impl ProtocolViolation ===
+// === impl Violation ===
 
-impl ProtocolViolation {
+impl Violation {
     /// A rule without a code of its own.
     pub(super) const fn of(rule: &'static str) -> Self {
         Self(ErrorCode::PROTOCOL_ERROR, rule)
     }
+}
+
+/// Checks a rule that has no code of its own; `words` say how it is broken.
+pub(super) fn ensure(holds: bool, words: &'static str) -> Allowed {
+    if holds { Ok(()) } else { Err(Violation::of(words)) }
 }
 
 // === impl Frame ===
@@ -110,7 +112,7 @@ impl<'a> Frame<'a> {
         let length = u32::from_be_bytes([0, one, two, three]);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > PAYLOAD_BYTES_MAX {
-            return Err(ProtocolViolation(ErrorCode::FRAME_SIZE_ERROR, "a frame is too large"));
+            return Err(Violation(ErrorCode::FRAME_SIZE_ERROR, "a frame is too large"));
         }
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [_, _, _, kind, flags, stream @ ..] = head;
@@ -126,20 +128,19 @@ impl<'a> Frame<'a> {
     }
 
     /// Checks that it is about a stream, or about the connection, as its kind is.
-    pub(super) const fn check_stream(&self) -> Allowed {
+    pub(super) fn check_stream(&self) -> Allowed {
         let is_wrong = match self.kind {
             SETTINGS | PING | GOAWAY => self.stream != 0,
             // Either, or unknown.
             WINDOW_UPDATE | 10.. => false,
             _ => self.stream == 0,
         };
-        if is_wrong { Err(WRONG_STREAM) } else { Ok(()) }
+        ensure(!is_wrong, "a frame is on the wrong kind of stream")
     }
 
     /// The content of DATA or HEADERS, which may be padded.
     pub(super) fn content(&self) -> Allowed<&'a [u8]> {
-        const TOO_SHORT: ProtocolViolation =
-            ProtocolViolation::of("a frame is shorter than its padding");
+        const TOO_SHORT: Violation = Violation::of("a frame is shorter than its padding");
         let mut content = self.payload;
         if self.has(PADDED) {
             // Padding that is longer than the frame would have a reader look behind it (section 6.1).

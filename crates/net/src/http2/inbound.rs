@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::answer::{FieldList, NoReply};
-use super::frames::{self, Allowed, ErrorCode, Frame, ProtocolViolation, WRONG_SIZE};
+use super::frames::{self, Allowed, ErrorCode, Frame, Violation, WRONG_SIZE, ensure};
 use super::session::{ANSWERS_WINDOW_BYTES, BODY_WITHIN, Http2Session};
 use crate::words;
 
@@ -25,39 +25,31 @@ impl Http2Session {
     }
 
     fn take(&mut self, bytes: &[u8], now: Instant) -> Allowed {
-        // What is left is less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory
-        // than one that does not.
-        // Most reads end with a frame, and are taken where they are.
-        if self.partial.is_empty() {
-            let rest = self.take_frames(bytes, now)?;
-            self.partial.extend_from_slice(rest);
-            return Ok(());
+        let mut joined = std::mem::take(&mut self.partial);
+        let mut rest = bytes;
+        // Most reads begin and end with a frame, and are taken where they are.
+        if !joined.is_empty() {
+            joined.extend_from_slice(bytes);
+            rest = &joined;
         }
-        let mut partial = std::mem::take(&mut self.partial);
-        partial.extend_from_slice(bytes);
-        let rest = self.take_frames(&partial, now)?;
-        self.partial = rest.to_vec();
-        Ok(())
-    }
-
-    /// Takes the frames that are whole, and gives what is left.
-    fn take_frames<'a>(&mut self, mut bytes: &'a [u8], now: Instant) -> Allowed<&'a [u8]> {
-        while let Some(frame) = Frame::split_off(&mut bytes)? {
+        while let Some(frame) = Frame::split_off(&mut rest)? {
             self.on_frame(frame, now)?;
         }
-        Ok(bytes)
+        // Less than a frame, whose size is bounded: a peer that sends byte by byte takes no more memory than one that
+        // does not.
+        self.partial = rest.to_vec();
+        Ok(())
     }
 
     fn on_frame(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
         frame.check_stream()?;
         let Frame { kind, stream, payload, .. } = frame;
-        if self.peer.streams_max.is_none() && (kind != frames::SETTINGS || frame.has(frames::ACK)) {
-            return Err(ProtocolViolation::of("its first frame is not SETTINGS"));
-        }
+        let says_settings = kind == frames::SETTINGS && !frame.has(frames::ACK);
+        let has_settings = says_settings || self.peer.streams_max.is_some();
+        ensure(has_settings, "its first frame is not SETTINGS")?;
         // Section 6.10: all streams share the table of header fields, so blocks must not interleave.
-        if self.block.is_some() && kind != frames::CONTINUATION {
-            return Err(ProtocolViolation::of("a header block is interrupted"));
-        }
+        let goes_on = self.block.is_none() || kind == frames::CONTINUATION;
+        ensure(goes_on, "a header block is interrupted")?;
         let is_last = frame.has(frames::END_STREAM);
         match kind {
             frames::DATA => self.on_data(stream, frame.content()?, payload.len(), is_last),
@@ -70,11 +62,11 @@ impl Http2Session {
             }
             frames::CONTINUATION => self.on_continuation(frame, now),
             frames::RST_STREAM => self.on_reset(stream, ErrorCode(frame.number()?)),
-            frames::SETTINGS if !frame.has(frames::ACK) => self.on_settings(frame),
+            frames::SETTINGS if says_settings => self.on_settings(frame),
             // What was said binds no peer that does not say so: nothing comes by pushes, and lists that are too large are refused.
             frames::SETTINGS if payload.is_empty() => self.count_idle_frame(),
             frames::SETTINGS => Err(WRONG_SIZE),
-            frames::PUSH_PROMISE => Err(ProtocolViolation::of("a push was not allowed")),
+            frames::PUSH_PROMISE => Err(Violation::of("a push was not allowed")),
             frames::PING => {
                 self.on_ping(payload.try_into().map_err(|_| WRONG_SIZE)?, frame.has(frames::ACK))
             }
@@ -111,7 +103,7 @@ impl Http2Session {
         // What was given up may be answered still (section 5.1), but not without end.
         let Some(slot) = self.streams.get_mut(stream) else { return self.count_idle_frame() };
         match slot.answer.as_mut().map(|answer| answer.add(data)) {
-            None => self.refuse(stream, ProtocolViolation::of("a body came in front of its head")),
+            None => self.refuse(stream, Violation::of("a body came in front of its head")),
             Some(true) if !is_last => {}
             Some(_) => self.complete(stream, (!is_last).then_some(ErrorCode::CANCEL)),
         }
@@ -122,8 +114,7 @@ impl Http2Session {
     fn widen_window(&mut self, bytes: usize) -> Allowed {
         self.received = self.received.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         if self.received > ANSWERS_WINDOW_BYTES {
-            let code = ErrorCode::FLOW_CONTROL_ERROR;
-            return Err(ProtocolViolation(code, "it sends more than the window"));
+            return Err(Violation(ErrorCode::FLOW_CONTROL_ERROR, "it sends more than the window"));
         }
         if self.received >= ANSWERS_WINDOW_BYTES / 2 {
             let received = std::mem::take(&mut self.received);
@@ -135,11 +126,10 @@ impl Http2Session {
     fn on_continuation(&mut self, frame: Frame<'_>, now: Instant) -> Allowed {
         self.count_idle_frame()?;
         let begun = self.block.take().filter(|(stream, ..)| *stream == frame.stream);
-        let alone = ProtocolViolation::of("a header block goes on that did not begin");
+        let alone = Violation::of("a header block goes on that did not begin");
         let (stream, is_last, mut block) = begun.ok_or(alone)?;
         if block.len() + frame.payload.len() > BLOCK_BYTES_MAX {
-            let code = ErrorCode::ENHANCE_YOUR_CALM;
-            return Err(ProtocolViolation(code, "a header block is too large"));
+            return Err(Violation(ErrorCode::ENHANCE_YOUR_CALM, "a header block is too large"));
         }
         block.extend_from_slice(frame.payload);
         if frame.has(frames::END_HEADERS) {
@@ -156,7 +146,7 @@ impl Http2Session {
         let mut fields = FieldList::new(self.read_fields);
         let read =
             self.decoder.decode(block, |name, value, passed| fields.add(name, value, passed));
-        read.map_err(|fault| ProtocolViolation(ErrorCode::COMPRESSION_ERROR, fault))?;
+        read.map_err(|fault| Violation(ErrorCode::COMPRESSION_ERROR, fault))?;
         let Some(slot) = self.streams.get_mut(stream) else { return self.count_idle_frame() };
         if slot.answer.is_some() {
             // Trailers are not read; they have to end the stream.
@@ -175,7 +165,7 @@ impl Http2Session {
                     self.bodies.push_back((now + BODY_WITHIN, stream));
                 }
             }
-            Err(fault) => self.refuse(stream, ProtocolViolation::of(fault)),
+            Err(fault) => self.refuse(stream, Violation::of(fault)),
         }
         Ok(())
     }
@@ -210,10 +200,10 @@ impl Http2Session {
                 (frames::MAX_CONCURRENT_STREAMS, _) => self.peer.streams_max = Some(size),
                 (frames::INITIAL_WINDOW_SIZE, _) => self.set_initial_window(i64::from(value))?,
                 (frames::ENABLE_PUSH, 1..) => {
-                    return Err(ProtocolViolation::of("a server cannot be pushed to"));
+                    return Err(Violation::of("a server cannot be pushed to"));
                 }
                 (frames::MAX_FRAME_SIZE, ..16_384 | 16_777_216..) => {
-                    return Err(ProtocolViolation::of("its largest frame is out of bounds"));
+                    return Err(Violation::of("its largest frame is out of bounds"));
                 }
                 // What is sent here fits what every peer takes.
                 _ => {}
@@ -236,10 +226,8 @@ impl Http2Session {
         self.peer.initial_window = bytes;
         let mut is_too_wide = bytes > frames::WINDOW_MAX;
         for stream in self.streams.numbers() {
-            is_too_wide |= self
-                .streams
-                .get_mut(stream)
-                .is_some_and(|slot| bytes + slot.window > frames::WINDOW_MAX);
+            let slot = self.streams.get_mut(stream);
+            is_too_wide |= slot.is_some_and(|slot| bytes + slot.window > frames::WINDOW_MAX);
             // A window that was used up may have opened.
             self.queue_body(stream);
         }
@@ -249,10 +237,9 @@ impl Http2Session {
     /// Takes the peer's word that it will process no stream above `last_stream`. The connection ends with those below.
     fn on_go_away(&mut self, last_stream: u32, code: ErrorCode) -> Allowed {
         self.count_idle_frame()?;
-        if self.peer.goes_away.is_some_and(|(before, _)| last_stream > before) {
-            // What it has disowned may be on its way again.
-            return Err(ProtocolViolation::of("its last stream rises"));
-        }
+        // What it has disowned may be on its way again.
+        let rises = self.peer.goes_away.is_some_and(|(before, _)| last_stream > before);
+        ensure(!rises, "its last stream rises")?;
         self.peer.goes_away = Some((last_stream, code));
         // The head of an answer decides: then it was processed, whatever is said now.
         let why = match code {
@@ -269,7 +256,7 @@ impl Http2Session {
         let widen = |window: &mut i64, initial| {
             *window += increment;
             match increment {
-                0 => Err(ProtocolViolation::of("a window is widened by nothing")),
+                0 => Err(Violation::of("a window is widened by nothing")),
                 _ if initial + *window > frames::WINDOW_MAX => Err(TOO_WIDE),
                 _ => Ok(()),
             }
@@ -289,22 +276,18 @@ impl Http2Session {
     }
 
     /// Ends one stream since the peer broke a rule on it, and tells it so.
-    fn refuse(&mut self, stream: u32, ProtocolViolation(code, why): ProtocolViolation) {
+    fn refuse(&mut self, stream: u32, Violation(code, why): Violation) {
         let words = words::plain(&format!("no answer: the server's is malformed: {why}"));
         self.streams.end(stream, NoReply::Lost(words));
         self.out.put_reset(stream, code);
     }
 
     fn check_opened(&self, stream: u32) -> Allowed {
-        if self.streams.is_idle(stream) {
-            return Err(ProtocolViolation::of("a frame is on a stream that was not opened"));
-        }
-        Ok(())
+        ensure(!self.streams.is_idle(stream), "a frame is on a stream that was not opened")
     }
 }
 
-const TOO_WIDE: ProtocolViolation =
-    ProtocolViolation(ErrorCode::FLOW_CONTROL_ERROR, "a window is too wide");
+const TOO_WIDE: Violation = Violation(ErrorCode::FLOW_CONTROL_ERROR, "a window is too wide");
 
 #[cfg(test)]
 #[path = "inbound_tests.rs"]

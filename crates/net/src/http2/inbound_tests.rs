@@ -152,7 +152,7 @@ fn streams_are_granted_and_withdrawn() {
 #[test]
 fn a_connection_whose_streams_have_run_out_takes_no_more() {
     let mut rig = SessionRig::new(&[]);
-    rig.session.streams = Streams::new(0x7fff_ffff);
+    rig.session.streams = Streams::beginning_at(0x7fff_ffff);
     let last = rig.send(b"x");
     assert_eq!(
         (last, rig.session.takes_requests(), rig.session.streams_max()),

@@ -182,13 +182,13 @@ async fn a_graceful_end_of_the_server_loses_nothing() {
                     Ok(reply) => accepted += usize::from(reply.status == 200),
                     Err(why) => {
                         assert_eq!(why, NoReply::NotProcessed);
-                        assert!(!connection.takes_requests());
+                        assert!(!connection.session.borrow().takes_requests());
                         refused += 1;
                     }
                 }
             }
         }
-        assert!(!connection.takes_requests());
+        assert!(!connection.session.borrow().takes_requests());
         connection.close_if_unused();
         running.await.unwrap();
         (accepted, refused)

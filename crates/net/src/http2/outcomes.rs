@@ -6,8 +6,6 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use super::answer::{IncomingReply, NoReply};
-#[cfg(any(test, feature = "fuzzing"))]
-use crate::exchange::Reply;
 
 /// Collects the outcomes of requests that were begun with it ([`Http2Stream::begun`](super::Http2Stream::begun)), in the order in which
 /// they come. One task reads them, so a thousand requests cost one waker.
@@ -50,14 +48,5 @@ impl RequestOutcomes {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
-    }
-}
-
-// === impl RequestOutcome ===
-
-impl RequestOutcome {
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn reply(self) -> Result<Reply, NoReply> {
-        self.0.map(|answer| answer.reply).map_err(|why| *why)
     }
 }

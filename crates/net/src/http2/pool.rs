@@ -116,7 +116,7 @@ async fn live(shared: Rc<PoolState>) {
     shared.add(Rc::clone(&connection));
     wire.run(|| {
         // It goes away, or its streams have run out: what is under way goes on.
-        if !connection.takes_requests() {
+        if !connection.session.borrow().takes_requests() {
             shared.leave(&connection);
         }
         // What came may have been SETTINGS that grant more streams, and what left may have made room.
@@ -145,15 +145,7 @@ impl PoolState {
                 }
                 Err(failure) => failure,
             };
-            if let ConnectFailure::NotSpoken(error) | ConnectFailure::Unreachable(error) = &failure
-            {
-                let provider = self.dial.provider;
-                if self.dial.reach.is_configured() {
-                    tracing::warn!(provider, error, "no connection");
-                } else {
-                    tracing::debug!(provider, error, "no connection");
-                }
-            }
+            failure.log(self.dial.provider, self.dial.reach.is_configured());
             let is_final = failure.is_final();
             self.failure.replace(Some(failure));
             if is_final {
@@ -171,10 +163,8 @@ impl PoolState {
 
     /// Takes a connection into use.
     fn add(&self, connection: Rc<Connection>) {
-        let mut connections = self.connections.borrow_mut();
-        connection.place.set(Some(connections.len()));
-        connections.push(connection);
-        drop(connections);
+        connection.place.set(Some(self.connections.borrow().len()));
+        self.connections.borrow_mut().push(connection);
         self.wake();
     }
 
@@ -233,8 +223,9 @@ impl PoolState {
         }
         // They will soon have streams, or more than the one that they have.
         let unproven = connecting + connections.iter().filter(|one| one.is_being_proven()).count();
-        let settled = connections.iter().filter(|one| one.is_settled());
-        let each = settled.clone().next_back().map_or(1, |one| one.streams_granted().max(1));
+        let settled = connections.iter().filter(|one| one.is_settled.get());
+        let each =
+            settled.clone().next_back().map_or(1, |one| one.session.borrow().streams_max().max(1));
         let expected = self.free_streams().saturating_add(unproven.saturating_mul(each));
         waiting > expected && unproven < settled.count().max(1)
     }

@@ -13,7 +13,7 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 use super::answer::{HEADER_LIST_BYTES_MAX, NoReply};
-use super::frames::{self, Allowed, ErrorCode, PAYLOAD_BYTES_MAX, ProtocolViolation};
+use super::frames::{self, Allowed, ErrorCode, PAYLOAD_BYTES_MAX, Violation};
 use super::hpack::{HpackDecoder, HpackEncoder};
 use super::outcomes::{RequestOutcome, RequestOutcomes};
 use super::streams::Streams;
@@ -81,7 +81,7 @@ pub(super) struct Http2Session {
 /// The peer's settings, and whether it goes away.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// How many streams may be open at a time; `None` until its first frame, SETTINGS, has come.
+    /// How many streams may be open at a time; `None`, which is taken for one, until its first frame, SETTINGS, has come.
     pub(super) streams_max: Option<usize>,
     /// Initial window of each stream, bytes.
     pub(super) initial_window: i64,
@@ -134,12 +134,7 @@ impl Http2Session {
     /// share: a request would wait here, and may find another connection.
     pub(super) fn streams_max(&self) -> usize {
         let is_congested = !self.waiting.is_empty() || self.out.waiting() > OUT_BYTES_MAX;
-        if is_congested || !self.takes_requests() { 0 } else { self.streams_granted() }
-    }
-
-    fn streams_granted(&self) -> usize {
-        // Until its SETTINGS say how many.
-        self.peer.streams_max.unwrap_or(1)
+        if is_congested || !self.takes_requests() { 0 } else { self.peer.streams_max.unwrap_or(1) }
     }
 
     /// Begins a request whose outcome goes where `to` says, under its key, and gives the number of its stream.
@@ -152,7 +147,7 @@ impl Http2Session {
         body: Bytes,
         to: (&Rc<RequestOutcomes>, u16),
     ) -> Result<u32, NoReply> {
-        if !self.takes_requests() || self.streams.open() >= self.streams_granted() {
+        if !self.takes_requests() || self.streams.open() >= self.peer.streams_max.unwrap_or(1) {
             // The peer has taken streams back since this one was given out, or takes no more.
             return Err(NoReply::NotProcessed);
         }
@@ -223,7 +218,7 @@ impl Http2Session {
     }
 
     /// Ends the connection since the peer broke a rule, and tells it so.
-    pub(super) fn fail(&mut self, ProtocolViolation(code, why): ProtocolViolation) {
+    pub(super) fn fail(&mut self, Violation(code, why): Violation) {
         let words = format!("the server broke the protocol: {why} ({code})");
         self.end_in_words(&words, code, why);
     }
@@ -302,7 +297,7 @@ impl Http2Session {
     pub(super) fn count_idle_frame(&mut self) -> Allowed {
         let left = self.idle_frames.checked_sub(1);
         let code = ErrorCode::ENHANCE_YOUR_CALM;
-        self.idle_frames = left.ok_or(ProtocolViolation(code, "too many frames to no purpose"))?;
+        self.idle_frames = left.ok_or(Violation(code, "too many frames to no purpose"))?;
         Ok(())
     }
 

@@ -43,12 +43,6 @@ pub(super) struct Slot {
 // === impl Streams ===
 
 impl Streams {
-    /// None yet; the first will have the number `first`.
-    #[cfg(test)]
-    pub(super) fn new(first: u32) -> Self {
-        Self { gone: first / 2, ..Self::default() }
-    }
-
     /// The number of the next stream; `None` when there are no more.
     pub(super) fn next(&self) -> Option<u32> {
         let opened = self.gone + u32::try_from(self.ring.len()).ok()?;
@@ -128,10 +122,17 @@ impl Streams {
 mod tests {
     use super::*;
 
+    impl Streams {
+        /// None yet; the first will have the number `first`.
+        pub(in crate::http2) fn beginning_at(first: u32) -> Self {
+            Self { gone: first / 2, ..Self::default() }
+        }
+    }
+
     #[test]
     fn a_stream_is_open_until_its_end_and_has_one_outcome() {
         let outcomes = Rc::default();
-        let mut streams = Streams::new(1);
+        let mut streams = Streams::default();
         let numbers: Vec<_> = (0..5).map(|_| streams.insert(0, (&outcomes, 7)).unwrap()).collect();
         assert_eq!(numbers, [1, 3, 5, 7, 9]);
         assert!(!streams.is_idle(9) && streams.is_idle(11) && streams.is_idle(2));
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn numbers_run_out() {
         let outcomes = Rc::default();
-        let mut streams = Streams::new(STREAM_MAX - 2);
+        let mut streams = Streams::beginning_at(STREAM_MAX - 2);
         assert_eq!(streams.insert(0, (&outcomes, 7)), Some(STREAM_MAX - 2));
         assert_eq!(streams.insert(0, (&outcomes, 7)), Some(STREAM_MAX));
         assert_eq!((streams.insert(0, (&outcomes, 7)), streams.open()), (None, 2));

@@ -49,6 +49,12 @@ pub(super) const INTERNAL_ERROR: u32 = 2;
 /// Parts of a frame: kind, flags, stream and payload.
 pub(super) type FrameParts = (u8, u8, u32, Vec<u8>);
 
+impl RequestOutcome {
+    pub(super) fn reply(self) -> Result<Reply, NoReply> {
+        self.0.map(|answer| answer.reply).map_err(|why| *why)
+    }
+}
+
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
