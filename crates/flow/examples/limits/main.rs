@@ -20,7 +20,7 @@ mod world;
 use baselines::{AdditiveIncrease, Gradient2};
 use flow::{Fixed, Learned, Limit};
 use scenarios::scenarios;
-use world::{Scenario, play};
+use world::{SEED, Scenario, play};
 
 /// Makes a limit for each sender of a scenario.
 type Make = fn(&Scenario) -> Box<dyn Limit>;
@@ -58,7 +58,7 @@ fn main() {
     println!("{HEAD}");
     for scenario in scenarios() {
         for (name, make) in LIMITS {
-            let outcome = play(&scenario, &|| make(&scenario));
+            let outcome = play(&scenario, SEED, &|| make(&scenario));
             println!("| {} | {name} | {outcome} |", scenario.name);
         }
     }

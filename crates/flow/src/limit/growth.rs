@@ -28,14 +28,18 @@ const FAILURES_MAX: u32 = 6;
 impl Growth {
     /// A window had a queue. If the limit grew before it, gives the limit to return to; the next growth waits twice as long.
     pub(super) fn fail(&mut self, limit: f64, level: f64, error: f64) -> Option<f64> {
+        let expected = self.step_to(limit);
         let (former, former_level) = self.from.take()?;
-        // A queue of its own grows by as much as the limit.
-        let expected = (limit.floor() / former.floor()).ln();
         if expected <= 0.0 || level - former_level < (expected / 2.0).max(4.0 * error) {
             return None;
         }
         self.wait(former);
         Some(former)
+    }
+
+    /// How much slower answers are at `limit` than at the one before it, if what is more waits: the queue grows by as much as the limit.
+    pub(super) fn step_to(&self, limit: f64) -> f64 {
+        self.from.map_or(0.0, |(from, _)| (limit.floor() / from.floor()).ln())
     }
 
     fn wait(&mut self, limit: f64) {

@@ -271,8 +271,11 @@ impl Learned {
         }
         self.growth.heed(self.limit, excess);
         self.restart.heed((self.tolerance() / 2.0 - above) / error);
-        let may_restart =
-            self.limit < self.max && !self.growth.is_held() && !self.push_back.has_ceiling();
+        // A small one grows as fast by itself, and is slow to return.
+        let may_restart = self.limit >= float(SMALL)
+            && self.limit < self.max
+            && !self.growth.is_held()
+            && !self.push_back.has_ceiling();
         if may_restart && self.restart.begin(self.limit, self.limit / level.mean.exp(), self.now) {
             self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
             return self.open(0);
@@ -390,8 +393,11 @@ impl Learned {
             Phase::First => FIRST,
             Phase::SlowStart { .. } => limit.max(8),
             Phase::Draining(_) => limit.max(8).max(quiet.min(4 * limit)),
-            // One too many of few is felt by each answer.
-            Phase::Steady if limit < SMALL => quiet.max(LEAST / 2),
+            // One too many of few is felt by each answer, and is seen in the first of them: as many as `Growth::fail` needs.
+            Phase::Steady if limit < SMALL => {
+                let needed = (10.0 * self.spread / self.growth.step_to(self.limit)).powi(2);
+                (needed as usize).clamp(TRUSTED, quiet.max(LEAST / 2))
+            }
             Phase::Steady => limit.max(LEAST).max(quiet),
         }
     }

@@ -108,8 +108,11 @@ const STEP: u64 = 10_000;
 /// The wall time at the beginning.
 const START: Duration = Duration::from_hours(500_000);
 
-/// Plays `scenario` with limits that `make` gives.
-pub(crate) fn play(scenario: &Scenario, make: &dyn Fn() -> Box<dyn Limit>) -> Outcome {
+/// The noise of the page.
+pub(crate) const SEED: u64 = 42;
+
+/// Plays `scenario` with limits that `make` gives, and the noise that `seed` gives.
+pub(crate) fn play(scenario: &Scenario, seed: u64, make: &dyn Fn() -> Box<dyn Limit>) -> Outcome {
     let lane = |_| Lane {
         limit: make(),
         has_begun: false,
@@ -120,7 +123,7 @@ pub(crate) fn play(scenario: &Scenario, make: &dyn Fn() -> Box<dyn Limit>) -> Ou
     };
     let mut world = World {
         scenario,
-        random: fastrand::Rng::with_seed(42),
+        random: fastrand::Rng::with_seed(seed),
         events: BinaryHeap::new(),
         planned: 0,
         now: 0,
