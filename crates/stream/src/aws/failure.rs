@@ -28,8 +28,10 @@ pub struct AwsFailure {
 pub enum AwsFailureKind {
     /// Too fast: it was not done.
     Throttled,
-    /// It was not done, and will not be before something is changed.
+    /// It was not done, and will not be before something is changed: a credential, a right, a name.
     Refused,
+    /// It was not done for what is in it, and never will be.
+    Invalid,
     /// It was not done, and may be later.
     NotDone,
     /// It may have been done.
@@ -52,6 +54,16 @@ const THROTTLING: &[&str] = &[
     "OverLimit",
     "KMSThrottlingException",
     "KmsThrottled",
+];
+
+/// Codes of a call that is wrong for what is in its entries. Each entry is checked before, so these are not expected.
+const CONTENT: &[&str] = &[
+    "BatchRequestTooLong",
+    "InvalidArgumentException",
+    "InvalidMessageContents",
+    "InvalidParameterValue",
+    "MessageTooLong",
+    "ValidationException",
 ];
 
 /// Codes of credentials that are not known or do not fit. Their messages are not repeated: they quote the request that was signed,
@@ -122,6 +134,10 @@ impl AwsFailure {
         if code.is_empty() {
             failure.text = format!("{place} answered with status {status}");
         }
+        if failure.kind == AwsFailureKind::Invalid && !failure.is(CONTENT) {
+            // Not for the content, as far as is known: a record that it was for is not given up.
+            failure.kind = AwsFailureKind::Refused;
+        }
         let header = response.and_then(|response| response.headers().get(RETRY_AFTER));
         failure.after = header.and_then(|text| text.parse().ok()).map(Duration::from_millis);
         failure
@@ -133,10 +149,19 @@ impl AwsFailure {
         codes.iter().any(|known| code == *known || code.ends_with(&format!(".{known}")))
     }
 
+    /// The failure of a call as that of each of its `entries`. A call of several that is wrong for its content does not say which.
+    #[must_use]
+    pub fn of_each(mut self, entries: usize) -> Self {
+        if self.kind == AwsFailureKind::Invalid && entries > 1 {
+            self.kind = AwsFailureKind::NotDone;
+        }
+        self
+    }
+
     /// As a source says it.
     pub fn into_stream_error(self) -> StreamError {
         match self.kind {
-            AwsFailureKind::Refused => StreamError::Refused(self.text),
+            AwsFailureKind::Refused | AwsFailureKind::Invalid => StreamError::Refused(self.text),
             AwsFailureKind::Throttled | AwsFailureKind::NotDone | AwsFailureKind::Unclear => {
                 StreamError::Unavailable(self.text)
             }
@@ -147,8 +172,9 @@ impl AwsFailure {
     pub fn into_put_error(self) -> PutError {
         match self.kind {
             AwsFailureKind::Throttled => PutError::Throttled { after: self.after, why: self.text },
-            AwsFailureKind::Refused => PutError::Refused(self.text),
-            AwsFailureKind::NotDone => PutError::NotTaken(self.text),
+            AwsFailureKind::Invalid => PutError::Refused(self.text),
+            // Nothing is wrong with the record: it waits until somebody has changed what is.
+            AwsFailureKind::Refused | AwsFailureKind::NotDone => PutError::NotTaken(self.text),
             AwsFailureKind::Unclear => PutError::Unknown(self.text),
         }
     }
@@ -156,6 +182,7 @@ impl AwsFailure {
 
 /// The meaning of `code`, which stands for a whole answer or for an entry of one; `is_sender` if the service blames the request.
 pub fn entry_failure(code: &str, is_sender: bool, message: &str, place: &str) -> AwsFailure {
+    let is_of_key = code.starts_with("KMS.") || code.starts_with("Kms");
     // Some servers put a name space in front.
     let code = code.rsplit(['#', '.']).next().unwrap_or_default();
     let message: String = message.chars().take(MESSAGE_BYTES).collect();
@@ -180,8 +207,10 @@ pub fn entry_failure(code: &str, is_sender: bool, message: &str, place: &str) ->
             AwsFailureKind::Refused,
             format!("{place} does not exist: correct name, region or account"),
         )
+    } else if is_of_key {
+        (AwsFailureKind::Refused, format!("{place}: its key is not usable ({code}: {message})"))
     } else if is_sender {
-        (AwsFailureKind::Refused, format!("{place}: {code}: {message}"))
+        (AwsFailureKind::Invalid, format!("{place}: {code}: {message}"))
     } else {
         (AwsFailureKind::Unclear, format!("{place}: {code}: {message}"))
     };
@@ -230,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_code_has_its_meaning() {
-        use AwsFailureKind::{NotDone, Refused, Throttled, Unclear};
+        use AwsFailureKind::{Invalid, NotDone, Refused, Throttled, Unclear};
         for (code, is_sender, expected) in [
             ("ProvisionedThroughputExceededException", true, Throttled),
             ("RequestThrottled", true, Throttled),
@@ -240,12 +269,27 @@ mod tests {
             ("AccessDeniedException", true, Refused),
             ("AWS.SimpleQueueService.NonExistentQueue", true, Refused),
             ("ResourceNotFoundException", true, Refused),
-            ("InvalidMessageContents", true, Refused),
+            ("KMS.DisabledException", true, Refused),
+            ("KmsAccessDenied", true, Refused),
+            ("InvalidMessageContents", true, Invalid),
             ("ExpiredTokenException", true, NotDone),
             ("InternalFailure", false, Unclear),
             ("ServiceUnavailable", false, Unclear),
         ] {
             assert_eq!(entry_failure(code, is_sender, "m", "SQS").kind, expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_given_up_for_its_own_content_alone() {
+        let put = |code: &str, entries: usize| {
+            entry_failure(code, true, "m", "SQS").of_each(entries).into_put_error()
+        };
+        assert!(matches!(put("InvalidMessageContents", 1), PutError::Refused(_)));
+        for (code, entries) in
+            [("InvalidMessageContents", 2), ("AccessDenied", 1), ("QueueDoesNotExist", 1)]
+        {
+            assert!(matches!(put(code, entries), PutError::NotTaken(_)), "{code}");
         }
     }
 

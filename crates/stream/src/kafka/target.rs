@@ -9,10 +9,11 @@ use krafka::CloseOptions;
 use krafka::error::{ErrorCode, KrafkaError, ProtocolErrorKind};
 use krafka::producer::Producer;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::client::{connect, explain};
 use super::settings::KafkaSettings;
-use crate::{BatchLimits, PutError, Record, StreamError, Target};
+use crate::{BatchLimits, OpenTargets, PutError, Record, StreamError, Target};
 
 /// A topic that is written to. Records of one key lie in one partition, in the order in which they were put. The id of a record is in its
 /// header `id`.
@@ -20,6 +21,12 @@ use crate::{BatchLimits, PutError, Record, StreamError, Target};
 pub struct KafkaTarget {
     settings: KafkaSettings,
     producer: Mutex<Option<Arc<Producer>>>,
+}
+
+/// The topics of a cluster, to write to.
+#[derive(Debug)]
+pub struct KafkaTargets {
+    settings: KafkaSettings,
 }
 
 /// Time to connect, and for a request.
@@ -40,6 +47,45 @@ const PUT_RECORDS: usize = 5_000;
 const PUT_BYTES: usize = 8 * 1024 * 1024;
 /// Room of a request around its records.
 const FRAME_BYTES: usize = 1024 * 1024;
+
+/// Kafka's bound of a topic's name.
+const NAME_BYTES: usize = 249;
+
+// === impl KafkaTargets ===
+
+impl KafkaTargets {
+    /// The topics of the cluster of `settings`, which name none.
+    ///
+    /// # Errors
+    /// When `settings` cannot work, or name a topic or a group.
+    pub fn new(settings: KafkaSettings) -> Result<Self, StreamError> {
+        settings.check()?;
+        if !settings.topic.is_empty() || settings.group.is_some() {
+            let text = "recipients name the topics: leave topic and group out";
+            return Err(StreamError::Refused(text.to_owned()));
+        }
+        Ok(Self { settings })
+    }
+}
+
+impl OpenTargets for KafkaTargets {
+    fn check(&self, name: &str) -> Result<(), StreamError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_name = (1..=NAME_BYTES).contains(&name.len()) && !matches!(name, "." | "..");
+        if is_name && name.chars().all(is_plain) {
+            return Ok(());
+        }
+        Err(StreamError::Refused(format!(
+            "{name:?} is not a topic of Kafka: 1 to {NAME_BYTES} letters, digits, -, _ and dots"
+        )))
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn Target>, StreamError> {
+        self.check(name)?;
+        let settings = KafkaSettings { topic: name.to_owned(), ..self.settings.clone() };
+        Ok(Box::new(KafkaTarget::new(settings)?))
+    }
+}
 
 // === impl KafkaTarget ===
 
@@ -117,10 +163,18 @@ impl Target for KafkaTarget {
     }
 
     async fn put(&self, records: &[Record]) -> Vec<Result<(), PutError>> {
-        let producer = match self.producer().await {
-            Ok(producer) => producer,
-            Err(error) => {
+        if records.is_empty() {
+            return Vec::new();
+        }
+        // Others may be trying to connect before it.
+        let producer = match timeout(PATIENCE, self.producer()).await {
+            Ok(Ok(producer)) => producer,
+            Ok(Err(error)) => {
                 return vec![Err(PutError::NotTaken(error.to_string())); records.len()];
+            }
+            Err(_late) => {
+                let why = explain(&self.settings, &KrafkaError::timeout("connecting"));
+                return vec![Err(PutError::NotTaken(why.to_string())); records.len()];
             }
         };
         let answers = self.put_by(&producer, records).await;
@@ -173,5 +227,23 @@ fn verdict(settings: &KafkaSettings, error: &KrafkaError) -> PutError {
             _ => PutError::Unknown(why),
         },
         _ => PutError::Unknown(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_topic_by_its_name() {
+        let targets = KafkaTargets::new("kafka://host".parse().unwrap()).unwrap();
+        assert!(targets.open("Orders.paid-1_x").unwrap().keeps_order());
+        let long = "x".repeat(250);
+        for name in ["", ".", "..", "a b", "a/b", "a?group=g", long.as_str()] {
+            assert!(matches!(targets.open(name), Err(StreamError::Refused(_))), "{name}");
+        }
+        for url in ["kafka://host/topic", "kafka://host?group=g"] {
+            assert!(KafkaTargets::new(url.parse().unwrap()).is_err(), "{url}");
+        }
     }
 }
