@@ -84,6 +84,8 @@ const CREDENTIALS: &[&str] = &[
 
 /// Bytes of a service's message that are repeated.
 const MESSAGE_BYTES: usize = 300;
+/// The longest word of a service's message that is repeated, bytes: names and URLs are shorter, and the token of a session is longer.
+const WORD_BYTES: usize = 160;
 /// The header with the time to wait, milliseconds.
 const RETRY_AFTER: &str = "x-amz-retry-after";
 
@@ -173,7 +175,7 @@ impl AwsFailure {
         match self.kind {
             AwsFailureKind::Throttled => PutError::Throttled { after: self.after, why: self.text },
             AwsFailureKind::Invalid => PutError::Refused(self.text),
-            // Nothing is wrong with the record: it waits until somebody has changed what is.
+            // Nothing is wrong with the record: it waits until the cause is removed.
             AwsFailureKind::Refused | AwsFailureKind::NotDone => PutError::NotTaken(self.text),
             AwsFailureKind::Unclear => PutError::Unknown(self.text),
         }
@@ -186,6 +188,8 @@ pub fn entry_failure(code: &str, is_sender: bool, message: &str, place: &str) ->
     // Some servers put a name space in front.
     let code = code.rsplit(['#', '.']).next().unwrap_or_default();
     let message: String = message.chars().take(MESSAGE_BYTES).collect();
+    let shown = |word| if str::len(word) > WORD_BYTES { "[hidden]" } else { word };
+    let message = message.split(' ').map(shown).collect::<Vec<_>>().join(" ");
     let (kind, text) = if THROTTLING.contains(&code) {
         (AwsFailureKind::Throttled, format!("{place}: {code}: {message}"))
     } else if CREDENTIALS.contains(&code) {
@@ -291,6 +295,16 @@ mod tests {
         {
             assert!(matches!(put(code, entries), PutError::NotTaken(_)), "{code}");
         }
+    }
+
+    #[test]
+    fn the_token_of_a_session_is_not_repeated() {
+        let token = "canary".repeat(40);
+        let failure =
+            entry_failure("Odd", true, &format!("you said: {token} at 1:2"), "SQS at eu-central-1");
+        assert_eq!(failure.text, "SQS at eu-central-1: Odd: you said: [hidden] at 1:2");
+        let failure = entry_failure("Odd", true, &format!("<{token}{token}>"), "SQS");
+        assert!(!failure.text.contains("canary"), "{}", failure.text);
     }
 
     #[test]

@@ -124,6 +124,40 @@ impl KafkaTarget {
         Ok(made)
     }
 
+    /// A broker refuses a batch as too large as a whole, and the producer's own batches have records of several puts: what was refused so is put
+    /// again in halves, until what is too large is alone. Records of one key that were taken meanwhile come before it.
+    async fn put_all(
+        &self,
+        producer: &Producer,
+        records: &[Record],
+    ) -> Vec<Result<(), KrafkaError>> {
+        let mut answers = self.put_by(producer, records).await;
+        let is_to_try = |answers: &[Result<(), KrafkaError>], place: &usize| {
+            let fits = |record: &Record| record.bytes() <= self.settings.record_bytes;
+            records.get(*place).is_some_and(fits) && answers.get(*place).is_some_and(is_too_large)
+        };
+        let mut groups = vec![(0..records.len()).collect::<Vec<usize>>()];
+        while let Some(mut group) = groups.pop() {
+            let was_alone = group.len() < 2;
+            group.retain(|place| is_to_try(&answers, place));
+            if was_alone || group.is_empty() {
+                continue;
+            }
+            let rear = group.split_off(group.len().div_ceil(2));
+            for half in [&group, &rear] {
+                let again = half.iter().filter_map(|place| records.get(*place).cloned());
+                let again: Vec<Record> = again.collect();
+                for (place, answer) in half.iter().zip(self.put_by(producer, &again).await) {
+                    if let Some(slot) = answers.get_mut(*place) {
+                        *slot = answer;
+                    }
+                }
+            }
+            groups.extend([rear, group]);
+        }
+        answers
+    }
+
     async fn put_by(
         &self,
         producer: &Producer,
@@ -177,7 +211,7 @@ impl Target for KafkaTarget {
                 return vec![Err(PutError::NotTaken(why.to_string())); records.len()];
             }
         };
-        let answers = self.put_by(&producer, records).await;
+        let answers = self.put_all(&producer, records).await;
         if answers.iter().any(|answer| answer.as_ref().is_err_and(KrafkaError::is_fatal)) {
             // The next call makes another one.
             *self.producer.lock().await = None;
@@ -196,6 +230,14 @@ impl Target for KafkaTarget {
             }
         }
     }
+}
+
+/// True if the broker said so of a batch.
+fn is_too_large(answer: &Result<(), KrafkaError>) -> bool {
+    let is_size = |code: &ErrorCode| {
+        matches!(code, ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge)
+    };
+    matches!(answer, Err(KrafkaError::Broker { code, .. }) if is_size(code))
 }
 
 /// The verdict on a record that failed by `error`.

@@ -54,7 +54,7 @@ const NAME_BYTES: usize = 128;
 // === impl KinesisTargets ===
 
 impl OpenTargets for KinesisTargets {
-    /// A name alone, no ARN: whoever names a target must not choose the region and the account that our requests go to.
+    /// A name alone, no ARN: callers name targets, and must not choose the region and the account that our requests go to.
     fn check(&self, name: &str) -> Result<(), StreamError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if (1..=NAME_BYTES).contains(&name.len()) && name.chars().all(is_plain) {

@@ -49,7 +49,7 @@ impl SqsTargets {
 }
 
 impl OpenTargets for SqsTargets {
-    /// A name alone, not the URL of a queue: whoever names a target must not choose the server that our requests go to.
+    /// A name alone, not the URL of a queue: callers name targets, and must not choose the server that our requests go to.
     fn check(&self, name: &str) -> Result<(), StreamError> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let stem = name.strip_suffix(FIFO).unwrap_or(name);

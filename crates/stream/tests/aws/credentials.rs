@@ -41,7 +41,19 @@ async fn a_role_is_assumed() {
     let unreached = sqs_target(&settings).find().await.unwrap_err().to_string();
     assert!(!unreached.contains("canary"), "{unreached}");
     settings.aws.sts_endpoint = Some(endpoint);
-    sqs_target(&settings).find().await.unwrap();
+    let target = sqs_target(&settings);
+    assert_eq!(target.put(&[record(None, "a", "one")]).await, [Ok(())]);
+}
+
+#[tokio::test]
+async fn a_temporary_key_is_used_and_not_shown() {
+    let endpoint = testbed::aws::shared_moto_url().unwrap();
+    let mut aws = aws(&endpoint);
+    aws.session_token = Some(Secret::new("canary-of-a-session"));
+    let queue = create_queue(&endpoint, "").await;
+    let target = sqs_target(&SqsSettings::new(queue, aws));
+    assert_eq!(target.put(&[record(None, "a", "one")]).await, [Ok(())]);
+    assert!(!format!("{target:?}").contains("canary"), "{target:?}");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn client(settings: &KinesisSettings) -> Client {
 }
 
 /// A stream of its own.
-async fn create(shards: i32) -> KinesisSettings {
+pub(crate) async fn create(shards: i32) -> KinesisSettings {
     let endpoint = testbed::aws::shared_moto_url().unwrap();
     let settings = settings(&endpoint, &testbed::unique_prefix());
     let client = client(&settings).await;

@@ -1,6 +1,7 @@
 //! SQS and Kinesis against `ElasticMQ` and moto.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
+mod conformance;
 mod credentials;
 mod kinesis;
 mod sqs;
