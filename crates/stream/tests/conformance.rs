@@ -29,7 +29,7 @@ struct TestedRabbitMq {
     queue: String,
 }
 
-const BROKERS: Carried = Carried { key: false, binary: true, id: true, single: true };
+const BROKERS: Carried = Carried { key: false, binary: true, id: true, single: true, shared: true };
 
 #[tokio::test]
 async fn the_double_is_a_stream() {

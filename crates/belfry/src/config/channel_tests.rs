@@ -121,3 +121,44 @@ fn a_mail_channel_without_a_sender_is_warned_of() {
     );
     assert_eq!(warnings("from = 'news@example.com'"), Vec::<String>::new());
 }
+
+#[test]
+fn what_is_wrong_with_a_system_of_streams_is_said_under_its_section() {
+    for (section, expect) in [
+        ("", "channels.a.nats: a stream channel needs a section"),
+        ("kafka.url = 'kafka://host/topic'", "channels.a.kafka: url: recipients name the topics"),
+        ("kafka.url = 'kafka://host?group=canary'", "channels.a.kafka: url: recipients name the"),
+        ("kafka.url = 'nats://canary@host'", "channels.a.kafka: url: the address of Kafka is not"),
+        (
+            "kafka = { url = 'kafka://u@host?security=ssl', password = 'canary' }",
+            "channels.a.kafka: url: the address of Kafka is not",
+        ),
+        (
+            "kafka = { url = 'kafka://u@host', password = 'canary', password_file = '/no' }",
+            "channels.a.kafka: password_file: there is `password` as well",
+        ),
+        ("sqs.secret_access_key = 'canary'", "channels.a.sqs: an access key needs its secret"),
+        (
+            "sqs = { access_key_id = 'k', secret_access_key_file = '/no' }",
+            "channels.a.sqs: /no: the secret cannot be read",
+        ),
+        (
+            "kinesis = { access_key_id = 'k', secret_access_key = 'canary', profile = 'p' }",
+            "channels.a.kinesis: a profile and an access key exclude each other",
+        ),
+        (
+            "kinesis = { session_token = 'canary', session_token_file = '/no' }",
+            "channels.a.kinesis: session_token_file: there is `session_token` as well",
+        ),
+        ("sqs.endpoint = 'https://u:canary@host'", "channels.a.sqs: an endpoint must be https://"),
+        ("sqs.ordered = true", "channels.a.sqs: ordered: the name of a queue says it"),
+        ("kinesis.account = '1'", "channels.a.kinesis: account: a stream of another account"),
+    ] {
+        let section =
+            if section.is_empty() { String::new() } else { format!("channels.a.{section}") };
+        let complaints = complaints(&source(&format!("channels.a.kind = 'stream'\n{section}")));
+        let [complaint] = &*complaints else { panic!("{section}: {complaints:?}") };
+        assert!(complaint.starts_with(expect), "{section}: {complaint}");
+        assert!(!complaint.contains("canary"), "{complaint}");
+    }
+}

@@ -50,10 +50,17 @@ fn the_default_file_documents_every_key_and_no_other() {
     let retry = channels["ios"].as_table_mut().unwrap().remove("retry").unwrap();
     let endpoints = channels["hooks"]["endpoints"][0].clone();
     let stream_server = channels["events"]["nats"].clone();
-    assert_eq!(
-        stream_server.as_table().unwrap().len(),
-        channels["events"]["amqp"].as_table().unwrap().len()
-    );
+    for section in ["amqp", "kafka"] {
+        let other = channels["events"][section].as_table().unwrap();
+        assert!(stream_server.as_table().unwrap().keys().eq(other.keys()), "{section}");
+    }
+    // Each has a key that is for it alone.
+    let mut aws_server = channels["events"]["sqs"].clone();
+    let mut kinesis = channels["events"]["kinesis"].as_table().unwrap().clone();
+    let ordered = kinesis.remove("ordered").unwrap();
+    kinesis.insert("account".to_owned(), toml::Value::Boolean(false));
+    assert!(aws_server.as_table().unwrap().keys().eq(kinesis.keys()));
+    aws_server.as_table_mut().unwrap().insert("ordered".to_owned(), ordered);
     let template = document["templates"]["welcome"].clone();
     let tenant = document["tenants"]["shop"].clone();
     let mut tables = vec![
@@ -61,6 +68,7 @@ fn the_default_file_documents_every_key_and_no_other() {
         ("retry", retry),
         ("endpoints", endpoints),
         ("stream-server", stream_server),
+        ("aws-server", aws_server),
         ("template", template),
         ("tenant", tenant),
     ];
@@ -99,6 +107,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
         "smtp",
         "dkim",
         "stream-server",
+        "aws-server",
     ];
     let mut files = 0;
     for table in tables {
@@ -111,7 +120,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
             files += 1;
         }
     }
-    assert_eq!(files, 12);
+    assert_eq!(files, 14);
 }
 
 fn known_keys(table: &str) -> Vec<String> {
@@ -139,6 +148,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "dkim" => probe::<channel::smtp::Dkim>(),
         "stream" => probe::<channel::stream::Settings>(),
         "stream-server" => probe::<channel::stream::StreamServer>(),
+        "aws-server" => probe::<channel::stream::AwsServer>(),
         "dry-run" => probe::<channel::dry_run::Settings>(),
         _ => probe::<LogConfig>(),
     };
@@ -155,6 +165,8 @@ fn the_examples_of_the_default_file_are_right() {
         "certificate_key = \"\"",
         "service_account = \"\"",
         "password = \"\"",
+        "secret_access_key = \"\"",
+        "session_token = \"\"",
         // And there is no such master key.
         "key_file = \"/run/credentials/belfry.service/master-key\"",
         "key = \"sealed:v2:apple:apns.key:<your text>\"",
@@ -180,7 +192,7 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.android: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.browsers: vapid.pem: the key cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.browsers: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
-            "f.toml: channels.events: /run/credentials/belfry.service/nats-password: the password cannot be read: No such file or directory (os error 2)",
+            "f.toml: channels.events.nats: /run/credentials/belfry.service/nats-password: the secret cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.hooks: internal-ca.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.hooks: client.pem: cannot be read: I/O error: No such file or directory (os error 2)",
             "f.toml: channels.ios: AuthKey_ABCDE12345.p8: the key cannot be read: No such file or directory (os error 2)",

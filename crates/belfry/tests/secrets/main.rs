@@ -4,5 +4,6 @@
 mod canaries;
 mod providers;
 mod reload;
+mod streams;
 mod support;
 mod world;

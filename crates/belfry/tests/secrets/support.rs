@@ -106,16 +106,12 @@ impl Workspace {
 
     /// The answer to a request, head and body.
     pub(crate) fn call(&mut self, engine: &Engine, key: &str, request: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&engine.listen).unwrap();
         let length = body.len();
-        write!(
-            stream,
+        let request = format!(
             "{request} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\nconnection: close\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        );
+        let answer = exchange(&engine.listen, &request);
         self.printed.push_str(&answer);
         answer
     }
@@ -147,6 +143,15 @@ impl Drop for Engine {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// The answer of the server at `address` to `request`, after which it closes the connection.
+pub(crate) fn exchange(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// Waits until something is so.

@@ -64,7 +64,7 @@ impl StreamChannel {
     pub fn new(settings: &Settings, systems: StreamSystems) -> Result<Self, ChannelError> {
         settings.check()?;
         if systems.is_empty() {
-            let message = "a stream channel needs a section for a system, `nats` or `amqp`";
+            let message = "a stream channel needs a section for a system: `nats`, `amqp`, `kafka`, `sqs` or `kinesis`";
             return Err(ChannelError::setting("nats", message));
         }
         let Settings { concurrency, messages_per_minute, .. } = settings;

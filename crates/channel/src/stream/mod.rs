@@ -1,6 +1,6 @@
 //! Streams as a channel: records to topics, queues and subjects of other systems, a batch in one call.
 //!
-//! A recipient is a system and the name of a target there: `nats:orders.paid`, `amqp:exchange/key`. One destination is one target. What
+//! A recipient is a system and the name of a target there: `nats:orders.paid`, `amqp:exchange/key`, `kafka:orders`. One destination is one target. What
 //! opens the targets of a system comes from outside: this channel knows the seam of streams and no system.
 //!
 //! - `outbox`: deliveries of all jobs of a thread to one target, put together.
@@ -14,4 +14,4 @@ mod pending;
 mod recipient;
 
 pub use channel::{StreamChannel, StreamSystems};
-pub use config::{Settings, StreamServer};
+pub use config::{AwsServer, Settings, StreamServer};

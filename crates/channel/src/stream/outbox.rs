@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ::stream::{PutError, Record, Target};
+use ::stream::{BatchLimits, PutError, Record, Target};
 use bytes::Bytes;
 use flow::Clock;
 use flow::merge::{Bounds, Control, Groups, Merge, MergeHandle, Merging};
@@ -27,6 +27,8 @@ pub(super) struct TargetOutbox {
 
 /// Puts under way at a time to one target.
 const PUTS: usize = 16;
+/// Records of a put. One that takes more would wait for them while others could be under way beside it.
+const PUT_RECORDS: usize = 1_000;
 /// Records that wait in the loop. More wait with their callers.
 const PENDING: usize = 4_096;
 /// Turns of the thread that bring no further record, before a batch goes as it is: some microseconds.
@@ -69,6 +71,7 @@ impl TargetOutbox {
 
 async fn run(target: Arc<dyn Target>, mut groups: Groups<PutItem>, clock: Clock) {
     let limits = target.limits();
+    let limits = BatchLimits { records: limits.records.min(PUT_RECORDS), ..limits };
     let mut pending = Pending::default();
     let mut under_way = FuturesUnordered::new();
     let mut is_open = true;

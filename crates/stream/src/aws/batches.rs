@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
+use flow::Clock;
 
 use crate::{PutError, Record};
 
@@ -17,10 +19,15 @@ pub enum KeyOrder {
     ByKey,
 }
 
-/// Puts `records` by `call`, which answers for each that it is given, in order. The answers are those of all records, in order.
+/// Time in which calls of a put begin. The last one then has its own time, and both together are less than an attempt may last.
+const CALLS_BEGIN: Duration = Duration::from_secs(10);
+
+/// Puts `records` by `call`, which answers for each that it is given, in order. The answers are those of all records, in order. No call
+/// begins later than 10 s after the first: a record that there is no time for is not taken.
 pub async fn put_in_batches<'r, F>(
     records: &'r [Record],
     ordering: KeyOrder,
+    clock: Clock,
     call: impl Fn(Vec<&'r Record>) -> F,
 ) -> Vec<Result<(), PutError>>
 where
@@ -30,6 +37,7 @@ where
     let mut answers: Vec<Result<(), PutError>> = records.iter().map(|_record| silent()).collect();
     let mut left: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     let mut stopped: HashSet<&Bytes> = HashSet::new();
+    let last_begin = clock.monotonic() + CALLS_BEGIN;
     while !left.is_empty() {
         let batch = match ordering {
             KeyOrder::Free => std::mem::take(&mut left),
@@ -41,6 +49,8 @@ where
         let held = held.into_iter().map(|(place, _)| (place, Err(overtaken())));
         let taken = if sent.is_empty() {
             Vec::new()
+        } else if clock.monotonic() > last_begin {
+            vec![Err(too_late()); sent.len()]
         } else {
             call(sent.iter().map(|(_, record)| *record).collect()).await
         };
@@ -67,6 +77,12 @@ fn first_of_each_key<'r>(left: &mut Vec<(usize, &'r Record)>) -> Vec<(usize, &'r
         .partition(|(_, record)| record.key.as_ref().is_none_or(|key| keys.insert(key)));
     *left = later;
     first
+}
+
+fn too_late() -> PutError {
+    PutError::NotTaken(
+        "there was no time left for it: calls take long, one for each record of its key".to_owned(),
+    )
 }
 
 fn overtaken() -> PutError {
@@ -105,7 +121,8 @@ mod tests {
             };
             ids.iter().map(answer).collect()
         };
-        let answers = put_in_batches(&records, ordering, call).now_or_never().unwrap();
+        let clock = Clock::system();
+        let answers = put_in_batches(&records, ordering, clock, call).now_or_never().unwrap();
         (calls.into_inner().unwrap(), answers.iter().map(Result::is_ok).collect())
     }
 

@@ -28,8 +28,10 @@ pub struct AwsFailure {
 pub enum AwsFailureKind {
     /// Too fast: it was not done.
     Throttled,
-    /// It was not done, and will not be before something is changed.
+    /// It was not done, and will not be before something is changed: a credential, a right, a name.
     Refused,
+    /// It was not done for what is in it, and never will be.
+    Invalid,
     /// It was not done, and may be later.
     NotDone,
     /// It may have been done.
@@ -54,6 +56,16 @@ const THROTTLING: &[&str] = &[
     "KmsThrottled",
 ];
 
+/// Codes of a call that is wrong for what is in its entries. Each entry is checked before, so these are not expected.
+const CONTENT: &[&str] = &[
+    "BatchRequestTooLong",
+    "InvalidArgumentException",
+    "InvalidMessageContents",
+    "InvalidParameterValue",
+    "MessageTooLong",
+    "ValidationException",
+];
+
 /// Codes of credentials that are not known or do not fit. Their messages are not repeated: they quote the request that was signed,
 /// with its session token.
 const CREDENTIALS: &[&str] = &[
@@ -72,6 +84,8 @@ const CREDENTIALS: &[&str] = &[
 
 /// Bytes of a service's message that are repeated.
 const MESSAGE_BYTES: usize = 300;
+/// The longest word of a service's message that is repeated, bytes: names and URLs are shorter, and the token of a session is longer.
+const WORD_BYTES: usize = 160;
 /// The header with the time to wait, milliseconds.
 const RETRY_AFTER: &str = "x-amz-retry-after";
 
@@ -122,6 +136,10 @@ impl AwsFailure {
         if code.is_empty() {
             failure.text = format!("{place} answered with status {status}");
         }
+        if failure.kind == AwsFailureKind::Invalid && !failure.is(CONTENT) {
+            // Not for the content, as far as is known: a record that it was for is not given up.
+            failure.kind = AwsFailureKind::Refused;
+        }
         let header = response.and_then(|response| response.headers().get(RETRY_AFTER));
         failure.after = header.and_then(|text| text.parse().ok()).map(Duration::from_millis);
         failure
@@ -133,10 +151,19 @@ impl AwsFailure {
         codes.iter().any(|known| code == *known || code.ends_with(&format!(".{known}")))
     }
 
+    /// The failure of a call as that of each of its `entries`. A call of several that is wrong for its content does not say which.
+    #[must_use]
+    pub fn of_each(mut self, entries: usize) -> Self {
+        if self.kind == AwsFailureKind::Invalid && entries > 1 {
+            self.kind = AwsFailureKind::NotDone;
+        }
+        self
+    }
+
     /// As a source says it.
     pub fn into_stream_error(self) -> StreamError {
         match self.kind {
-            AwsFailureKind::Refused => StreamError::Refused(self.text),
+            AwsFailureKind::Refused | AwsFailureKind::Invalid => StreamError::Refused(self.text),
             AwsFailureKind::Throttled | AwsFailureKind::NotDone | AwsFailureKind::Unclear => {
                 StreamError::Unavailable(self.text)
             }
@@ -147,8 +174,9 @@ impl AwsFailure {
     pub fn into_put_error(self) -> PutError {
         match self.kind {
             AwsFailureKind::Throttled => PutError::Throttled { after: self.after, why: self.text },
-            AwsFailureKind::Refused => PutError::Refused(self.text),
-            AwsFailureKind::NotDone => PutError::NotTaken(self.text),
+            AwsFailureKind::Invalid => PutError::Refused(self.text),
+            // Nothing is wrong with the record: it waits until the cause is removed.
+            AwsFailureKind::Refused | AwsFailureKind::NotDone => PutError::NotTaken(self.text),
             AwsFailureKind::Unclear => PutError::Unknown(self.text),
         }
     }
@@ -156,9 +184,12 @@ impl AwsFailure {
 
 /// The meaning of `code`, which stands for a whole answer or for an entry of one; `is_sender` if the service blames the request.
 pub fn entry_failure(code: &str, is_sender: bool, message: &str, place: &str) -> AwsFailure {
+    let is_of_key = code.starts_with("KMS.") || code.starts_with("Kms");
     // Some servers put a name space in front.
     let code = code.rsplit(['#', '.']).next().unwrap_or_default();
     let message: String = message.chars().take(MESSAGE_BYTES).collect();
+    let shown = |word| if str::len(word) > WORD_BYTES { "[hidden]" } else { word };
+    let message = message.split(' ').map(shown).collect::<Vec<_>>().join(" ");
     let (kind, text) = if THROTTLING.contains(&code) {
         (AwsFailureKind::Throttled, format!("{place}: {code}: {message}"))
     } else if CREDENTIALS.contains(&code) {
@@ -180,8 +211,10 @@ pub fn entry_failure(code: &str, is_sender: bool, message: &str, place: &str) ->
             AwsFailureKind::Refused,
             format!("{place} does not exist: correct name, region or account"),
         )
+    } else if is_of_key {
+        (AwsFailureKind::Refused, format!("{place}: its key is not usable ({code}: {message})"))
     } else if is_sender {
-        (AwsFailureKind::Refused, format!("{place}: {code}: {message}"))
+        (AwsFailureKind::Invalid, format!("{place}: {code}: {message}"))
     } else {
         (AwsFailureKind::Unclear, format!("{place}: {code}: {message}"))
     };
@@ -230,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_code_has_its_meaning() {
-        use AwsFailureKind::{NotDone, Refused, Throttled, Unclear};
+        use AwsFailureKind::{Invalid, NotDone, Refused, Throttled, Unclear};
         for (code, is_sender, expected) in [
             ("ProvisionedThroughputExceededException", true, Throttled),
             ("RequestThrottled", true, Throttled),
@@ -240,13 +273,38 @@ mod tests {
             ("AccessDeniedException", true, Refused),
             ("AWS.SimpleQueueService.NonExistentQueue", true, Refused),
             ("ResourceNotFoundException", true, Refused),
-            ("InvalidMessageContents", true, Refused),
+            ("KMS.DisabledException", true, Refused),
+            ("KmsAccessDenied", true, Refused),
+            ("InvalidMessageContents", true, Invalid),
             ("ExpiredTokenException", true, NotDone),
             ("InternalFailure", false, Unclear),
             ("ServiceUnavailable", false, Unclear),
         ] {
             assert_eq!(entry_failure(code, is_sender, "m", "SQS").kind, expected, "{code}");
         }
+    }
+
+    #[test]
+    fn a_record_is_given_up_for_its_own_content_alone() {
+        let put = |code: &str, entries: usize| {
+            entry_failure(code, true, "m", "SQS").of_each(entries).into_put_error()
+        };
+        assert!(matches!(put("InvalidMessageContents", 1), PutError::Refused(_)));
+        for (code, entries) in
+            [("InvalidMessageContents", 2), ("AccessDenied", 1), ("QueueDoesNotExist", 1)]
+        {
+            assert!(matches!(put(code, entries), PutError::NotTaken(_)), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_token_of_a_session_is_not_repeated() {
+        let token = "canary".repeat(40);
+        let failure =
+            entry_failure("Odd", true, &format!("you said: {token} at 1:2"), "SQS at eu-central-1");
+        assert_eq!(failure.text, "SQS at eu-central-1: Odd: you said: [hidden] at 1:2");
+        let failure = entry_failure("Odd", true, &format!("<{token}{token}>"), "SQS");
+        assert!(!failure.text.contains("canary"), "{}", failure.text);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub use aws_config::SdkConfig;
 mod batches;
 mod client;
 mod failure;
+mod find_once;
 mod plain_key;
 mod settings;
 #[cfg(feature = "sqs")]
@@ -17,5 +18,6 @@ pub mod sqs_queue;
 pub use batches::{KeyOrder, put_in_batches};
 pub use client::sdk_config;
 pub use failure::{AwsFailure, AwsFailureKind, entry_failure};
+pub use find_once::find_once;
 pub use plain_key::{is_plain_key, plain_key};
 pub use settings::{AwsSettings, AwsUrl};

@@ -69,6 +69,12 @@ impl AwsSettings {
         if self.external_id.is_some() && self.role.is_none() {
             return refuse("an external identifier belongs to a role: set it too");
         }
+        let mut endpoints = [&self.endpoint, &self.sts_endpoint].into_iter().flatten();
+        if !endpoints.all(|url| is_endpoint(url)) {
+            return refuse(
+                "an endpoint must be https://host:port or http://host:port, without a user",
+            );
+        }
         Ok(())
     }
 
@@ -79,6 +85,17 @@ impl AwsSettings {
             .or(self.region.as_deref())
             .unwrap_or("the region of the environment")
     }
+}
+
+/// True if `text` is the URL of a server. It is shown in messages, so it has no user and no password.
+fn is_endpoint(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "https" | "http")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+    })
 }
 
 // === impl AwsUrl ===
@@ -184,7 +201,15 @@ mod tests {
         assert_eq!(settings.check(), Ok(()));
         assert!(!format!("{settings:?}").contains("canary"));
         assert!(read("reigon = 'a'").unwrap_err().to_string().contains("reigon"));
-        let token = read("session_token = 't'").unwrap();
-        assert!(token.check().is_err());
+        for text in [
+            "session_token = 't'",
+            "external_id = 'x'",
+            "endpoint = 'https://user:canary@host'",
+            "endpoint = 'https://host?canary=1'",
+            "sts_endpoint = 'canary'",
+        ] {
+            let error = read(text).unwrap().check().unwrap_err().to_string();
+            assert!(!error.contains("canary"), "{error}");
+        }
     }
 }

@@ -276,7 +276,7 @@ impl SqsQueue {
     ) -> Vec<Result<(), AwsFailure>> {
         let (done, failed) = match answer {
             Ok(answer) => answer,
-            Err(failure) => return vec![Err(failure); count],
+            Err(failure) => return vec![Err(failure.of_each(count)); count],
         };
         let verdict = |number: usize| {
             let id = number.to_string();
@@ -295,7 +295,7 @@ impl SqsQueue {
 
     fn unsent(&self, error: &BuildError) -> AwsFailure {
         let text = format!("no request to {} ({error})", self.place);
-        AwsFailure { kind: AwsFailureKind::Refused, code: None, after: None, text }
+        AwsFailure { kind: AwsFailureKind::Invalid, code: None, after: None, text }
     }
 }
 

@@ -21,4 +21,4 @@ pub use client::{connect, explain, partitions};
 pub use member::Departure;
 pub use settings::{KafkaSecurity, KafkaSettings, SaslMechanism};
 pub use source::KafkaSource;
-pub use target::KafkaTarget;
+pub use target::{KafkaTarget, KafkaTargets};

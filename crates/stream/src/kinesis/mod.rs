@@ -13,4 +13,4 @@ mod target;
 pub use positions::{MemoryPositions, Positions, ShardPosition};
 pub use settings::{KinesisSettings, ReadFrom};
 pub use source::KinesisSource;
-pub use target::KinesisTarget;
+pub use target::{KinesisTarget, KinesisTargets};

@@ -36,6 +36,11 @@ pub enum ReadFrom {
 // === impl KinesisSettings ===
 
 impl KinesisSettings {
+    /// The stream called `stream`, with the usual settings.
+    pub fn new(stream: impl Into<String>, aws: AwsSettings) -> Self {
+        Self { stream: stream.into(), from: ReadFrom::default(), ordered: false, aws }
+    }
+
     /// Reads `kinesis://STREAM?region=REGION`, with the parameters of [`AwsUrl`], `from` (`oldest`, `newest`) and `ordered` (`true`,
     /// `false`).
     ///
@@ -43,7 +48,7 @@ impl KinesisSettings {
     /// When it is no such URL. The message repeats no value of it.
     pub fn from_url(text: &str) -> Result<Self, StreamError> {
         let AwsUrl { name, aws, parameters } = AwsUrl::parse(text, "kinesis")?;
-        let mut settings = Self { stream: name, from: ReadFrom::default(), ordered: false, aws };
+        let mut settings = Self::new(name, aws);
         let refuse = |why: &str| Err(StreamError::Refused(why.to_owned()));
         for (name, value) in parameters {
             match (name.as_str(), value.as_str()) {

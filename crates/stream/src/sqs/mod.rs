@@ -11,4 +11,4 @@ mod target;
 
 pub use settings::SqsSettings;
 pub use source::SqsSource;
-pub use target::SqsTarget;
+pub use target::{SqsTarget, SqsTargets};

@@ -28,17 +28,24 @@ const fn visibility_seconds() -> u16 {
     30
 }
 
+/// The end of the name of a FIFO queue.
+pub(super) const FIFO: &str = ".fifo";
+
 // === impl SqsSettings ===
 
 impl SqsSettings {
+    /// The queue called `queue`, with the usual settings.
+    pub fn new(queue: impl Into<String>, aws: AwsSettings) -> Self {
+        Self { queue: queue.into(), account: None, visibility_seconds: visibility_seconds(), aws }
+    }
+
     /// Reads `sqs://QUEUE?region=REGION`, with the parameters of [`AwsUrl`], `account` and `visibility_seconds`.
     ///
     /// # Errors
     /// When it is no such URL. The message repeats no value of it.
     pub fn from_url(text: &str) -> Result<Self, StreamError> {
         let AwsUrl { name, aws, parameters } = AwsUrl::parse(text, "sqs")?;
-        let mut settings =
-            Self { queue: name, account: None, visibility_seconds: visibility_seconds(), aws };
+        let mut settings = Self::new(name, aws);
         for (name, value) in parameters {
             match name.as_str() {
                 "account" => settings.account = Some(value),
@@ -73,6 +80,11 @@ impl SqsSettings {
     /// Time after which a message of a holder that is gone comes again.
     pub(super) fn visibility(&self) -> Duration {
         Duration::from_secs(self.visibility_seconds.into())
+    }
+
+    /// True if it is a FIFO queue, which SQS knows by its name.
+    pub(super) fn is_fifo(&self) -> bool {
+        self.queue.ends_with(FIFO)
     }
 
     /// Finds the queue.

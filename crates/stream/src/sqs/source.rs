@@ -193,7 +193,7 @@ impl QueueReader {
                 let Err(failure) = answer else { continue };
                 let place = self.queue.place();
                 tracing::warn!(place, error = failure.text, "a held message was not extended");
-                if failure.kind == AwsFailureKind::Refused {
+                if matches!(failure.kind, AwsFailureKind::Refused | AwsFailureKind::Invalid) {
                     lost.push(receipt);
                 }
             }

@@ -9,18 +9,15 @@ use aws_sdk_kinesis::types::StreamStatus;
 use bytes::Bytes;
 use flow::Clock;
 use stream::aws::sdk_config;
-use stream::kinesis::{
-    KinesisSettings, KinesisSource, KinesisTarget, MemoryPositions, Positions, ReadFrom,
-};
+use stream::kinesis::{KinesisSettings, KinesisSource, MemoryPositions, Positions, ReadFrom};
 use stream::{
     PutError, Record, Source as _, StreamError, StreamMessage, StreamReceipt, Target as _,
 };
 
-use crate::{aws, fetch_all, record, texts};
+use crate::{aws, fetch_all, kinesis_target, record, texts};
 
 fn settings(endpoint: &str, stream: &str) -> KinesisSettings {
-    let url = format!("kinesis://{stream}");
-    KinesisSettings { aws: aws(endpoint), ..KinesisSettings::from_url(&url).unwrap() }
+    KinesisSettings::new(stream, aws(endpoint))
 }
 
 async fn client(settings: &KinesisSettings) -> Client {
@@ -28,7 +25,7 @@ async fn client(settings: &KinesisSettings) -> Client {
 }
 
 /// A stream of its own.
-async fn create(shards: i32) -> KinesisSettings {
+pub(crate) async fn create(shards: i32) -> KinesisSettings {
     let endpoint = testbed::aws::shared_moto_url().unwrap();
     let settings = settings(&endpoint, &testbed::unique_prefix());
     let client = client(&settings).await;
@@ -56,7 +53,7 @@ fn numbered(numbers: std::ops::Range<usize>) -> Vec<Record> {
 }
 
 async fn put(settings: &KinesisSettings, numbers: std::ops::Range<usize>) {
-    let target = KinesisTarget::open(settings).await.unwrap();
+    let target = kinesis_target(settings);
     assert!(!target.put(&numbered(numbers)).await.iter().any(Result::is_err));
 }
 
@@ -72,7 +69,7 @@ fn by_key(messages: &[StreamMessage]) -> BTreeMap<Bytes, Vec<usize>> {
 #[tokio::test]
 async fn records_go_round_in_the_order_of_their_key() {
     let settings = KinesisSettings { ordered: true, ..create(3).await };
-    let target = KinesisTarget::open(&settings).await.unwrap();
+    let target = kinesis_target(&settings);
     assert!(target.keeps_order());
     assert!(!target.put(&numbered(0..70)).await.iter().any(Result::is_err));
     let source = source(&settings, &Arc::default()).await;
@@ -150,7 +147,7 @@ async fn a_source_may_begin_with_what_is_new() {
 #[tokio::test]
 async fn a_record_without_a_key_goes_by_its_identifier_and_one_with_a_bad_key_is_refused() {
     let settings = create(1).await;
-    let target = KinesisTarget::open(&settings).await.unwrap();
+    let target = kinesis_target(&settings);
     let mut bad = record(None, "b", "bad");
     bad.key = Some(Bytes::from(vec![0; 200]));
     let answers = target.put(&[record(None, "a", "good"), bad, record(None, "c", "good")]).await;
@@ -164,7 +161,7 @@ async fn a_record_without_a_key_goes_by_its_identifier_and_one_with_a_bad_key_is
 async fn a_stream_that_is_not_there_is_said() {
     let endpoint = testbed::aws::shared_moto_url().unwrap();
     let settings = settings(&endpoint, "no-such-stream");
-    let target = KinesisTarget::open(&settings).await.unwrap_err();
+    let target = kinesis_target(&settings).find().await.unwrap_err();
     let positions = Arc::new(MemoryPositions::default());
     let source = KinesisSource::open(&settings, positions, Clock::system()).await.unwrap_err();
     for error in [target, source] {

@@ -1,6 +1,7 @@
 //! SQS and Kinesis against `ElasticMQ` and moto.
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
+mod conformance;
 mod credentials;
 mod kinesis;
 mod sqs;
@@ -9,8 +10,11 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use bytes::Bytes;
+use flow::Clock;
 use net::redact::Secret;
 use stream::aws::{AwsSettings, sdk_config};
+use stream::kinesis::{KinesisSettings, KinesisTarget};
+use stream::sqs::{SqsSettings, SqsTarget};
 use stream::{Record, Source};
 
 /// Any wait for a server ends before.
@@ -61,4 +65,12 @@ pub(crate) async fn fetch_all(source: &dyn Source, count: usize) -> Vec<stream::
 pub(crate) fn texts(messages: &[stream::StreamMessage]) -> Vec<String> {
     let text = |body: &Bytes| String::from_utf8_lossy(body).into_owned();
     messages.iter().map(|message| message.body.as_ref().map_or_else(String::new, text)).collect()
+}
+
+pub(crate) fn sqs_target(settings: &SqsSettings) -> SqsTarget {
+    SqsTarget::new(settings.clone(), Clock::system()).unwrap()
+}
+
+pub(crate) fn kinesis_target(settings: &KinesisSettings) -> KinesisTarget {
+    KinesisTarget::new(settings.clone(), Clock::system()).unwrap()
 }

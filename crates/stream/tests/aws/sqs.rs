@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use flow::Clock;
-use stream::sqs::{SqsSettings, SqsSource, SqsTarget};
+use stream::sqs::{SqsSettings, SqsSource};
 use stream::{PutError, Record, Source as _, StreamError, StreamReceipt, Target as _};
 
-use crate::{PATIENCE, aws, create_queue, fetch_all, record, texts};
+use crate::{PATIENCE, aws, create_queue, fetch_all, record, sqs_client, sqs_target, texts};
 
 fn settings(endpoint: &str, queue: &str) -> SqsSettings {
-    let (queue, aws) = (queue.to_owned(), aws(endpoint));
-    SqsSettings { queue, account: None, visibility_seconds: 30, aws }
+    SqsSettings::new(queue, aws(endpoint))
 }
 
 async fn source(settings: &SqsSettings) -> SqsSource {
@@ -31,7 +30,7 @@ fn both() -> [String; 2] {
 async fn messages_go_round_and_are_forgotten_when_acknowledged() {
     for endpoint in both() {
         let settings = settings(&endpoint, &create_queue(&endpoint, "").await);
-        let (target, source) = (SqsTarget::open(&settings).await.unwrap(), source(&settings).await);
+        let (target, source) = (sqs_target(&settings), source(&settings).await);
         assert!(!target.keeps_order());
         for batch in 0..6 {
             let records: Vec<Record> = (0..10)
@@ -57,7 +56,7 @@ async fn messages_go_round_and_are_forgotten_when_acknowledged() {
 async fn a_batch_that_fails_in_part_is_answered_by_record() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
     let settings = settings(&endpoint, &create_queue(&endpoint, "").await);
-    let target = SqsTarget::open(&settings).await.unwrap();
+    let target = sqs_target(&settings);
     let mut records =
         vec![record(None, "a", "good"), record(None, "b", "bad"), record(None, "c", "good")];
     records[1].body = Bytes::from_static(b"\xff");
@@ -76,7 +75,7 @@ async fn what_is_held_stays_held_and_what_is_given_back_comes_again() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
     let mut settings = settings(&endpoint, &create_queue(&endpoint, "").await);
     settings.visibility_seconds = 2;
-    let target = SqsTarget::open(&settings).await.unwrap();
+    let target = sqs_target(&settings);
     assert_eq!(
         target.put(&[record(None, "a", "one"), record(None, "b", "two")]).await,
         [Ok(()), Ok(())]
@@ -101,7 +100,7 @@ async fn what_a_holder_that_is_gone_has_held_comes_again() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
     let mut settings = settings(&endpoint, &create_queue(&endpoint, "").await);
     settings.visibility_seconds = 1;
-    let target = SqsTarget::open(&settings).await.unwrap();
+    let target = sqs_target(&settings);
     assert_eq!(target.put(&[record(None, "a", "one")]).await, [Ok(())]);
     let gone = source(&settings).await;
     let held = fetch_all(&gone, 1).await;
@@ -115,7 +114,7 @@ async fn what_a_holder_that_is_gone_has_held_comes_again() {
 async fn a_fetch_that_is_dropped_loses_nothing() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
     let settings = settings(&endpoint, &create_queue(&endpoint, "").await);
-    let (target, source) = (SqsTarget::open(&settings).await.unwrap(), source(&settings).await);
+    let (target, source) = (sqs_target(&settings), source(&settings).await);
     // The receive is under way when its fetch is dropped.
     let dropped =
         tokio::time::timeout(Duration::from_millis(100), source.fetch(10, PATIENCE)).await;
@@ -129,7 +128,7 @@ async fn a_fetch_that_is_dropped_loses_nothing() {
 async fn a_fifo_queue_keeps_order_and_drops_repeated_records() {
     for endpoint in both() {
         let settings = settings(&endpoint, &create_queue(&endpoint, ".fifo").await);
-        let (target, source) = (SqsTarget::open(&settings).await.unwrap(), source(&settings).await);
+        let (target, source) = (sqs_target(&settings), source(&settings).await);
         assert!(target.keeps_order());
         let records: Vec<Record> = (0..9)
             .map(|number| {
@@ -159,10 +158,18 @@ async fn a_fifo_queue_keeps_order_and_drops_repeated_records() {
 #[tokio::test]
 async fn a_queue_that_is_not_there_or_a_server_that_is_not_reached_is_said() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
-    let error = SqsTarget::open(&settings(&endpoint, "no-such-queue")).await.unwrap_err();
+    let error = sqs_target(&settings(&endpoint, "no-such-queue")).find().await.unwrap_err();
     let StreamError::Refused(text) = &error else { panic!("{error:?}") };
     assert!(text.contains("no-such-queue") && text.contains("does not exist"), "{text}");
-    let error = SqsTarget::open(&settings("http://127.0.0.1:9", "q")).await.unwrap_err();
+    let error = sqs_target(&settings("http://127.0.0.1:9", "q")).find().await.unwrap_err();
     let StreamError::Unavailable(text) = &error else { panic!("{error:?}") };
     assert!(text.contains("cannot reach") && text.contains("127.0.0.1:9"), "{text}");
+    // A target that is made later is written to then, and its records wait until it is.
+    let name = testbed::unique_prefix();
+    let target = sqs_target(&settings(&endpoint, &name));
+    let records = [record(None, "a", "one"), record(None, "b", "two")];
+    let answers = target.put(&records).await;
+    assert!(matches!(&*answers, [Err(PutError::NotTaken(_)), Err(PutError::NotTaken(_))]));
+    sqs_client(&endpoint).await.create_queue().queue_name(&name).send().await.unwrap();
+    assert_eq!(target.put(&records).await, [Ok(()), Ok(())]);
 }

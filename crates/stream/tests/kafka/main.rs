@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 #![expect(clippy::panic, reason = "likewise")]
 
+mod conformance;
 mod refused;
 mod source;
 mod target;
@@ -32,10 +33,16 @@ impl Topic {
     }
 
     async fn at(url: &str, partitions: i32) -> Self {
+        Self::with(url, partitions, &[]).await
+    }
+
+    /// With settings of the topic.
+    async fn with(url: &str, partitions: i32, configs: &[(&str, &str)]) -> Self {
         let name = unique_prefix();
         let settings: KafkaSettings = format!("{url}/{name}?group={name}").parse().unwrap();
         let kafka = connect(&settings, Duration::from_secs(30)).await.unwrap();
-        let topic = NewTopic::new(name.clone(), partitions, 1).unwrap();
+        let mut topic = NewTopic::new(name.clone(), partitions, 1).unwrap();
+        topic.configs.extend(configs.iter().map(|(name, value)| ((*name).into(), (*value).into())));
         let created = kafka.admin().create_topics([topic], CreateTopicsOptions::default()).await;
         created.unwrap().remove(&name).unwrap().unwrap();
         Self { settings }

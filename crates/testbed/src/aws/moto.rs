@@ -18,6 +18,22 @@ pub struct Moto {
 }
 
 const SERVER: &str = "moto";
+/// Starts the server with a lock around each shard's records: as it comes, two puts at a time give two records one sequence number, and one
+/// of them is lost.
+const LAUNCH: &str = "\
+import sys, threading
+from moto.kinesis.models import Shard
+from moto.server import main
+lock = threading.Lock()
+def alone(function):
+    def locked(*arguments, **options):
+        with lock:
+            return function(*arguments, **options)
+    return locked
+Shard.put_record = alone(Shard.put_record)
+Shard.get_records = alone(Shard.get_records)
+main(sys.argv[1:])
+";
 
 /// The address of the server that the tests of this process share: the one that `BELFRY_TEST_MOTO_URL` names, or one that is started
 /// by the first call. Streams and queues in it need names of their own ([`unique_prefix`](crate::unique_prefix)).
@@ -57,7 +73,7 @@ impl Moto {
         let mut keeper = Keeper::new("belfry-moto-", Signal::KILL)?;
         let port = find::free_port()?;
         let mut command = Command::new(python);
-        command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.args(["-c", LAUNCH, "-H", "127.0.0.1", "-p", &port.to_string()]);
         command.envs(environment.iter().copied());
         keeper.start(SERVER, &mut command)?;
         keeper.await_ready(SERVER, || answers(port).unwrap_or(false))?;

@@ -1,6 +1,10 @@
-//! The stream channel over the double, NATS and RabbitMQ.
+//! The stream channel over the double, NATS, RabbitMQ, Kafka, SQS and Kinesis.
 
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
+
+mod aws;
+mod kafka;
+mod slow_down;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -347,13 +351,48 @@ async fn rabbitmq_is_a_channel() {
 
 /// The records of a chunk of 1,000 are there, in order.
 async fn check_order(source: &dyn Source) {
+    let expected: Vec<String> = (0..1_000).map(|n| format!("{{\"number\":{n}}}")).collect();
+    assert_eq!(bodies(source, 1_000).await, expected);
+    source.close().await;
+}
+
+/// The bodies of the next `count` messages, each of which is acknowledged.
+async fn bodies(source: &dyn Source, count: usize) -> Vec<Bytes> {
     let mut bodies = Vec::new();
-    while bodies.len() < 1_000 {
-        let messages = source.fetch(1_000, Duration::from_secs(5)).await.unwrap();
-        assert!(!messages.is_empty(), "{} of 1,000 came", bodies.len());
+    while bodies.len() < count {
+        let messages = source.fetch(count, Duration::from_secs(5)).await.unwrap();
+        assert!(!messages.is_empty(), "{} of {count} came", bodies.len());
+        let receipts: Vec<_> = messages.iter().map(|message| message.receipt).collect();
+        assert!(source.acknowledge(&receipts).await.iter().all(Result::is_ok));
         bodies.extend(messages.into_iter().filter_map(|message| message.body));
     }
-    let expected: Vec<String> = (0..1_000).map(|n| format!("{{\"number\":{n}}}")).collect();
-    assert_eq!(bodies, expected);
-    source.close().await;
+    bodies
+}
+
+/// A chunk whose deliveries have their numbers in their bodies, and one of `keys` keys each.
+fn keyed_chunk(clock: Clock, recipient: &str, count: u16, keys: u16) -> Chunk {
+    let mut chunk = chunk(clock, recipient, count);
+    for delivery in &mut chunk.deliveries {
+        let options = format!("{{\"key\":\"k{}\"}}", delivery.index % keys).into();
+        let payload = format!("{{\"number\":{}}}", delivery.index).into();
+        delivery.content = Some(Box::new(Content { payload, options, fallback: None }));
+    }
+    chunk
+}
+
+/// Checks that `bodies` are those of a chunk of [`keyed_chunk`], each once, and those of each key in order.
+fn check_keys(bodies: &[Bytes], keys: usize) {
+    let number = |body: &Bytes| -> usize {
+        let digits: Vec<u8> = body.iter().copied().filter(u8::is_ascii_digit).collect();
+        std::str::from_utf8(&digits).unwrap().parse().unwrap()
+    };
+    let mut of_keys: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for body in bodies {
+        of_keys.entry(number(body) % keys).or_default().push(number(body));
+    }
+    assert_eq!(of_keys.len(), keys);
+    for (key, numbers) in of_keys {
+        let expected: Vec<usize> = (key..bodies.len()).step_by(keys).collect();
+        assert_eq!(numbers, expected, "key {key}");
+    }
 }
