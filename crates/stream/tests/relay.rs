@@ -12,7 +12,8 @@ use bytes::Bytes;
 use flow::Clock;
 use stream::double::StreamDouble;
 use stream::relay::{
-    Relay, RelayBuffer, RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions, Unchanged,
+    RelayBuffer, RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions, StreamRelay,
+    Unchanged,
 };
 use stream::{BatchLimits, PutError, Record, StreamError, Target};
 use tokio::sync::watch;
@@ -50,8 +51,8 @@ impl Rig {
         }
     }
 
-    fn relay(&self) -> Relay {
-        Relay {
+    fn relay(&self) -> StreamRelay {
+        StreamRelay {
             source: Arc::new(self.from.source()),
             target: Arc::new(self.to.target()),
             dead_letters: self.has_dead_letters.then(|| Arc::new(self.dead.target()) as Arc<_>),
@@ -386,7 +387,7 @@ async fn whatever_fails_nothing_is_lost_and_keys_keep_their_order() {
             rig.from.push(Some(key), Some(body.into()));
         }
         let target = FailingTarget { to: rig.to.clone(), random: Mutex::new(random) };
-        let relay = Relay { target: Arc::new(target), ..rig.relay() };
+        let relay = StreamRelay { target: Arc::new(target), ..rig.relay() };
         let (_stop, stopping) = watch::channel(false);
         assert_eq!(relay.run(stopping).await, Ok(RelayEnd::Empty), "seed {seed}");
         let arrived = rig.arrived();

@@ -8,11 +8,11 @@ pub(super) struct HeldCount {
     buffer: RelayBuffer,
     messages: usize,
     bytes: usize,
-    /// What a message is taken to have, before it is there: it grows at once with larger ones, and shrinks slowly.
+    /// Bytes that a message is taken to have, before it is there: they grow at once with larger ones, and shrink slowly.
     expected_bytes: usize,
 }
 
-/// What the first messages are taken to have.
+/// Bytes that the first messages are taken to have.
 const EXPECTED_AT_FIRST: usize = 16 << 10;
 /// Part of the buffer that must be free before more is fetched: fetches of a few messages each cost as many calls as large ones.
 const FREE_PART: usize = 8;

@@ -1,4 +1,4 @@
-//! What record a message becomes.
+//! The record that a message becomes.
 
 use aws_lc_rs::digest;
 

@@ -24,4 +24,4 @@ mod window;
 
 pub use map::{RelayMap, Unchanged};
 pub use options::{RelayBuffer, RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions};
-pub use run::Relay;
+pub use run::StreamRelay;

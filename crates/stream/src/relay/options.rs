@@ -1,16 +1,16 @@
-//! What a relay is asked for, what it counts, and how it ends.
+//! Options of a relay, its counts, and how it ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{BatchLimits, StreamError};
 
-/// What a relay is asked for.
+/// Options of a relay.
 #[derive(Debug, Clone)]
 pub struct RelayOptions {
     /// Bounds of what is in hand.
     pub buffer: RelayBuffer,
-    /// What holds for each message.
+    /// Guarantee for each message.
     pub guarantee: RelayGuarantee,
     /// Ends it when the source gave nothing for so long, and all is acknowledged.
     pub until_empty: Option<Duration>,
@@ -27,7 +27,7 @@ pub struct RelayBuffer {
     pub bytes: usize,
 }
 
-/// What holds for each message.
+/// Guarantee for each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelayGuarantee {
     /// Acknowledged once the target took it. A crash, a lost answer or a lost acknowledgement may have it put again.

@@ -19,16 +19,16 @@ use crate::{PutError, Record, Source, StreamError, StreamMessage, StreamReceipt,
 
 /// A source, a target, and what lies between.
 #[derive(Debug)]
-pub struct Relay {
+pub struct StreamRelay {
     /// Where messages come from.
     pub source: Arc<dyn Source>,
     /// Where records go.
     pub target: Arc<dyn Target>,
     /// Where what is refused goes; without it the relay ends with the first that is.
     pub dead_letters: Option<Arc<dyn Target>>,
-    /// What record a message becomes.
+    /// The map from messages to records.
     pub map: Arc<dyn RelayMap>,
-    /// What is asked for.
+    /// Options.
     pub options: RelayOptions,
     /// Messages so far, for others to read.
     pub counts: Arc<RelayCounts>,
@@ -41,21 +41,21 @@ pub struct Relay {
 /// A relay that runs.
 #[derive(Debug)]
 pub(super) struct RelayRun {
-    pub(super) relay: Relay,
+    pub(super) relay: StreamRelay,
     pub(super) held: HeldCount,
     pub(super) waiting: WaitingItems,
     pub(super) window: PutWindow,
     /// Each is to be acknowledged; the record is there if it is to be put after that.
     pub(super) to_acknowledge: Vec<(HeldMessage, Option<Record>)>,
-    /// What is to go to the dead letters, with the reason.
+    /// Messages that are to go to the dead letters, each with the reason.
     pub(super) refused: VecDeque<(HeldMessage, String)>,
     /// All calls that are under way.
     pub(super) calls: JoinSet<EndedCall>,
     pub(super) fetching: Option<AbortHandle>,
     pub(super) acknowledging: usize,
-    pub(super) burying: Pause,
+    pub(super) burying: CallPause,
     /// Of fetches.
-    pub(super) source: Pause,
+    pub(super) source: CallPause,
     /// Since when the source says that something must be changed.
     pub(super) refused_since: Option<Instant>,
     pub(super) is_reached: bool,
@@ -78,7 +78,7 @@ pub(super) enum EndedCall {
 
 /// The kinds of trouble that are told, each with a throttle of its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Trouble {
+pub(super) enum RelayTrouble {
     Source,
     Target,
     Letters,
@@ -87,7 +87,7 @@ pub(super) enum Trouble {
 
 /// Calls one at a time, and fewer of them while they fail.
 #[derive(Debug, Default)]
-pub(super) struct Pause {
+pub(super) struct CallPause {
     is_under_way: bool,
     failures: u16,
     until: Option<Instant>,
@@ -102,9 +102,9 @@ const ACKNOWLEDGE_BESIDE: usize = 80;
 const ACKNOWLEDGE_MOST: usize = 5_000;
 /// A look at what may begin, at least.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-// === impl Relay ===
+// === impl StreamRelay ===
 
-impl Relay {
+impl StreamRelay {
     /// Relays until `stopping` turns true, or as the options say. What is being put then is waited for and acknowledged, the rest is given
     /// back, and all connections are closed.
     ///
@@ -121,8 +121,8 @@ impl Relay {
             calls: JoinSet::new(),
             fetching: None,
             acknowledging: 0,
-            burying: Pause::default(),
-            source: Pause::default(),
+            burying: CallPause::default(),
+            source: CallPause::default(),
             refused_since: None,
             is_reached: false,
             started: now,
@@ -132,7 +132,7 @@ impl Relay {
             relay: self,
         };
         let ended = run.until_end(stopping).await;
-        let Relay { source, target, dead_letters, .. } = run.relay;
+        let StreamRelay { source, target, dead_letters, .. } = run.relay;
         // An acknowledgement that failed may be saved with the next one.
         source.acknowledge(&[]).await;
         source.close().await;
@@ -333,9 +333,9 @@ impl RelayRun {
     }
 }
 
-// === impl Pause ===
+// === impl CallPause ===
 
-impl Pause {
+impl CallPause {
     fn may_begin(&self, now: Instant) -> bool {
         !self.is_under_way && self.until.is_none_or(|until| until <= now)
     }

@@ -1,4 +1,4 @@
-//! What follows when a call has ended.
+//! The consequences of a call that has ended.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::options::{RelayCounts, RelayError};
-use super::run::{EndedCall, RelayRun, Trouble};
+use super::run::{EndedCall, RelayRun, RelayTrouble};
 use super::waiting::{HeldMessage, RelayItem};
 use super::window::{PutPass, PutSummary, pause};
 use crate::{PutError, Record, StreamError, StreamMessage};
@@ -75,7 +75,7 @@ impl RelayRun {
         self.source.fail(now, &mut self.relay.random);
         // Nothing is known of what waits there.
         self.vain_since = None;
-        self.warn(Trouble::Source, "the source cannot be read", &error);
+        self.warn(RelayTrouble::Source, "the source cannot be read", &error);
         let patience = self.relay.options.patience;
         match &error {
             StreamError::Refused(_) => {
@@ -120,7 +120,7 @@ impl RelayRun {
                 }
                 Err(error) => error,
             };
-            self.warn(Trouble::Target, "the target does not take records now", &error);
+            self.warn(RelayTrouble::Target, "the target does not take records now", &error);
             let mut asked = None;
             match &error {
                 PutError::Unknown(why) if held.is_acknowledged => {
@@ -167,13 +167,17 @@ impl RelayRun {
                 }
                 // It comes again, or does not: it must not be put now.
                 (Err(error), Some(_record)) => {
-                    self.warn(Trouble::Acknowledgements, "messages are not acknowledged", &error);
+                    self.warn(
+                        RelayTrouble::Acknowledgements,
+                        "messages are not acknowledged",
+                        &error,
+                    );
                     self.done_with(&held);
                 }
                 (Err(error), None) => {
                     failed += 1;
                     let text = "messages were put and not acknowledged: they come again";
-                    self.warn(Trouble::Acknowledgements, text, &error);
+                    self.warn(RelayTrouble::Acknowledgements, text, &error);
                     self.done_with(&held);
                 }
             }
@@ -203,7 +207,7 @@ impl RelayRun {
                     self.give_back(vec![held]);
                 }
                 Err(error) => {
-                    self.warn(Trouble::Letters, "the dead letters take nothing now", &error);
+                    self.warn(RelayTrouble::Letters, "the dead letters take nothing now", &error);
                     again.push((held, reason));
                 }
             }
@@ -247,7 +251,7 @@ impl RelayRun {
         self.relay.counts.held.store(self.held.messages() as u64, Ordering::Relaxed);
     }
 
-    fn warn(&self, trouble: Trouble, text: &str, error: &dyn std::fmt::Display) {
+    fn warn(&self, trouble: RelayTrouble, text: &str, error: &dyn std::fmt::Display) {
         if self.log.get(trouble as usize).is_some_and(|log| log.admits(self.relay.clock)) {
             tracing::warn!(%error, "{text}");
         }

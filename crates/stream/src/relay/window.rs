@@ -32,7 +32,7 @@ pub(super) struct PutPass {
     halvings: u64,
 }
 
-/// What came of a put.
+/// Outcome of a put.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PutSummary {
     /// Records that the target took, or refused for good.
