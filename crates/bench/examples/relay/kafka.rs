@@ -24,7 +24,7 @@ pub(crate) struct Rig {
     client: Client,
 }
 
-pub(crate) const MESSAGES: usize = 1_000_000;
+pub(crate) const MESSAGES: u32 = 1_000_000;
 const PARTITIONS: i32 = 6;
 const BODY: usize = 100;
 const FROM: &str = "from";
@@ -48,7 +48,7 @@ pub(crate) fn run(binary: &Path, rounds: usize) -> Result<()> {
             let (rate, usage) = rig.watch(&to, &running)?;
             println!(
                 "{way}: {rate:.0} a second, {:.1} us of its own CPU for each, {} MiB at most",
-                usage.cpu.as_secs_f64() * 1e6 / MESSAGES as f64,
+                usage.cpu.as_secs_f64() * 1e6 / f64::from(MESSAGES),
                 usage.memory_bytes_max >> 20
             );
             rates.push(rate);
@@ -77,14 +77,14 @@ impl Rig {
         Ok(())
     }
 
-    pub(crate) fn fill(&self, count: usize) -> Result<()> {
+    pub(crate) fn fill(&self, count: u32) -> Result<()> {
         let settings: KafkaSettings = format!("{}/{FROM}", self.node.url()).parse()?;
         let target = KafkaTarget::new(settings)?;
         let body: bytes::Bytes = vec![b'x'; BODY].into();
         let mut numbers = 0..count;
         self.runtime.block_on(async {
             loop {
-                let record = |number: usize| Record {
+                let record = |number: u32| Record {
                     key: Some((number % 1_000).to_string().into()),
                     body: body.clone(),
                     id: number.to_string(),
@@ -120,7 +120,7 @@ impl Rig {
             if count > 0 && begun.is_none() {
                 begun = Some((now(), count));
             }
-            if count >= MESSAGES as i64 {
+            if count >= i64::from(MESSAGES) {
                 let (at, first) = begun.context("it began")?;
                 let usage = Usage::of_process(running.id())?;
                 return Ok(((count - first) as f64 / (now() - at).as_secs_f64(), usage));
@@ -156,7 +156,7 @@ pub(crate) fn plain_copy(from: &str, to: &str) -> Result<()> {
                 queued.push(producer.enqueue(made).await?);
             }
             for queued in queued {
-                queued.await?;
+                let _position = queued.await?;
             }
             consumer.commit().await?;
         }

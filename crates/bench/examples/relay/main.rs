@@ -1,12 +1,13 @@
 //! `belfry relay --direct` beside what it replaces: `relay row|copy|pressure BINARY [ROUNDS=3]`.
 //!
 //! - `row`: SQS to Kinesis, beside a pool of threads with one blocking call each (receive one, put one, delete one), 6 threads and then 3, on
-//!   the same servers (`ElasticMQ` and moto), in turn; each for 20 s, on one processor and on two. Counted at the queue.
+//!   the same servers (`ElasticMQ` and moto), in turn; each for 10 s, on one processor and on two. Counted at the queue.
 //! - `copy`: a million records from one Kafka topic to another, beside a plain copy with the same client library (poll, enqueue, wait,
 //!   commit), in turn. Counted by the offsets of the target.
 //! - `pressure`: a million records wait in Kafka, and 20,000 messages in SQS, while the target is stopped for a minute.
 
 #![expect(clippy::print_stdout, reason = "a measurement prints")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people, of thousands and millions")]
 
 mod counting;
 mod kafka;

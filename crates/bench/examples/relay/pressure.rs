@@ -34,7 +34,7 @@ fn from_kafka(binary: &Path) -> Result<()> {
     let running = pinned(binary, &["relay", "--direct", "--from", &from_url, "--to", &to_url], 2)?;
     watch("Kafka", running.id(), STOPPED)?;
     signal(process, "-CONT")?;
-    while to.count("to")? < kafka::MESSAGES as i64 {
+    while to.count("to")? < i64::from(kafka::MESSAGES) {
         thread::sleep(LOOK_EVERY);
     }
     let usage = Usage::of_process(running.id())?;

@@ -43,13 +43,13 @@ struct Measured {
 }
 
 /// Time of one measurement, after a second to start.
-const SPAN: Duration = Duration::from_secs(15);
+const SPAN: Duration = Duration::from_secs(10);
 const BEFORE: Duration = Duration::from_secs(1);
 /// Bytes of a message.
 const BODY: usize = 256;
 /// Messages that are put before a measurement: more than any takes.
-const FOR_RELAY: usize = 90_000;
-const FOR_POOL: usize = 12_000;
+const FOR_RELAY: usize = 60_000;
+const FOR_POOL: usize = 10_000;
 /// Messages of the counted run.
 const COUNTED: usize = 3_000;
 const QUEUE: &str = "orders";
@@ -179,7 +179,10 @@ impl Rig {
         drop(running);
         let done = left.saturating_sub(later) as f64;
         let per_minute = done / spent.as_secs_f64() * 60.0;
-        Ok(Measured { per_minute, cpu_micros: (cpu_later - cpu).as_secs_f64() * 1e6 / done })
+        Ok(Measured {
+            per_minute,
+            cpu_micros: cpu_later.saturating_sub(cpu).as_secs_f64() * 1e6 / done,
+        })
     }
 
     /// Requests for each message.
