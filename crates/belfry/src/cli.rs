@@ -14,6 +14,7 @@ use crate::exit;
 use crate::import::ImportArgs;
 use crate::log::LogArgs;
 use crate::pause::PauseArgs;
+use crate::relay::RelayArgs;
 use crate::requeue::RequeueArgs;
 use crate::send::SendArgs;
 use crate::serve::RunArgs;
@@ -41,6 +42,8 @@ pub(crate) enum CliCommand {
     Consume(RunArgs),
     /// Hand a file of notifications to the engine
     Import(ImportArgs),
+    /// Relay messages from one stream into another: Kafka, SQS, Kinesis, RabbitMQ, NATS
+    Relay(Box<RelayArgs>),
     /// Hand one content to the engine, for one recipient or for many
     Send(SendArgs),
     /// Show what was accepted, what came of it, and who works on it

@@ -10,7 +10,7 @@ Exit codes:
    1  failed
    2  wrong use of the command line
   65  bad input: a row, a field, an identifier
-  69  the engine cannot be reached, or the connection was lost
+  69  the engine (or the source of a relay) cannot be reached, or the connection was lost
   73  a file cannot be created
   78  the configuration is wrong";
 

@@ -21,10 +21,13 @@ mod output;
 mod pause;
 mod progress;
 mod reader;
+mod relay;
 mod requeue;
 mod send;
 mod serve;
 mod status;
+#[cfg_attr(not(test), expect(dead_code, reason = "its users follow"))]
+mod streams;
 mod suppressions;
 mod vapid_key;
 
@@ -69,6 +72,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
             };
             status::run(&args, &source)?;
         }
+        CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,

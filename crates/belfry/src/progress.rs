@@ -67,6 +67,11 @@ impl StatusLine {
         Self { line: styled(line, "{spinner} {msg}") }
     }
 
+    /// True without a terminal to show it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.line.is_hidden()
+    }
+
     /// Says `text` from now on.
     pub(crate) fn say(&self, text: impl FnOnce() -> String) {
         if !self.line.is_hidden() {

@@ -19,6 +19,8 @@ pub mod kinesis;
 pub mod nats;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+#[cfg(feature = "relay")]
+pub mod relay;
 #[cfg(feature = "sqs")]
 pub mod sqs;
 

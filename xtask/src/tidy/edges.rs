@@ -64,7 +64,7 @@ const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("channel", &["provider-sim", "testbed"]),
     ("pipeline", &["provider-sim", "testbed"]),
     ("feed", &["flow", "queue", "channel", "testbed"]),
-    ("bench", &["notification", "store"]),
+    ("bench", &["notification", "store", "stream"]),
     ("belfry", &["testbed"]),
 ];
 

@@ -81,7 +81,7 @@ impl ServerUrl {
     }
 
     /// The scheme: the part before `://`.
-    fn scheme(&self) -> &str {
+    pub(crate) fn scheme(&self) -> &str {
         self.servers.first().map(ServerAddress::scheme).unwrap_or_default()
     }
 

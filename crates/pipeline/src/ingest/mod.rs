@@ -4,7 +4,7 @@
 //! ```text
 //! parse      JSON -> Submission (a notification or a broadcast in the caller's words)
 //! check      Submission -> Checked: channel, times, key       recipient, content: what the channel takes
-//! render     content_source, fallback, broadcast_content      template: what the words of contents mean
+//! render     content_source, fallback, broadcast_content      template: what the words of contents mean      event_map: of events
 //! draft      Checked and rendered -> Draft                    upload: the recipients of a broadcast
 //! ```
 //! Every error of a caller is reported here, once, as an [`InvalidField`] with the JSON pointer of its field. An edge (HTTP, the
@@ -27,6 +27,7 @@ mod recipient;
 
 mod broadcast_content;
 mod content_source;
+mod event_map;
 mod fallback;
 mod template;
 
@@ -45,7 +46,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::Clock;
-use notification::{BroadcastId, ByteString, Draft, Name, Timestamp};
+use notification::{BroadcastId, ByteString, Bytes, Draft, Name, Timestamp};
 use store::{Admission, BroadcastOpened, Ingest, StoreError};
 use tokio::sync::watch;
 
@@ -54,6 +55,7 @@ use crate::Channels;
 pub use budget::Reservation;
 pub use draft::DraftPreview;
 pub use error::IngestError;
+pub use event_map::{EventMap, SourceEvent};
 pub use invalid_field::InvalidField;
 pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
@@ -200,6 +202,21 @@ impl Intake {
             }
             _ => Ok(work(&submission)),
         }
+    }
+
+    /// [`EventMap::apply`] on the threads for templates, so that it delays no caller.
+    ///
+    /// # Errors
+    /// An invalid field, and the errors of [`Renderer::run`].
+    pub async fn map(
+        &self,
+        tenant: &Name,
+        map: &Arc<EventMap>,
+        event: SourceEvent,
+    ) -> Result<Bytes, IngestError> {
+        let Some(renderer) = &self.renderer else { return Ok(map.apply(&event)?) };
+        let map = Arc::clone(map);
+        Ok(renderer.run(tenant, move || map.apply(&event)).await??)
     }
 
     /// Checks that `to` is a recipient that `channel` could have; gives the channel's shared name, and the spelling

@@ -61,6 +61,26 @@ pub fn notification<'a>(
     Ok((submission, share(whole, to)))
 }
 
+/// Checks that the map `json` has the fields of a notification. Their values are templates.
+///
+/// # Errors
+/// When it is no JSON object, or has other fields, or lacks one.
+pub(super) fn map(json: &str) -> Result<(), ParseError> {
+    let object = Object::read(json, NOTIFICATION)?;
+    for field in ["channel", "to"] {
+        Object::required(field, object.raw(field))?;
+    }
+    if object.raw("template").is_none() {
+        Object::required("content", object.raw("content"))?;
+        // The content would be a template again, with what the event put into it.
+        if object.raw("variables").is_some() {
+            let message = "go with `template`: a content of a map has `body`, `id` and `key`";
+            return Err(InvalidField::new("/variables", message).into());
+        }
+    }
+    Ok(())
+}
+
 /// The notifications in the array `json`, each for [`notification()`].
 ///
 /// # Errors

@@ -94,25 +94,34 @@ enum TemplateReason {
 impl Template {
     /// Compiles a content. Strings below the top-level keys `html` are HTML.
     pub(super) fn compile(content: &Content, html: &[&str]) -> Result<Self, InvalidField> {
-        let bytes = content.bytes();
+        let (payload, options) = (&content.payload, &content.options);
+        Self::compile_parts(("/content", payload), ("/options", options), html)
+    }
+
+    /// Compiles a whole request, or whatever else is one valid JSON text. Strings below the keys `html`, paths from the top, are HTML.
+    pub(super) fn compile_whole(json: &Bytes, html: &[&str]) -> Result<Self, InvalidField> {
+        Self::compile_parts(("", json), ("", &Bytes::new()), html)
+    }
+
+    fn compile_parts(
+        payload: (&'static str, &Bytes),
+        options: (&'static str, &Bytes),
+        html: &[&str],
+    ) -> Result<Self, InvalidField> {
+        let bytes = payload.1.len() + options.1.len();
         if bytes > TEMPLATE_BYTES {
             let message =
                 format!("a template must have at most {TEMPLATE_BYTES} bytes, has {bytes}");
-            return Err(InvalidField::new("/content", message));
+            return Err(InvalidField::new(payload.0, message));
         }
         let mut environment = engine::environment();
-        let payload = Pattern::compile(
-            ("/content", &content.payload),
-            html,
-            PAYLOAD_BYTES,
-            &mut environment,
-        )?;
-        let options =
-            Pattern::compile(("/options", &content.options), &[], OPTIONS_BYTES, &mut environment)?;
+        let pointer = payload.0;
+        let payload = Pattern::compile(payload, html, PAYLOAD_BYTES, &mut environment)?;
+        let options = Pattern::compile(options, &[], OPTIONS_BYTES, &mut environment)?;
         let strings = payload.slots.len() + options.slots.len();
         if strings > TEMPLATE_STRINGS {
             let message = format!("must have at most {TEMPLATE_STRINGS} strings with tags");
-            return Err(InvalidField::new("/content", message));
+            return Err(InvalidField::new(pointer, message));
         }
         let steps = TEMPLATE_STEPS / strings.max(1) as u64;
         // An equal share for each string: what one of them takes is never another one's lack.

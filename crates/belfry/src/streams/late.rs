@@ -1,0 +1,126 @@
+//! Sources and targets that are opened when they are first used, since opening them asks their service.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use stream::{
+    BatchLimits, PutError, Record, Source, StreamError, StreamMessage, StreamReceipt, Target,
+};
+use tokio::sync::OnceCell;
+
+/// Opens something that asks its service, as often as it is called.
+type Opener<T> = Box<dyn Fn() -> BoxFuture<'static, Result<T, StreamError>> + Send + Sync>;
+
+/// A source that is opened with the first fetch; every fetch tries again until that is done.
+pub(super) struct LateSource {
+    opened: OnceCell<Box<dyn Source>>,
+    open: Opener<Box<dyn Source>>,
+}
+
+/// A target that is opened with the first records; every put tries again until that is done.
+pub(super) struct LateTarget {
+    opened: OnceCell<Box<dyn Target>>,
+    open: Opener<Box<dyn Target>>,
+    limits: BatchLimits,
+    keeps_order: bool,
+}
+
+// === impl LateSource ===
+
+impl LateSource {
+    /// The source that `open` gives.
+    pub(super) fn new<F>(open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Box<dyn Source>, StreamError>> + Send + 'static,
+    {
+        Self { opened: OnceCell::new(), open: Box::new(move || Box::pin(open())) }
+    }
+}
+
+#[async_trait]
+impl Source for LateSource {
+    async fn fetch(
+        &self,
+        messages: usize,
+        wait: Duration,
+    ) -> Result<Vec<StreamMessage>, StreamError> {
+        self.opened.get_or_try_init(|| (self.open)()).await?.fetch(messages, wait).await
+    }
+
+    async fn acknowledge(&self, receipts: &[StreamReceipt]) -> Vec<Result<(), StreamError>> {
+        match self.opened.get() {
+            Some(source) => source.acknowledge(receipts).await,
+            None => vec![
+                Err(StreamError::Refused("nothing was fetched yet".to_owned()));
+                receipts.len()
+            ],
+        }
+    }
+
+    async fn give_back(&self, receipts: &[StreamReceipt]) {
+        if let Some(source) = self.opened.get() {
+            source.give_back(receipts).await;
+        }
+    }
+
+    async fn close(&self) {
+        if let Some(source) = self.opened.get() {
+            source.close().await;
+        }
+    }
+}
+
+impl fmt::Debug for LateSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LateSource").field("opened", &self.opened).finish_non_exhaustive()
+    }
+}
+
+// === impl LateTarget ===
+
+impl LateTarget {
+    /// The target that `open` gives, which has these properties.
+    pub(super) fn new<F>(
+        limits: BatchLimits,
+        keeps_order: bool,
+        open: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Box<dyn Target>, StreamError>> + Send + 'static,
+    {
+        let open: Opener<_> = Box::new(move || Box::pin(open()));
+        Self { opened: OnceCell::new(), open, limits, keeps_order }
+    }
+}
+
+#[async_trait]
+impl Target for LateTarget {
+    fn limits(&self) -> BatchLimits {
+        self.limits
+    }
+
+    fn keeps_order(&self) -> bool {
+        self.keeps_order
+    }
+
+    async fn put(&self, records: &[Record]) -> Vec<Result<(), PutError>> {
+        match self.opened.get_or_try_init(|| (self.open)()).await {
+            Ok(target) => target.put(records).await,
+            Err(error) => vec![Err(PutError::NotTaken(error.to_string())); records.len()],
+        }
+    }
+
+    async fn close(&self) {
+        if let Some(target) = self.opened.get() {
+            target.close().await;
+        }
+    }
+}
+
+impl fmt::Debug for LateTarget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LateTarget").field("opened", &self.opened).finish_non_exhaustive()
+    }
+}

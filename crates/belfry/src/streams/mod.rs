@@ -1,0 +1,10 @@
+//! Streams of other systems by URL: where notifications are read from, and where records are put; and the maps of their events.
+
+#[cfg(any(feature = "kinesis", feature = "sqs"))]
+mod late;
+mod map;
+mod place;
+mod servers;
+
+pub(crate) use map::read_map;
+pub(crate) use place::{SourceParts, StreamPlace};
