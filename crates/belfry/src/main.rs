@@ -25,7 +25,6 @@ mod requeue;
 mod send;
 mod serve;
 mod status;
-#[expect(dead_code, unused_imports, reason = "its users follow")]
 mod streams;
 mod suppressions;
 mod vapid_key;

@@ -55,12 +55,14 @@ fn the_default_file_documents_every_key_and_no_other() {
         channels["events"]["amqp"].as_table().unwrap().len()
     );
     let template = document["templates"]["welcome"].clone();
+    let source = document["sources"][0].clone();
     let tenant = document["tenants"]["shop"].clone();
     let mut tables = vec![
         ("keys", keys),
         ("retry", retry),
         ("endpoints", endpoints),
         ("stream-server", stream_server),
+        ("source", source),
         ("template", template),
         ("tenant", tenant),
     ];
@@ -99,6 +101,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
         "smtp",
         "dkim",
         "stream-server",
+        "source",
     ];
     let mut files = 0;
     for table in tables {
@@ -111,7 +114,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
             files += 1;
         }
     }
-    assert_eq!(files, 12);
+    assert_eq!(files, 14);
 }
 
 fn known_keys(table: &str) -> Vec<String> {
@@ -123,6 +126,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "keys" => probe::<KeyConfig>(),
         "retry" => probe::<RetryConfig>(),
         "template" => probe::<TemplateConfig>(),
+        "source" => probe::<SourceConfig>(),
         "tenant" => probe::<TenantConfig>(),
         "server" => probe::<ServerConfig>(),
         "store" => probe::<StoreConfig>(),
@@ -173,6 +177,7 @@ fn the_examples_of_the_default_file_are_right() {
         [
             "f.toml: store.password_file: /run/credentials/belfry.service/store-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: queue.password_file: /run/credentials/belfry.service/queue-password: cannot be read: No such file or directory (os error 2)",
+            "f.toml: sources[0].password_file: /run/credentials/belfry.service/orders-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.directory: is not used when `url` is set: leave one of them out",
             "f.toml: queue.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
@@ -189,6 +194,9 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.mail: /run/credentials/belfry.service/mail-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.mail: dkim.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: templates.welcome.content: set either this or `file`",
+            "f.toml: sources[0].dead_letters: where messages go that are no notifications: set either this, `dead_letter_path`, or `drop_bad_messages = true`",
+            "f.toml: sources[0].ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
+            "f.toml: sources[0].map_file: not together with `map`: leave one out",
         ]
     );
 }
