@@ -26,7 +26,6 @@ mod requeue;
 mod send;
 mod serve;
 mod status;
-#[cfg_attr(not(test), expect(dead_code, reason = "its users follow"))]
 mod streams;
 mod suppressions;
 mod vapid_key;

@@ -10,6 +10,7 @@ mod live;
 mod open_files;
 mod role;
 mod senders;
+mod sources;
 mod stages;
 
 use std::io::Write as _;

@@ -5,6 +5,7 @@
 //! idempotency key names that range. A process that continues after a crash, or runs the same feed at the same time, therefore
 //! submits each notification once.
 
+mod dead_letters;
 mod event;
 mod progress;
 mod source;
@@ -25,6 +26,7 @@ use tokio::time::sleep;
 
 use event::{FeedContent, json_bytes};
 
+pub use dead_letters::DeadLetters;
 pub use progress::FeedProgress;
 pub use source::{SourceCounts, SourceReader};
 

@@ -2,25 +2,27 @@
 //!
 //! A batch of messages is fetched, checked as a request is, stored, and then acknowledged: what a crash leaves unacknowledged comes
 //! again, and its idempotency key, the name of the source with the identifier of the message, has it stored once. A message that is no
-//! notification goes to the dead letters with the reason, or is counted and logged where there are none; it holds up no other. While
-//! ingest has no room nothing is fetched.
+//! notification goes to the dead letters with the reason; it holds up no other. Where a map is given, it makes the notification of the
+//! message. While ingest has no room, nothing is fetched; while the store or the dead letters are away, messages are given back and the
+//! source waits. What keeps a source from work is logged once, and its end.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use flow::LogThrottle;
+use flow::Backoff;
 use notification::{ByteString, Draft, Idempotency, Name, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
-use pipeline::ingest::{IngestError, parse};
-use serde::Serialize;
+use pipeline::ingest::{EventMap, IngestError, InvalidField, SourceEvent, parse};
 use store::{Admission, ErrorKind, StoreError};
-use stream::{Record, Source, StreamMessage, StreamReceipt, Target};
+use stream::{Source, StreamMessage, StreamReceipt};
 use tokio::sync::watch;
 use tokio::time::sleep;
+
+use crate::dead_letters::DeadLetters;
 
 /// Reads notifications of one tenant from a source.
 #[derive(Debug)]
@@ -31,33 +33,55 @@ pub struct SourceReader {
     pub source: Arc<dyn Source>,
     /// Tenant of the notifications.
     pub tenant: Name,
+    /// Makes notifications of messages that have a shape of their own; `None` where they are notifications.
+    pub map: Option<Arc<EventMap>>,
     /// Intake that accepts them.
     pub intake: Arc<Intake>,
-    /// Target of the messages that are no notifications; `None` to have them logged and dropped.
-    pub dead_letters: Option<Arc<dyn Target>>,
+    /// Destination of the messages that are no notifications.
+    pub dead_letters: DeadLetters,
     /// Counts of its messages.
     pub counts: Arc<SourceCounts>,
+    /// Draws the jitter of pauses.
+    pub random: fastrand::Rng,
 }
 
-/// Messages of a source so far.
+/// Messages of a source so far, in this process.
 #[derive(Debug, Default)]
 pub struct SourceCounts {
+    /// Fetched, those that came again too.
+    pub read: AtomicU64,
     /// Stored as notifications.
     pub accepted: AtomicU64,
     /// Stored before, and come again.
     pub repeated: AtomicU64,
     /// No notifications: put to the dead letters, or dropped where there are none.
     pub dead: AtomicU64,
+    /// Acknowledged to the source.
+    pub acknowledged: AtomicU64,
+    /// True while it waits for something that fails: itself, the store, the dead letters.
+    pub is_failing: AtomicBool,
 }
 
-/// A dead letter.
-#[derive(Serialize)]
-struct DeadLetter<'a> {
-    source: &'a str,
-    id: &'a str,
-    reason: &'a str,
-    /// The content; bytes that are no UTF-8 are replaced.
-    body: std::borrow::Cow<'a, str>,
+/// A source that is read.
+#[derive(Debug)]
+struct SourceRun {
+    reader: SourceReader,
+    trouble: Option<Trouble>,
+    /// Failures in a row.
+    failures: u16,
+    /// True once a bad message was logged in the current row of batches with bad messages.
+    is_bad_logged: bool,
+    /// Messages of the next fetch.
+    next_batch: usize,
+}
+
+/// The obstacle of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    Source,
+    Store,
+    DeadLetters,
+    Acknowledgements,
 }
 
 /// Fates of the messages of a batch.
@@ -71,12 +95,12 @@ struct Sorted {
 
 /// Messages of one batch: as many as a transaction of the store takes well.
 const BATCH: usize = 500;
+/// Bytes of one batch, about: after large messages fewer are fetched at a time.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
 /// Time for which a fetch waits for the first message.
 const FETCH_WAIT: Duration = Duration::from_secs(20);
-/// Time between two tries while the source, the store or the dead letters are away.
+/// Time between two looks while ingest has no room.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Time between two log lines about the same trouble.
-const WARN_EVERY: Duration = Duration::from_mins(1);
 /// The prefix of keys of sources. No caller's key has a control character.
 const SOURCE_KEYS: char = '\u{1}';
 /// Bytes of the identifier of a message that stand in its key as they are. A longer one is there as its SHA-256.
@@ -87,105 +111,31 @@ const _: () = assert!(limits::KEY_BYTES >= PLAIN_ID_BYTES + 64 + 16);
 // === impl SourceReader ===
 
 impl SourceReader {
-    /// Reads until `stopping` turns true, and closes the source.
+    /// Reads until `stopping` turns true, and closes the source and the dead letters: what was stored is acknowledged, the rest given
+    /// back.
     ///
     /// # Errors
     /// When the store failed: what was not acknowledged comes again.
-    pub async fn run(self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
-        let mut throttle = LogThrottle::new(WARN_EVERY);
-        let mut ended = Ok(());
-        while !*stopping.borrow() {
-            let batch = tokio::select! {
-                biased;
-                _ = stopping.wait_for(|stopping| *stopping) => break,
-                batch = self.fetch(&mut throttle) => batch,
-            };
-            match self.take_in(batch, &mut throttle).await {
-                Ok(true) => {}
-                Ok(false) => tokio::select! {
-                    () = sleep(TRY_AGAIN_AFTER) => {}
-                    _ = stopping.wait_for(|stopping| *stopping) => {}
-                },
-                Err(error) => {
-                    ended = Err(error);
-                    break;
-                }
-            }
-        }
-        self.source.close().await;
+    pub async fn run(self, stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let mut run = SourceRun {
+            reader: self,
+            trouble: None,
+            failures: 0,
+            is_bad_logged: false,
+            next_batch: BATCH,
+        };
+        let ended = run.read(stopping).await;
+        run.reader.source.close().await;
+        run.reader.dead_letters.close().await;
         ended
     }
 
-    /// The next messages, once ingest has room for a stream.
-    async fn fetch(&self, throttle: &mut LogThrottle) -> Vec<StreamMessage> {
-        loop {
-            match self.intake.reserve_for_stream(&self.tenant).await {
-                // Given back at once: a fetch may wait long, and callers need the room meanwhile.
-                Ok(reservation) => drop(reservation),
-                Err(_no_room) => {
-                    sleep(TRY_AGAIN_AFTER).await;
-                    continue;
-                }
-            }
-            match self.source.fetch(BATCH, FETCH_WAIT).await {
-                Ok(messages) if messages.is_empty() => {}
-                Ok(messages) => return messages,
-                Err(error) => {
-                    let source = &self.name;
-                    if throttle.admits(self.intake.clock()) {
-                        tracing::warn!(%source, %error, "the source cannot be read");
-                    }
-                    sleep(TRY_AGAIN_AFTER).await;
-                }
-            }
+    /// Waits until ingest has room for a stream.
+    async fn wait_for_room(&self) {
+        // Given back at once: a fetch may wait long, and callers need the room meanwhile.
+        while self.intake.reserve_for_stream(&self.tenant).await.map(drop).is_err() {
+            sleep(TRY_AGAIN_AFTER).await;
         }
-    }
-
-    /// Stores a batch, and then acknowledges it; false if a part of it was given back, and is to be tried later.
-    async fn take_in(
-        &self,
-        messages: Vec<StreamMessage>,
-        throttle: &mut LogThrottle,
-    ) -> Result<bool, StoreError> {
-        let mut done = Vec::with_capacity(messages.len());
-        let Sorted { drafts, mut dead, mut back } = self.sort(messages.clone()).await;
-        let (receipts, drafts): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
-        match self.intake.accept_each(drafts).await {
-            Ok(answers) => {
-                for (receipt, answer) in receipts.into_iter().zip(answers) {
-                    match answer {
-                        Ok(admission) => {
-                            self.count(admission);
-                            done.push(receipt);
-                        }
-                        Err(invalid) => {
-                            let message = messages.iter().find(|one| one.receipt == receipt);
-                            dead.extend(message.map(|one| (one.clone(), invalid.to_string())));
-                        }
-                    }
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Fatal => return Err(error),
-            // The store itself logs that it is away.
-            Err(_error) => back.extend(receipts),
-        }
-        for (receipt, is_buried) in self.bury(dead, throttle).await {
-            if is_buried {
-                done.push(receipt);
-            } else {
-                back.push(receipt);
-            }
-        }
-        // One that is not acknowledged comes again, and is found to be stored.
-        let acknowledged = self.source.acknowledge(&done).await;
-        if let Some(Err(error)) = acknowledged.into_iter().find(Result::is_err) {
-            let source = &self.name;
-            if throttle.admits(self.intake.clock()) {
-                tracing::warn!(%source, %error, "messages were not acknowledged: they come again");
-            }
-        }
-        self.source.give_back(&back).await;
-        Ok(back.is_empty())
     }
 
     /// Checks each message.
@@ -205,8 +155,12 @@ impl SourceReader {
 
     /// The notification of a message.
     async fn draft(&self, message: &StreamMessage) -> Result<Draft, IngestError> {
-        let invalid = |words: &str| pipeline::ingest::InvalidField::new("", words);
-        let body = message.body.clone().ok_or_else(|| invalid("it has no content"))?;
+        let invalid = |words: &str| InvalidField::new("", words);
+        let mut body = message.body.clone().ok_or_else(|| invalid("it has no content"))?;
+        if let Some(map) = &self.map {
+            let (id, key) = (message.id.clone(), message.key.clone());
+            body = self.intake.map(&self.tenant, map, SourceEvent { id, key, body }).await?;
+        }
         if body.len() > limits::LINE_BYTES {
             return Err(invalid("it has more bytes than a notification").into());
         }
@@ -225,55 +179,188 @@ impl SourceReader {
         }
         Ok(draft)
     }
+}
 
+// === impl SourceCounts ===
+
+impl SourceCounts {
     fn count(&self, admission: Admission) {
-        let counter = match admission {
-            Admission::Accepted(_) => &self.counts.accepted,
-            Admission::Replayed(_) => &self.counts.repeated,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        match admission {
+            Admission::Accepted(_) => add(&self.accepted, 1),
+            Admission::Replayed(_) => add(&self.repeated, 1),
+        }
+    }
+}
+
+// === impl SourceRun ===
+
+impl SourceRun {
+    async fn read(&mut self, mut stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
+        while !*stopping.borrow() {
+            let fetched = tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stopping| *stopping) => break,
+                fetched = self.fetch() => fetched,
+            };
+            let goes_well = match fetched {
+                Ok(messages) if messages.is_empty() => {
+                    // It can be read. What else may be wrong shows with the next message.
+                    self.works_again(Trouble::Source);
+                    true
+                }
+                Ok(messages) => {
+                    self.works_again(Trouble::Source);
+                    self.take_in(messages).await?
+                }
+                Err(error) => {
+                    self.fails(Trouble::Source, &error.to_string());
+                    false
+                }
+            };
+            if goes_well {
+                self.failures = 0;
+                continue;
+            }
+            self.failures = self.failures.saturating_add(1);
+            let pause = Backoff::CONNECT.delay(self.failures, None, &mut self.reader.random);
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The next messages, once ingest has room.
+    async fn fetch(&self) -> Result<Vec<StreamMessage>, stream::StreamError> {
+        self.reader.wait_for_room().await;
+        self.reader.source.fetch(self.next_batch, FETCH_WAIT).await
+    }
+
+    /// Stores a batch, and then acknowledges it; false if a part of it was given back, and is to be tried later.
+    async fn take_in(&mut self, messages: Vec<StreamMessage>) -> Result<bool, StoreError> {
+        self.next_batch = next_batch(&messages);
+        add(&self.reader.counts.read, messages.len());
+        let Sorted { drafts, mut dead, mut back } = self.reader.sort(messages.clone()).await;
+        let mut done = Vec::with_capacity(messages.len());
+        let (receipts, drafts): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
+        match self.reader.intake.accept_each(drafts).await {
+            Ok(answers) => {
+                self.works_again(Trouble::Store);
+                for (receipt, answer) in receipts.into_iter().zip(answers) {
+                    match answer {
+                        Ok(admission) => {
+                            self.reader.counts.count(admission);
+                            done.push(receipt);
+                        }
+                        Err(invalid) => {
+                            let message = messages.iter().find(|one| one.receipt == receipt);
+                            dead.extend(message.map(|one| (one.clone(), invalid.to_string())));
+                        }
+                    }
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Fatal => return Err(error),
+            Err(error) => {
+                self.fails(Trouble::Store, &error.to_string());
+                back.extend(receipts);
+            }
+        }
+        for (receipt, is_buried) in self.bury(dead).await {
+            if is_buried {
+                done.push(receipt);
+            } else {
+                back.push(receipt);
+            }
+        }
+        self.acknowledge(&done).await;
+        self.reader.source.give_back(&back).await;
+        Ok(back.is_empty())
+    }
+
+    async fn acknowledge(&mut self, done: &[StreamReceipt]) {
+        if done.is_empty() {
+            return;
+        }
+        // One that is not acknowledged comes again, and is found to be stored.
+        let answers = self.reader.source.acknowledge(done).await;
+        let acknowledged = answers.iter().filter(|answer| answer.is_ok()).count();
+        add(&self.reader.counts.acknowledged, acknowledged);
+        match answers.into_iter().find_map(Result::err) {
+            Some(error) => self.fails(Trouble::Acknowledgements, &error.to_string()),
+            None => self.works_again(Trouble::Acknowledgements),
+        }
     }
 
     /// Puts what is no notification to the dead letters; says of each whether that is done.
-    async fn bury(
-        &self,
-        dead: Vec<(StreamMessage, String)>,
-        throttle: &mut LogThrottle,
-    ) -> Vec<(StreamReceipt, bool)> {
+    async fn bury(&mut self, dead: Vec<(StreamMessage, String)>) -> Vec<(StreamReceipt, bool)> {
         let Some(((_, reason), count)) = dead.first().map(|first| (first, dead.len())) else {
+            self.is_bad_logged = false;
             return Vec::new();
         };
-        let source = &self.name;
-        if throttle.admits(self.intake.clock()) {
+        let source = &self.reader.name;
+        if !std::mem::replace(&mut self.is_bad_logged, true) {
             tracing::warn!(%source, count, %reason, "messages are no notifications; the first reason");
         }
-        let mut buried = vec![true; dead.len()];
-        if let Some(target) = &self.dead_letters {
-            let records: Vec<Record> =
-                dead.iter().map(|(message, reason)| self.letter(message, reason)).collect();
-            buried.clear();
-            while let Some(open) = records.get(buried.len()..)
-                && !open.is_empty()
-            {
-                // One that is too large for the target goes alone, and is refused there.
-                let count = target.limits().fitting(open).max(1).min(open.len());
-                let answers = target.put(open.get(..count).unwrap_or(open)).await;
-                buried.extend(answers.iter().map(Result::is_ok));
-            }
+        let buried = self.reader.dead_letters.bury(source, &dead).await;
+        let count = buried.iter().filter(|answer| answer.is_ok()).count();
+        add(&self.reader.counts.dead, count);
+        match buried.iter().find_map(|answer| answer.as_ref().err()) {
+            Some(error) => self.fails(Trouble::DeadLetters, error),
+            None => self.works_again(Trouble::DeadLetters),
         }
-        let count = buried.iter().filter(|is_buried| **is_buried).count();
-        self.counts.dead.fetch_add(count as u64, Ordering::Relaxed);
-        dead.into_iter().map(|(message, _)| message.receipt).zip(buried).collect()
+        let receipts = dead.into_iter().map(|(message, _)| message.receipt);
+        receipts.zip(buried.iter().map(Result::is_ok)).collect()
     }
 
-    fn letter(&self, message: &StreamMessage, reason: &str) -> Record {
-        let body = message.body.as_deref().unwrap_or_default();
-        let body = String::from_utf8_lossy(body);
-        let letter = DeadLetter { source: self.name.as_str(), id: &message.id, reason, body };
-        // Texts alone: there is nothing that JSON could not hold.
-        let body = serde_json::to_vec(&letter).unwrap_or_default().into();
-        Record { key: message.key.clone(), body, id: hashed(&message.id) }
+    /// Notes that `trouble` keeps the source from its work, and logs it if that is new.
+    fn fails(&mut self, trouble: Trouble, error: &str) {
+        self.reader.counts.is_failing.store(true, Ordering::Relaxed);
+        if self.trouble.replace(trouble) == Some(trouble) {
+            return;
+        }
+        let source = &self.reader.name;
+        match trouble {
+            Trouble::Source => {
+                tracing::warn!(%source, error, "the source cannot be read: it is tried again");
+            }
+            Trouble::Store => {
+                tracing::warn!(%source, error, "the store takes nothing: the source waits");
+            }
+            Trouble::DeadLetters => tracing::warn!(
+                %source,
+                error,
+                "the dead letters cannot be written: bad messages are given back, and the source waits"
+            ),
+            Trouble::Acknowledgements => {
+                tracing::warn!(%source, error, "messages were not acknowledged: they come again");
+            }
+        }
     }
+
+    /// Notes that `trouble` is over, and logs it if it was there.
+    fn works_again(&mut self, trouble: Trouble) {
+        if self.trouble == Some(trouble) {
+            self.trouble = None;
+            self.reader.counts.is_failing.store(false, Ordering::Relaxed);
+            let source = &self.reader.name;
+            tracing::info!(%source, "the source is read again");
+        }
+    }
+}
+
+// === helpers ===
+
+/// How many messages like these make a batch.
+fn next_batch(messages: &[StreamMessage]) -> usize {
+    let bytes: usize =
+        messages.iter().filter_map(|message| message.body.as_ref()).map(bytes::Bytes::len).sum();
+    let average = bytes / messages.len().max(1);
+    (BATCH_BYTES / average.max(1)).clamp(1, BATCH)
+}
+
+fn add(counter: &AtomicU64, count: usize) {
+    counter.fetch_add(count as u64, Ordering::Relaxed);
 }
 
 /// The idempotency key of a message.
@@ -284,7 +371,7 @@ fn key_of(source: &Name, id: &str) -> ByteString {
 }
 
 /// The SHA-256 of `id`, hexadecimal.
-fn hashed(id: &str) -> String {
+pub(crate) fn hashed(id: &str) -> String {
     let digest = digest::digest(&digest::SHA256, id.as_bytes());
     digest.as_ref().iter().fold(String::new(), |mut text, byte| {
         // A text takes everything.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use channel::dry_run::{DryRunChannel, Settings};
-use feed::{SourceCounts, SourceReader};
+use feed::{DeadLetters, SourceCounts, SourceReader};
 use flow::Clock;
+use pipeline::ingest::EventMap;
 use pipeline::{Channels, Intake};
 use store::Memory;
 use stream::connect::NatsAddress;
@@ -42,15 +43,21 @@ impl Rig {
             source: Arc::new(self.stream.source()),
             tenant: "shop".parse().unwrap(),
             intake: Arc::clone(&self.intake),
-            dead_letters: Some(Arc::new(self.dead.target())),
+            map: None,
+            dead_letters: DeadLetters::Stream(Arc::new(self.dead.target())),
+            random: fastrand::Rng::with_seed(7),
             counts: Arc::clone(&self.counts),
         }
     }
 
     /// Reads until nothing is left, and `count` messages were acknowledged.
     async fn read(&self, count: usize) {
+        self.read_by(self.reader(), count).await;
+    }
+
+    async fn read_by(&self, reader: SourceReader, count: usize) {
         let (stop, stopping) = watch::channel(false);
-        let reading = self.reader().run(stopping);
+        let reading = reader.run(stopping);
         let looking = async {
             self.stream.until_acknowledged(count).await;
             stop.send_replace(true);
@@ -61,8 +68,13 @@ impl Rig {
 
     /// Accepted, repeated and dead.
     fn counts(&self) -> [u64; 3] {
-        let SourceCounts { accepted, repeated, dead } = &*self.counts;
+        let SourceCounts { accepted, repeated, dead, .. } = &*self.counts;
         [accepted, repeated, dead].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    fn letters(&self) -> Vec<serde_json::Value> {
+        let puts = self.dead.puts();
+        puts.iter().flatten().map(|record| serde_json::from_slice(&record.body).unwrap()).collect()
     }
 
     fn push(&self, body: &str) {
@@ -70,9 +82,9 @@ impl Rig {
     }
 }
 
-/// Waits until so many notifications were accepted.
-async fn accepted(counts: &SourceCounts, count: u64) {
-    while counts.accepted.load(Ordering::Relaxed) < count {
+/// Waits until `condition` holds.
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
         tokio::task::yield_now().await;
     }
 }
@@ -111,13 +123,7 @@ async fn a_bad_message_holds_up_no_other_and_is_buried_with_the_reason() {
     rig.stream.push(None, Some(vec![b' '; 2 << 20].into()));
     rig.read(11).await;
     assert_eq!(rig.counts(), [4, 0, 7]);
-    let letters: Vec<serde_json::Value> = rig
-        .dead
-        .puts()
-        .iter()
-        .flatten()
-        .map(|record| serde_json::from_slice(&record.body).unwrap())
-        .collect();
+    let letters = rig.letters();
     assert_eq!(letters.len(), 7);
     for letter in &letters {
         assert_eq!(letter["source"], "orders");
@@ -135,6 +141,62 @@ async fn what_cannot_be_buried_comes_again() {
     rig.read(2).await;
     assert_eq!(rig.counts(), [1, 0, 1]);
     assert_eq!(rig.stream.acknowledged(), ["m1", "m0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_of_another_shape_is_mapped_and_one_that_does_not_fit_is_buried() {
+    let rig = Rig::new();
+    let map = br#"{"channel": "dry", "to": "{{ body.who }}", "content": {"n": "{{ body.n }}"}}"#;
+    let map = EventMap::compile(&Bytes::from_static(map)).unwrap();
+    let map = Some(Arc::new(map));
+    for body in ["{\"who\": \"a\", \"n\": 1}", "{\"n\": 1}", "{"] {
+        rig.push(body);
+    }
+    rig.stream.push(Some("k"), None);
+    rig.read_by(SourceReader { map, ..rig.reader() }, 4).await;
+    assert_eq!(rig.counts(), [1, 0, 3]);
+    let reasons: Vec<String> =
+        rig.letters().iter().map(|letter| letter["reason"].to_string()).collect();
+    assert!(reasons[0].contains("`body.who` is missing"), "{reasons:?}");
+    assert!(reasons[1].contains("is not JSON"), "{reasons:?}");
+    assert!(reasons[2].contains("no content"), "{reasons:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_go_to_a_file_whole() {
+    let rig = Rig::new();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("dead.ndjson");
+    let dead_letters = DeadLetters::File(file.clone());
+    let large = "x".repeat(2 << 20);
+    rig.push(&large);
+    rig.push("{");
+    rig.read_by(SourceReader { dead_letters, ..rig.reader() }, 2).await;
+    let lines = std::fs::read_to_string(file).unwrap();
+    let bodies: Vec<String> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["body"].to_string())
+        .collect();
+    assert_eq!(bodies, [format!("\"{large}\""), "\"{\"".to_owned()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_says_that_it_fails_for_as_long_as_it_does() {
+    let rig = Rig::new();
+    rig.push("{");
+    let away = || Some(PutError::NotTaken("away".to_owned()));
+    rig.dead.fail_puts([away(), away(), away()]);
+    let (stop, stopping) = watch::channel(false);
+    let looking = async {
+        until(|| rig.counts.is_failing.load(Ordering::Relaxed)).await;
+        rig.stream.until_acknowledged(1).await;
+        until(|| !rig.counts.is_failing.load(Ordering::Relaxed)).await;
+        stop.send_replace(true);
+    };
+    let (read, ()) = tokio::join!(rig.reader().run(stopping), looking);
+    read.unwrap();
+    let SourceCounts { read, acknowledged, .. } = &*rig.counts;
+    assert_eq!([read, acknowledged].map(|count| count.load(Ordering::Relaxed)), [4, 1]);
 }
 
 #[tokio::test]
@@ -177,12 +239,12 @@ async fn notifications_come_through_nats_and_what_was_not_acknowledged_comes_aga
     ended.close().await;
     let reader = SourceReader {
         source: Arc::new(source("orders")),
-        dead_letters: Some(Arc::new(target("dead"))),
+        dead_letters: DeadLetters::Stream(Arc::new(target("dead"))),
         ..rig.reader()
     };
     let (stop, stopping) = watch::channel(false);
     let looking = async {
-        accepted(&rig.counts, 1_000).await;
+        until(|| rig.counts.accepted.load(Ordering::Relaxed) == 1_000).await;
         stop.send_replace(true);
     };
     let (read, ()) = tokio::join!(reader.run(stopping), looking);

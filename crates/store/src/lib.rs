@@ -20,6 +20,7 @@ mod quota;
 mod read;
 mod recovery;
 mod rows;
+mod source_shard;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -52,6 +53,7 @@ pub use read::{
     LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
+pub use source_shard::ShardCursor;
 pub use sqlite::{Sqlite, SqliteReader};
 pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,

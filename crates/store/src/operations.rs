@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use notification::{Name, NotificationId, Pause, Scope, State, Timestamp};
 
 use crate::{
-    CancelPage, CancelScope, CancelTarget, Cancelled, FeedCursor, Lift, StoreError, Suppression,
+    CancelPage, CancelScope, CancelTarget, Cancelled, FeedCursor, Lift, ShardCursor, StoreError,
+    Suppression,
 };
 
 /// The answer to requeueing one notification.
@@ -102,4 +103,14 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
         from: FeedCursor,
         to: FeedCursor,
     ) -> Result<FeedCursor, StoreError>;
+
+    /// Moves a shard of a source from the state `from` to `to`, where `None` is that it is not known, if it is in that state; true
+    /// if it was.
+    async fn move_shard(
+        &self,
+        source: Name,
+        shard: String,
+        from: Option<ShardCursor>,
+        to: Option<ShardCursor>,
+    ) -> Result<bool, StoreError>;
 }

@@ -1,6 +1,6 @@
 //! Reads: the state of notifications, broadcasts, lanes and the suppression list, and the log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use notification::{
 };
 use serde::Serialize;
 
-use crate::{ClusterStatus, EventPosition, FeedCursor, StoreError, Suppression, SuppressionPage};
+use crate::{
+    ClusterStatus, EventPosition, FeedCursor, ShardCursor, StoreError, Suppression, SuppressionPage,
+};
 
 /// An attempt, or the end, of a notification, as the log keeps it. Its JSON is a part of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -307,6 +309,9 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
 
     /// Cursor of the feed named `feed`; at the start if it was never moved.
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError>;
+
+    /// The shards of a source that are known, by name: as many as its stream has, and its readers.
+    async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError>;
 
     /// The pauses in force.
     async fn pauses(&self) -> Result<Pauses, StoreError>;

@@ -16,8 +16,8 @@ use super::places::add_password;
 use super::problem::Mistake;
 use super::table::read_table;
 use super::{
-    ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, StoreConfig,
-    SuppressionsConfig, TemplateConfig, TenantConfig,
+    ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, SourceConfig,
+    StoreConfig, SuppressionsConfig, TemplateConfig, TenantConfig,
 };
 
 /// Read in the working directory when no file is named.
@@ -66,6 +66,7 @@ struct Document {
     channels: BTreeMap<String, Table>,
     templates: BTreeMap<Name, TemplateConfig>,
     tenants: BTreeMap<Name, TenantConfig>,
+    sources: Vec<SourceConfig>,
 }
 
 // === impl Config ===
@@ -206,11 +207,14 @@ impl Document {
             }
         }
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
-        let Self { templates, tenants, .. } = self;
+        let Self { templates, tenants, mut sources, .. } = self;
         let given = (store.password.as_ref(), store.password_file.as_deref());
         add_password("store", &mut store.url, given, problems);
         let given = (queue.password.as_ref(), queue.password_file.as_deref());
         add_password("queue", &mut queue.url, given, problems);
+        for (index, source) in sources.iter_mut().enumerate() {
+            source.resolve(&format!("sources[{index}]"), problems);
+        }
         let warnings =
             channels.iter().filter_map(|(name, channel)| channel.warning(name)).collect();
         Config {
@@ -223,6 +227,7 @@ impl Document {
             channels,
             templates,
             tenants,
+            sources,
             warnings,
         }
     }

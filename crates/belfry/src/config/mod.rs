@@ -12,6 +12,7 @@ mod problem;
 mod reference;
 mod retry;
 mod server_url;
+mod sources;
 mod stream_systems;
 mod suppressions;
 mod table;
@@ -38,6 +39,7 @@ pub(crate) use load::{USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use server_url::{BrokerKind, ServerUrl};
+pub(crate) use sources::{OpenedSource, SourceConfig};
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 pub(crate) use tenants::TenantConfig;
@@ -66,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) templates: BTreeMap<Name, TemplateConfig>,
     /// Settings of single tenants, by name. None by default.
     pub(crate) tenants: BTreeMap<Name, TenantConfig>,
+    /// Streams that notifications are read from. None by default.
+    pub(crate) sources: Vec<SourceConfig>,
     /// Warnings: no mistakes, but worth a look.
     pub(crate) warnings: Vec<String>,
 }
@@ -203,6 +207,7 @@ impl Config {
             ("delivery", self.delivery != other.delivery),
             ("log", self.log != other.log),
             ("suppressions", self.suppressions != other.suppressions),
+            ("sources", self.sources != other.sources),
         ];
         tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
@@ -267,6 +272,7 @@ impl Config {
             problems.extend(template.check(name, &self.channels));
         }
         problems.extend(self.suppressions.check(&self.channels));
+        problems.extend(SourceConfig::check_all(&self.sources));
         problems
     }
 }

@@ -153,6 +153,7 @@ fn documented_secrets() -> Vec<(String, String)> {
         DEFAULT_FILE,
         include_str!("../../../../README.md"),
         include_str!("../../../../docs/credentials.md"),
+        include_str!("../../../../docs/sources.md"),
         include_str!("../../../../docs/suppressions.md"),
         include_str!("../../../../docs/templates.md"),
         include_str!("../../../../docs/channels/apns.md"),

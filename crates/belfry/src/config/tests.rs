@@ -62,6 +62,7 @@ fn the_default_file_documents_every_key_and_no_other() {
     assert!(aws_server.as_table().unwrap().keys().eq(kinesis.keys()));
     aws_server.as_table_mut().unwrap().insert("ordered".to_owned(), ordered);
     let template = document["templates"]["welcome"].clone();
+    let source = document["sources"][0].clone();
     let tenant = document["tenants"]["shop"].clone();
     let mut tables = vec![
         ("keys", keys),
@@ -69,6 +70,7 @@ fn the_default_file_documents_every_key_and_no_other() {
         ("endpoints", endpoints),
         ("stream-server", stream_server),
         ("aws-server", aws_server),
+        ("source", source),
         ("template", template),
         ("tenant", tenant),
     ];
@@ -108,6 +110,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
         "dkim",
         "stream-server",
         "aws-server",
+        "source",
     ];
     let mut files = 0;
     for table in tables {
@@ -132,6 +135,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "keys" => probe::<KeyConfig>(),
         "retry" => probe::<RetryConfig>(),
         "template" => probe::<TemplateConfig>(),
+        "source" => probe::<SourceConfig>(),
         "tenant" => probe::<TenantConfig>(),
         "server" => probe::<ServerConfig>(),
         "store" => probe::<StoreConfig>(),
@@ -185,6 +189,7 @@ fn the_examples_of_the_default_file_are_right() {
         [
             "f.toml: store.password_file: /run/credentials/belfry.service/store-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: queue.password_file: /run/credentials/belfry.service/queue-password: cannot be read: No such file or directory (os error 2)",
+            "f.toml: sources[0].password_file: /run/credentials/belfry.service/orders-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.directory: is not used when `url` is set: leave one of them out",
             "f.toml: queue.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
@@ -201,6 +206,9 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.mail: /run/credentials/belfry.service/mail-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.mail: dkim.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: templates.welcome.content: set either this or `file`",
+            "f.toml: sources[0].dead_letters: where messages go that are no notifications: set either this, `dead_letter_path`, or `drop_bad_messages = true`",
+            "f.toml: sources[0].ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
+            "f.toml: sources[0].map_file: not together with `map`: leave one out",
         ]
     );
 }

@@ -12,6 +12,7 @@ pub(crate) const SECRET_SETTINGS: &[&str] = &[
     "queue.password",
     "smtp.dkim.key",
     "smtp.password",
+    "sources.password",
     "store.password",
     "stream.amqp.password",
     "stream.kafka.password",

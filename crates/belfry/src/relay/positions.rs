@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use stream::StreamError;
-use stream::kinesis::{Positions, ShardPosition};
+use stream::kinesis::{Positions, ShardLease, ShardPosition};
 
 /// Positions in a file of JSON: each shard with the sequence number up to which all is acknowledged, or `null` when it is read to its
-/// end. Replaced as a whole, and synced, with each save.
+/// end. Replaced as a whole, and synced, with each save. There is one reader: it has all shards.
 #[derive(Debug, Clone)]
 pub(super) struct FilePositions {
     file: PathBuf,
@@ -51,12 +51,16 @@ impl FilePositions {
 
 #[async_trait]
 impl Positions for FilePositions {
-    async fn load(&self, shard: &str) -> Result<Option<ShardPosition>, StreamError> {
+    async fn lease(&self, shards: &[String]) -> Result<Vec<ShardLease>, StreamError> {
         let positions = self.positions.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(positions.get(shard).map(|position| match position {
-            Some(number) => ShardPosition::After(number.clone()),
-            None => ShardPosition::Finished,
-        }))
+        let position = |shard: &String| {
+            positions.get(shard).map(|position| match position {
+                Some(number) => ShardPosition::After(number.clone()),
+                None => ShardPosition::Finished,
+            })
+        };
+        let lease = |shard: &String| ShardLease { position: position(shard), is_held: true };
+        Ok(shards.iter().map(lease).collect())
     }
 
     async fn save(&self, shard: &str, position: &ShardPosition) -> Result<(), StreamError> {
@@ -72,6 +76,8 @@ impl Positions for FilePositions {
             StreamError::Unavailable(format!("positions are not written to {file}: {error}"))
         })
     }
+
+    async fn release(&self) {}
 }
 
 #[cfg(test)]
@@ -83,13 +89,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("positions.json");
         let after = ShardPosition::After("49".to_owned());
+        let shards = ["a", "b"].map(str::to_owned);
+        let of_both = |one, other| {
+            [one, other].map(|position| ShardLease { position, is_held: true }).to_vec()
+        };
         let positions = FilePositions::open(&file).unwrap();
-        assert_eq!(positions.load("a").await, Ok(None));
+        assert_eq!(positions.lease(&shards).await, Ok(of_both(None, None)));
         positions.save("a", &after).await.unwrap();
         positions.save("b", &ShardPosition::Finished).await.unwrap();
         let positions = FilePositions::open(&file).unwrap();
-        assert_eq!(positions.load("a").await, Ok(Some(after)));
-        assert_eq!(positions.load("b").await, Ok(Some(ShardPosition::Finished)));
+        let expected = of_both(Some(after), Some(ShardPosition::Finished));
+        assert_eq!(positions.lease(&shards).await, Ok(expected));
         fs::write(&file, "[]").unwrap();
         assert!(FilePositions::open(&file).is_err());
     }

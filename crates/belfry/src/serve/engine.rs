@@ -84,6 +84,7 @@ impl Engine {
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
+            stages.read_sources(&mut parts, &intake)?;
         }
         match &link {
             None => stages.dispatch(&mut parts)?,

@@ -18,6 +18,7 @@ use super::backend::Backend;
 use super::broker::BrokerLink;
 use super::live::Live;
 use super::senders::Senders;
+use super::sources;
 use crate::config::Config;
 
 /// Threads for what callers ask: one may be busy with a long request while the other answers.
@@ -127,6 +128,18 @@ impl Stages {
             recipient: config.to.as_str().into(),
         };
         self.start("feed", feed.run(self.stopping()));
+        Ok(())
+    }
+
+    /// Reads notifications from the sources that are configured. One that cannot be read is tried again, and ends nothing.
+    pub(super) fn read_sources(
+        &mut self,
+        parts: &mut StageParts<'_>,
+        intake: &Arc<Intake>,
+    ) -> anyhow::Result<()> {
+        for reader in sources::open(parts, intake)? {
+            self.start("source", reader.run(self.stopping()));
+        }
         Ok(())
     }
 

@@ -4,7 +4,11 @@
 mod late;
 mod map;
 mod place;
+#[cfg(feature = "kinesis")]
+mod positions;
 mod servers;
 
 pub(crate) use map::read_map;
 pub(crate) use place::{SourceParts, StreamPlace};
+#[cfg(feature = "kinesis")]
+pub(crate) use positions::StorePositions;

@@ -9,4 +9,5 @@ mod pausing;
 mod quotas;
 mod receiver;
 mod registration;
+mod sources;
 mod support;

@@ -23,6 +23,7 @@ mod quotas;
 mod requeueing;
 mod settling;
 mod slices;
+mod sources;
 mod support;
 mod suppression;
 mod tickets;
@@ -229,6 +230,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             every_change_of_the_list_is_an_event
             channels_with_a_list_are_named_in_order
             a_feed_moves_only_from_where_it_is;
+        sources:
+            a_shard_moves_only_from_the_state_that_it_is_in;
         fallbacks:
             a_fallback_is_accepted_with_the_refusal_and_takes_the_others_along
             a_settlement_that_is_stale_accepts_no_fallback

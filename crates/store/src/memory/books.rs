@@ -15,7 +15,9 @@ use crate::rows::evidence::Evidence;
 use crate::rows::pace::Paces;
 use crate::rows::packing::KeyUse;
 use crate::rows::room::LoadKind;
-use crate::{Attempted, BroadcastDraft, FeedCursor, LogEntry, Suppression, SuppressionEvent};
+use crate::{
+    Attempted, BroadcastDraft, FeedCursor, LogEntry, ShardCursor, Suppression, SuppressionEvent,
+};
 
 /// The tag of every double.
 const STORE_ID: u16 = 0xd0b;
@@ -31,6 +33,8 @@ pub(super) struct Books {
     pub(super) lifts: BTreeMap<(Name, ByteString), Timestamp>,
     pub(super) events: Vec<SuppressionEvent>,
     pub(super) feeds: BTreeMap<Name, FeedCursor>,
+    /// Shards of sources.
+    pub(super) shards: BTreeMap<(Name, String), ShardCursor>,
     /// Pages of the log, one for each transaction that settled a delivery.
     pub(super) log: Vec<Vec<LogEntry>>,
     pub(super) last_served: HashMap<Lane, u64>,

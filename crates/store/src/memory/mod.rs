@@ -14,7 +14,7 @@ mod read;
 mod settle;
 mod suppress;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ use crate::{
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
     LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers,
-    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, Store, StoreError,
-    Suppression, SuppressionPage, TakeTickets,
+    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, ShardCursor, Store,
+    StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -276,6 +276,13 @@ impl ReadStore for Memory {
         Ok(self.read(|books| books.feed(&feed)))
     }
 
+    async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError> {
+        Ok(self.read(|books| {
+            let shards = books.shards.iter().filter(|((of, _), _)| *of == source);
+            shards.map(|((_, shard), cursor)| (shard.clone(), cursor.clone())).collect()
+        }))
+    }
+
     async fn pauses(&self) -> Result<Pauses, StoreError> {
         Ok(self.read(|books| Pauses::clone(&books.pauses)))
     }
@@ -340,5 +347,25 @@ impl Operations for Memory {
         to: FeedCursor,
     ) -> Result<FeedCursor, StoreError> {
         Ok(self.change(|books| books.move_feed(feed, from, to)))
+    }
+
+    async fn move_shard(
+        &self,
+        source: Name,
+        shard: String,
+        from: Option<ShardCursor>,
+        to: Option<ShardCursor>,
+    ) -> Result<bool, StoreError> {
+        Ok(self.change(|books| {
+            let state = books.shards.get(&(source.clone(), shard.clone()));
+            let is_moved = state == from.as_ref() && (from.is_some() || to.is_some());
+            if is_moved {
+                match to {
+                    Some(to) => books.shards.insert((source, shard), to),
+                    None => books.shards.remove(&(source, shard)),
+                };
+            }
+            is_moved
+        }))
     }
 }

@@ -62,6 +62,7 @@ mod restored;
 mod schema;
 mod settle;
 mod settle_rate;
+mod source_shards;
 mod store_id;
 mod suppress;
 mod time;

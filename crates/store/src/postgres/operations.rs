@@ -10,12 +10,14 @@ use notification::{
 };
 use tokio::sync::watch;
 
-use super::{Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, suppress};
+use super::{
+    Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, source_shards, suppress,
+};
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, FeedCursor, Ingest, Lift, Mark, MarkAnswer, Operations,
-    Paused, ReadStore, RecipientGroup, Requeued, Settled, Settlements, Store, StoreError,
-    Suppression,
+    Paused, ReadStore, RecipientGroup, Requeued, Settled, Settlements, ShardCursor, Store,
+    StoreError, Suppression,
 };
 
 #[async_trait]
@@ -176,5 +178,16 @@ impl Operations for Postgres {
         to: FeedCursor,
     ) -> Result<FeedCursor, StoreError> {
         self.work.run_or_give_up(suppress::MoveFeed { feed, from, to }).await
+    }
+
+    async fn move_shard(
+        &self,
+        source: Name,
+        shard: String,
+        from: Option<ShardCursor>,
+        to: Option<ShardCursor>,
+    ) -> Result<bool, StoreError> {
+        let move_shard = source_shards::MoveShard { source, shard, from, to };
+        self.work.run_or_give_up(move_shard).await
     }
 }

@@ -1,6 +1,6 @@
 //! Questions: a few connections of their own, each answer from one snapshot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,8 +15,8 @@ use super::{errors, schema, store_id};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LanePace,
-    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression,
-    SuppressionPage,
+    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError,
+    Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -211,6 +211,10 @@ impl ReadStore for PostgresReader {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         Ok(answer!(self, feed, &feed))
+    }
+
+    async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError> {
+        Ok(answer!(self, shards, &source))
     }
 
     async fn pauses(&self) -> Result<Pauses, StoreError> {

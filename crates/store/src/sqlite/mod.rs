@@ -43,6 +43,7 @@ mod release_tests;
 mod requeue;
 mod rows;
 mod settle;
+mod source_shards;
 mod suppress;
 mod transaction;
 mod wal;

@@ -15,7 +15,7 @@ use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
     Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
     FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, ReadStore, Requeued, Settled,
-    Settlements, Store, StoreError, Suppression,
+    Settlements, ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -141,5 +141,18 @@ impl Operations for Sqlite {
         to: FeedCursor,
     ) -> Result<FeedCursor, StoreError> {
         self.write(Synced, move |transaction| transaction.move_feed(&feed, from, to)).await
+    }
+
+    async fn move_shard(
+        &self,
+        source: Name,
+        shard: String,
+        from: Option<ShardCursor>,
+        to: Option<ShardCursor>,
+    ) -> Result<bool, StoreError> {
+        self.write(Synced, move |transaction| {
+            transaction.move_shard((&source, &shard), from.as_ref(), to.as_ref())
+        })
+        .await
     }
 }

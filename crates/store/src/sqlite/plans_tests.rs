@@ -145,6 +145,10 @@ const CASES: &[Case] = &[
     Case::new("rows.rs", "FROM broadcast WHERE id", "40000"),
     Case::new("rows.rs", "SELECT min(due_at)", "1"),
     Case::new("rows.rs", "SELECT span", "2000, 1"),
+    Case::new("source_shards.rs", "DELETE FROM source_shard", "'orders', 'shard', '', 1, 1"),
+    Case::new("source_shards.rs", "INSERT INTO source_shard", "'orders', 'new', '', 1, 1"),
+    Case::new("source_shards.rs", "SELECT shard", "'orders'"),
+    Case::new("source_shards.rs", "UPDATE source_shard", "'orders', 'shard', '', 1, 1, '7', 1, 2"),
     Case::new("suppress.rs", "DELETE FROM suppression", "'channel', '40000', NULL"),
     Case::new("suppress.rs", "INSERT INTO feed", "'feed', 1, 2, 0"),
     Case::new("suppress.rs", "INSERT INTO suppression (", "'channel', '40000', 'r', 1, 1"),
@@ -197,6 +201,7 @@ fn fill(connection: &Connection) {
         "suppression_event (id, at, channel, recipient) SELECT n, n, 'channel', n",
         "totals (state, count) SELECT n, n",
         "feed (name, event, tries) SELECT 'feed', n, 0",
+        "source_shard (source, shard, position, reader, until) SELECT n, 'shard', '', 1, 1",
     ];
     connection.execute_batch("DELETE FROM meta").unwrap();
     for insert in inserts {

@@ -20,7 +20,8 @@ use super::read::Snapshot;
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, EventPosition, FeedCursor, Filter, History, LanePace, LaneStatus,
-    LogPage, LogPosition, Page, ParkedChannel, ReadStore, StoreError, Suppression, SuppressionPage,
+    LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError, Suppression,
+    SuppressionPage,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -283,6 +284,10 @@ impl ReadStore for SqliteReader {
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {
         self.read(move |snapshot| snapshot.feed(&feed)).await
+    }
+
+    async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError> {
+        self.read(move |snapshot| snapshot.shards(&source)).await
     }
 
     async fn pauses(&self) -> Result<Pauses, StoreError> {

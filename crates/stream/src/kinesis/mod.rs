@@ -1,7 +1,7 @@
 //! Streams of Amazon Kinesis as sources and targets.
 //!
-//! A [`KinesisSource`] reads all shards of a stream in one process: there are no leases between processes yet, so two that read one
-//! stream each read all of it. Its [`Positions`] are kept by the caller. Records that Amazon's producer library has aggregated are
+//! A [`KinesisSource`] reads the shards of a stream that its [`Positions`] give it, which the caller keeps: by these, readers of several
+//! processes share a stream. A shard is read after those that it came from are finished, whoever reads them. Records that Amazon's producer library has aggregated are
 //! given as they are, and not taken apart.
 
 mod positions;
@@ -10,7 +10,7 @@ mod shards;
 mod source;
 mod target;
 
-pub use positions::{MemoryPositions, Positions, ShardPosition};
+pub use positions::{MemoryPositions, Positions, ShardLease, ShardPosition};
 pub use settings::{KinesisSettings, ReadFrom};
 pub use source::KinesisSource;
 pub use target::{KinesisTarget, KinesisTargets};

@@ -1,4 +1,4 @@
-//! How far a source has come in each shard, kept outside of Kinesis.
+//! How far a source has come in each shard, and which reader has it; kept outside of Kinesis.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,31 @@ use async_trait::async_trait;
 
 use crate::StreamError;
 
-/// Keeps the positions of a source of one stream, by shard.
+/// Keeps the positions of a source of one stream, by shard, and divides the shards among its readers.
 #[async_trait]
 pub trait Positions: Send + Sync + std::fmt::Debug {
-    /// The position in `shard`; `None` if none was saved.
-    async fn load(&self, shard: &str) -> Result<Option<ShardPosition>, StreamError>;
+    /// Takes or keeps a share of `shards` for this reader, and says of each, in order, how far it is and whether this reader has it.
+    /// Called every few seconds: a reader that does not call loses its shards to others after a while.
+    async fn lease(&self, shards: &[String]) -> Result<Vec<ShardLease>, StreamError>;
 
-    /// Keeps the position in `shard`, durably. Those of one shard are saved one after the other, and only move forward.
+    /// Keeps the position in `shard`, which this reader has, durably. Those of one shard are saved one after the other, and only move
+    /// forward.
+    ///
+    /// # Errors
+    /// [`StreamError::Refused`] when another reader has it by now.
     async fn save(&self, shard: &str, position: &ShardPosition) -> Result<(), StreamError>;
+
+    /// Gives up all shards, so that others need not wait.
+    async fn release(&self);
+}
+
+/// The state of a shard for a reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardLease {
+    /// How far it is read; `None` at the start.
+    pub position: Option<ShardPosition>,
+    /// True if this reader has it.
+    pub is_held: bool,
 }
 
 /// A position in a shard.
@@ -26,7 +43,7 @@ pub enum ShardPosition {
     Finished,
 }
 
-/// Positions for as long as the process lives: after that, a source begins anew.
+/// Positions of one reader for as long as the process lives: after that, a source begins anew.
 #[derive(Debug, Default)]
 pub struct MemoryPositions(Mutex<BTreeMap<String, ShardPosition>>);
 
@@ -34,8 +51,11 @@ pub struct MemoryPositions(Mutex<BTreeMap<String, ShardPosition>>);
 
 #[async_trait]
 impl Positions for MemoryPositions {
-    async fn load(&self, shard: &str) -> Result<Option<ShardPosition>, StreamError> {
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).get(shard).cloned())
+    async fn lease(&self, shards: &[String]) -> Result<Vec<ShardLease>, StreamError> {
+        let positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease =
+            |shard: &String| ShardLease { position: positions.get(shard).cloned(), is_held: true };
+        Ok(shards.iter().map(lease).collect())
     }
 
     async fn save(&self, shard: &str, position: &ShardPosition) -> Result<(), StreamError> {
@@ -43,4 +63,6 @@ impl Positions for MemoryPositions {
         positions.insert(shard.to_owned(), position.clone());
         Ok(())
     }
+
+    async fn release(&self) {}
 }

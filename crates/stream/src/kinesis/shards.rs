@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::positions::ShardPosition;
+use super::positions::{ShardLease, ShardPosition};
 use crate::{StreamMessage, StreamReceipt};
 
 /// The shards and the messages that were given of them.
@@ -29,6 +29,10 @@ pub(super) struct ReadShard {
     parents: Vec<String>,
     /// Where to begin when there is no iterator.
     pub(super) begin: ShardStart,
+    /// Where to begin when there is no position either.
+    first: ShardStart,
+    /// True if this reader has it.
+    is_held: bool,
     iterator: Option<String>,
     /// True if it is closed and was read to its end.
     is_read: bool,
@@ -79,12 +83,16 @@ impl ShardBook {
         self.shards.contains_key(shard)
     }
 
-    /// Adds a shard that came from `parents`.
+    /// Adds a shard that came from `parents`, and begins with `begin` if it has no position; with `None` it is finished. It is read
+    /// once this reader [has](Self::leased) it.
     pub(super) fn add(&mut self, shard: String, parents: Vec<String>, begin: Option<ShardStart>) {
         let is_finished = begin.is_none();
+        let first = begin.unwrap_or(ShardStart::Oldest);
         let read = ReadShard {
             parents,
-            begin: begin.unwrap_or(ShardStart::Oldest),
+            begin: first.clone(),
+            first,
+            is_held: false,
             iterator: None,
             is_read: is_finished,
             is_finished,
@@ -93,6 +101,35 @@ impl ShardBook {
             unsaved: None,
         };
         self.shards.insert(shard, read);
+    }
+
+    /// The names of all shards.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.shards.keys().cloned().collect()
+    }
+
+    /// Goes by `lease` of `shard`. True if another reader has finished it, and its children are to be found.
+    pub(super) fn leased(&mut self, shard: &str, lease: ShardLease) -> bool {
+        let Some(read) = self.shards.get_mut(shard) else { return false };
+        let was_held = std::mem::replace(&mut read.is_held, lease.is_held);
+        if was_held && lease.is_held {
+            return false;
+        }
+        if read.is_finished {
+            return false;
+        }
+        (read.iterator, read.next_read, read.unsaved) = (None, None, None);
+        read.window.clear();
+        read.is_finished = lease.position == Some(ShardPosition::Finished);
+        read.is_read = read.is_finished;
+        read.begin = match lease.position {
+            Some(ShardPosition::After(number)) => ShardStart::After(number),
+            Some(ShardPosition::Finished) | None => read.first.clone(),
+        };
+        // What was given of it before is another reader's now, or comes again to this one.
+        self.given.retain(|_, given| given.shard != shard);
+        self.again.retain(|message| self.given.contains_key(&message.receipt.0));
+        self.shards.get(shard).is_some_and(|read| read.is_finished)
     }
 
     /// The messages that were given back, up to `messages`.
@@ -106,7 +143,7 @@ impl ShardBook {
         let may_begin = |shard: &ReadShard| {
             // A parent that is not known is older than what the stream keeps.
             let is_over = |parent| self.shards.get(parent).is_none_or(|parent| parent.is_finished);
-            !shard.is_read && shard.parents.iter().all(is_over)
+            shard.is_held && !shard.is_read && shard.parents.iter().all(is_over)
         };
         let open: Vec<_> = self.shards.iter().filter(|(_, shard)| may_begin(shard)).collect();
         let is_due = |shard: &ReadShard| shard.next_read.is_none_or(|next| next <= now);
@@ -250,6 +287,16 @@ mod tests {
         due.0.into_iter().map(|due| due.shard).collect()
     }
 
+    fn lease(position: Option<ShardPosition>, is_held: bool) -> ShardLease {
+        ShardLease { position, is_held }
+    }
+
+    fn hold_all(book: &mut ShardBook) {
+        for shard in book.names() {
+            book.leased(&shard, lease(None, true));
+        }
+    }
+
     fn after(number: &str) -> ShardPosition {
         ShardPosition::After(number.to_owned())
     }
@@ -259,6 +306,7 @@ mod tests {
         let now = flow::Clock::system().monotonic();
         let mut book = ShardBook::default();
         book.add("a".to_owned(), Vec::new(), Some(ShardStart::Oldest));
+        hold_all(&mut book);
         let given = book.read("a", records(&[1, 2, 3]), Some("i".to_owned()), now);
         assert_eq!(given[2].id, "a:3");
         assert_eq!(book.acknowledge(given[1].receipt).as_deref(), Some("a"));
@@ -287,6 +335,7 @@ mod tests {
             Some(ShardStart::Oldest),
         );
         book.add("old".to_owned(), Vec::new(), None);
+        hold_all(&mut book);
         assert_eq!(names(book.due(now, 9)), ["a", "b"]);
         let given = book.read("a", records(&[1]), None, now);
         book.read("b", Vec::new(), None, now);
@@ -305,11 +354,34 @@ mod tests {
         for shard in ["a", "b", "c"] {
             book.add(shard.to_owned(), Vec::new(), Some(ShardStart::Newest));
         }
+        hold_all(&mut book);
         assert_eq!(names(book.due(now, 2)), ["a", "b"]);
         assert_eq!(names(book.due(now, 2)), ["c", "a"]);
         let later = now + Duration::from_secs(1);
         book.postpone("b", later);
         assert_eq!(book.due(now, 9).1, Some(later));
         assert_eq!(book.due(later, 9).0.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shard_that_goes_to_another_reader_and_comes_back_is_read_on_from_its_position() {
+        let now = flow::Clock::system().monotonic();
+        let mut book = ShardBook::default();
+        book.add("a".to_owned(), Vec::new(), Some(ShardStart::Oldest));
+        book.add("child".to_owned(), vec!["a".to_owned()], Some(ShardStart::Oldest));
+        assert_eq!(names(book.due(now, 9)), [""; 0], "nothing is this reader's");
+        hold_all(&mut book);
+        let given = book.read("a", records(&[1, 2]), Some("i".to_owned()), now);
+        book.give_back(given[1].receipt);
+        book.acknowledge(given[0].receipt);
+        assert!(!book.leased("a", lease(Some(after("1")), false)));
+        assert_eq!((book.unsaved(), book.again(9)), (Vec::new(), Vec::new()));
+        assert_eq!(book.acknowledge(given[1].receipt), None, "it is the other reader's");
+        assert_eq!(names(book.due(now, 9)), [""; 0]);
+        assert!(!book.leased("a", lease(Some(after("7")), true)));
+        assert_eq!(book.due(now, 9).0[0].begin, ShardStart::After("7".to_owned()));
+        assert!(!book.leased("a", lease(Some(after("7")), false)));
+        assert!(book.leased("a", lease(Some(ShardPosition::Finished), false)));
+        assert_eq!(names(book.due(now, 9)), ["child"]);
     }
 }

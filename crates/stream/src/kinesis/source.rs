@@ -13,13 +13,16 @@ use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use super::positions::{Positions, ShardPosition};
+use super::positions::Positions;
 use super::settings::{KinesisSettings, ReadFrom};
 use super::shards::{DueShard, ReadRecord, ShardBook, ShardStart};
 use crate::aws::{AwsFailure, AwsFailureKind, sdk_config};
 use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// A stream to read from.
+///
+/// A reader tells the others every few seconds, with its fetches, that it lives. A message of a shard that went to another reader
+/// meanwhile is refused when it is acknowledged, and comes again there.
 ///
 /// An acknowledgement is durable once all earlier messages of its shard are acknowledged: after a restart, those behind the first
 /// that is not come again. What is given back is kept here and given with the next fetch, since Kinesis knows no holders.
@@ -38,10 +41,14 @@ pub struct KinesisSource {
     must_list: AtomicBool,
     /// The one save at a time: positions of a shard only move forward.
     saving: Mutex<()>,
+    /// When the shards were last leased.
+    leased_at: StdMutex<Option<Instant>>,
 }
 
 /// Time between two reads of a shard: Kinesis allows five a second, for all readers together.
 const READ_EVERY: Duration = Duration::from_millis(250);
+/// Time between two leases of shards.
+const LEASE_EVERY: Duration = Duration::from_secs(5);
 /// Time for which a shard that is read too fast is left alone.
 const REST: Duration = Duration::from_secs(1);
 /// Records of one read: Kinesis gives no more.
@@ -71,12 +78,13 @@ impl KinesisSource {
             fetching: Mutex::new(()),
             must_list: AtomicBool::new(false),
             saving: Mutex::new(()),
+            leased_at: StdMutex::default(),
         };
         source.list(settings.from).await?;
         Ok(source)
     }
 
-    /// Adds the shards that are not known yet. One without a position begins at `from`, if it is none that came from another.
+    /// Adds the shards that are not known yet, and leases. Shards without a position begin at `from`, if none of these has one.
     async fn list(&self, from: ReadFrom) -> Result<(), StreamError> {
         let mut listed: Vec<Shard> = Vec::new();
         let mut token = None;
@@ -96,29 +104,55 @@ impl KinesisSource {
                 break;
             }
         }
-        let mut found = Vec::new();
-        for shard in listed {
-            if !self.book().knows(&shard.shard_id) {
-                let position = self.positions.load(&shard.shard_id).await?;
-                found.push((shard, position));
+        listed.retain(|shard| !self.book().knows(&shard.shard_id));
+        let names: Vec<String> = listed.iter().map(|shard| shard.shard_id.clone()).collect();
+        let is_new = match from {
+            ReadFrom::Oldest => false,
+            ReadFrom::Newest => {
+                let leases = self.positions.lease(&names).await?;
+                leases.iter().all(|lease| lease.position.is_none())
             }
-        }
-        let is_new = found.iter().all(|(_, position)| position.is_none());
-        for (shard, position) in found {
+        };
+        for shard in listed {
             let is_closed = shard
                 .sequence_number_range
                 .is_some_and(|range| range.ending_sequence_number.is_some());
-            let begin = match (position, from) {
-                (Some(ShardPosition::Finished), _) => None,
-                (Some(ShardPosition::After(number)), _) => Some(ShardStart::After(number)),
+            let begin = match is_new {
                 // The newest records are in shards that are open.
-                (None, ReadFrom::Newest) if is_new => (!is_closed).then_some(ShardStart::Newest),
-                (None, _) => Some(ShardStart::Oldest),
+                true => (!is_closed).then_some(ShardStart::Newest),
+                false => Some(ShardStart::Oldest),
             };
             let parents = [shard.parent_shard_id, shard.adjacent_parent_shard_id];
             self.book().add(shard.shard_id, parents.into_iter().flatten().collect(), begin);
         }
+        self.lease().await
+    }
+
+    /// Keeps and takes shards, and forgets those that other readers have.
+    async fn lease(&self) -> Result<(), StreamError> {
+        // Between two saves: what is saved meanwhile belongs to the lease before.
+        let _one_at_a_time = self.saving.lock().await;
+        let names = self.book().names();
+        let leases = self.positions.lease(&names).await?;
+        let mut book = self.book();
+        for (name, lease) in names.iter().zip(leases) {
+            if book.leased(name, lease) {
+                self.must_list.store(true, Ordering::Release);
+            }
+        }
+        drop(book);
+        *self.leased_at() = Some(self.clock.monotonic());
         Ok(())
+    }
+
+    /// True if it is time to tell the other readers that this one lives.
+    fn must_lease(&self) -> bool {
+        let now = self.clock.monotonic();
+        self.leased_at().is_none_or(|at| at + LEASE_EVERY <= now)
+    }
+
+    fn leased_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.leased_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads `due` shards side by side, `records` of each at most.
@@ -237,6 +271,9 @@ impl Source for KinesisSource {
             if !again.is_empty() {
                 return Ok(again);
             }
+            if self.must_lease() {
+                self.lease().await?;
+            }
             // A shard that was read to its end without a message left is finished by this.
             if let Some((_, error)) = self.save().await.into_iter().next() {
                 return Err(error);
@@ -289,5 +326,6 @@ impl Source for KinesisSource {
         for (shard, error) in self.save().await {
             tracing::warn!(shard, %error, "a position was not saved: messages come again");
         }
+        self.positions.release().await;
     }
 }

@@ -187,6 +187,10 @@ pub(super) const CASES: &[Case] = &[
     Case::new("settle.rs", "AND due_at + 0 = ANY", "'{40000,40001}', '{40000000,40001000}'"),
     Case::new("settle.rs", "SELECT id, guarantee", "'{40000,40001}'"),
     Case::new("settle.rs", "SET begun_through", "'{4,8}', '{1,1}'"),
+    Case::new("source_shards.rs", "DELETE FROM source_shard", "'40000', 'shard', '', 1, 1"),
+    Case::new("source_shards.rs", "INSERT INTO source_shard", "'40000', 'new', '', 1, 1"),
+    Case::new("source_shards.rs", "SELECT shard", "'40000'"),
+    Case::new("source_shards.rs", "UPDATE source_shard", "'40000', 'shard', '', 1, 1, '7', 1, 2"),
     Case::new("suppress.rs", "INSERT INTO feed", "'new'"),
     Case::new(
         "suppress.rs",

@@ -1,0 +1,115 @@
+//! The sources of a process: a reader for each, and their metrics.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::anyhow;
+use feed::{SourceCounts, SourceReader};
+use notification::Name;
+use pipeline::Intake;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use super::stages::StageParts;
+use crate::config::{OpenedSource, SourceConfig};
+use crate::streams::SourceParts;
+#[cfg(feature = "kinesis")]
+use crate::streams::StorePositions;
+
+/// Counts of all sources, as they are at a scrape.
+#[derive(Debug)]
+struct SourceMetrics(Vec<(Name, Arc<SourceCounts>)>);
+
+/// A reader for each source of the configuration, whose counts are among the metrics. Connects to nothing yet.
+///
+/// # Errors
+/// When a source cannot be opened, with its name.
+pub(super) fn open(
+    parts: &mut StageParts<'_>,
+    intake: &Arc<Intake>,
+) -> anyhow::Result<Vec<SourceReader>> {
+    let (mut readers, mut metrics) = (Vec::new(), Vec::new());
+    let usual_tenant: Name = "default".parse()?;
+    for config in &parts.config.sources {
+        let tenant = config.tenant(&usual_tenant);
+        let random = parts.random.fork();
+        let reader = open_one(parts, (config, tenant), random, intake)
+            .map_err(|error| anyhow!("source {}: {error}", config.name))?;
+        metrics.push((config.name.clone(), Arc::clone(&reader.counts)));
+        readers.push(reader);
+    }
+    if !metrics.is_empty() {
+        parts.registry.register_collector(Box::new(SourceMetrics(metrics)));
+    }
+    Ok(readers)
+}
+
+fn open_one(
+    parts: &StageParts<'_>,
+    (config, tenant): (&SourceConfig, Name),
+    mut random: fastrand::Rng,
+    intake: &Arc<Intake>,
+) -> Result<SourceReader, String> {
+    let source_parts = SourceParts {
+        reader: config.reader(),
+        clock: parts.clock,
+        random: random.fork(),
+        #[cfg(feature = "kinesis")]
+        positions: Arc::new(StorePositions::new(
+            config.name.clone(),
+            random.u64(..),
+            parts.backend.store() as _,
+            parts.backend.reads(),
+            parts.clock,
+        )),
+    };
+    let OpenedSource { source, map, dead_letters } = config.open(source_parts)?;
+    Ok(SourceReader {
+        name: config.name.clone(),
+        source: Arc::from(source),
+        tenant,
+        map,
+        intake: Arc::clone(intake),
+        dead_letters,
+        counts: Arc::default(),
+        random,
+    })
+}
+
+// === impl SourceMetrics ===
+
+impl Collector for SourceMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Messages of sources by what became of them";
+        let name = "belfry_source_messages";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (source, counts) in &self.0 {
+            let SourceCounts { read, accepted, repeated, dead, acknowledged, .. } = &**counts;
+            let fates = [
+                ("read", read),
+                ("accepted", accepted),
+                ("repeated", repeated),
+                ("dead_lettered", dead),
+                ("acknowledged", acknowledged),
+            ];
+            for (fate, count) in fates {
+                let labels = [("source", source.as_str()), ("fate", fate)];
+                let count = ConstCounter::new(count.load(Ordering::Relaxed));
+                count.encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Whether a source waits for something that fails: itself, the store, its dead letters; 0 or 1";
+        let name = "belfry_source_failing";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (source, counts) in &self.0 {
+            let is_failing = u32::from(counts.is_failing.load(Ordering::Relaxed));
+            let labels = [("source", source.as_str())];
+            ConstGauge::new(is_failing).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
