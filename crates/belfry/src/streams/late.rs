@@ -1,13 +1,11 @@
-//! Sources and targets that are opened when they are first used, since opening them asks their service.
+//! Sources that are opened with their first fetch, since opening them asks their service.
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use stream::{
-    BatchLimits, PutError, Record, Source, StreamError, StreamMessage, StreamReceipt, Target,
-};
+use stream::{Source, StreamError, StreamMessage, StreamReceipt};
 use tokio::sync::OnceCell;
 
 /// Opens something that asks its service, as often as it is called.
@@ -17,14 +15,6 @@ type Opener<T> = Box<dyn Fn() -> BoxFuture<'static, Result<T, StreamError>> + Se
 pub(super) struct LateSource {
     opened: OnceCell<Box<dyn Source>>,
     open: Opener<Box<dyn Source>>,
-}
-
-/// A target that is opened with the first records; every put tries again until that is done.
-pub(super) struct LateTarget {
-    opened: OnceCell<Box<dyn Target>>,
-    open: Opener<Box<dyn Target>>,
-    limits: BatchLimits,
-    keeps_order: bool,
 }
 
 // === impl LateSource ===
@@ -75,52 +65,5 @@ impl Source for LateSource {
 impl fmt::Debug for LateSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("LateSource").field("opened", &self.opened).finish_non_exhaustive()
-    }
-}
-
-// === impl LateTarget ===
-
-impl LateTarget {
-    /// The target that `open` gives, which has these properties.
-    pub(super) fn new<F>(
-        limits: BatchLimits,
-        keeps_order: bool,
-        open: impl Fn() -> F + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = Result<Box<dyn Target>, StreamError>> + Send + 'static,
-    {
-        let open: Opener<_> = Box::new(move || Box::pin(open()));
-        Self { opened: OnceCell::new(), open, limits, keeps_order }
-    }
-}
-
-#[async_trait]
-impl Target for LateTarget {
-    fn limits(&self) -> BatchLimits {
-        self.limits
-    }
-
-    fn keeps_order(&self) -> bool {
-        self.keeps_order
-    }
-
-    async fn put(&self, records: &[Record]) -> Vec<Result<(), PutError>> {
-        match self.opened.get_or_try_init(|| (self.open)()).await {
-            Ok(target) => target.put(records).await,
-            Err(error) => vec![Err(PutError::NotTaken(error.to_string())); records.len()],
-        }
-    }
-
-    async fn close(&self) {
-        if let Some(target) = self.opened.get() {
-            target.close().await;
-        }
-    }
-}
-
-impl fmt::Debug for LateTarget {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LateTarget").field("opened", &self.opened).finish_non_exhaustive()
     }
 }

@@ -13,8 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flow::Clock;
-#[cfg(any(feature = "kinesis", feature = "sqs"))]
-use stream::BatchLimits;
 #[cfg(feature = "kafka")]
 use stream::kafka::{KafkaSettings, KafkaSource, KafkaTarget};
 #[cfg(feature = "kinesis")]
@@ -24,7 +22,7 @@ use stream::sqs::{SqsSettings, SqsSource, SqsTarget};
 use stream::{Source, StreamError, Target};
 
 #[cfg(any(feature = "kinesis", feature = "sqs"))]
-use super::late::{LateSource, LateTarget};
+use super::late::LateSource;
 use super::servers::{NatsPlace, RabbitMqPlace, refuse};
 use crate::config::ServerUrl;
 
@@ -52,16 +50,6 @@ pub(crate) struct SourceParts {
     #[cfg(feature = "kinesis")]
     pub(crate) positions: Arc<dyn Positions>,
 }
-
-/// Bounds of the calls of SQS and Kinesis, as their targets have them.
-#[cfg(feature = "sqs")]
-const SQS_LIMITS: BatchLimits = BatchLimits { records: 10, bytes: 1 << 20, record_bytes: 1 << 20 };
-/// The end of the names of queues that keep the order.
-#[cfg(feature = "sqs")]
-const FIFO: &str = ".fifo";
-#[cfg(feature = "kinesis")]
-const KINESIS_LIMITS: BatchLimits =
-    BatchLimits { records: 500, bytes: 5 << 20, record_bytes: 1 << 20 };
 
 // === impl StreamPlace ===
 
@@ -195,24 +183,9 @@ impl StreamPlace {
             #[cfg(feature = "kafka")]
             Self::Kafka(settings) => Box::new(KafkaTarget::new(settings.clone())?),
             #[cfg(feature = "sqs")]
-            Self::Sqs(settings) => {
-                settings.check()?;
-                let settings = Arc::new(settings.clone());
-                let keeps_order = settings.queue.ends_with(FIFO);
-                Box::new(LateTarget::new(SQS_LIMITS, keeps_order, move || {
-                    let settings = Arc::clone(&settings);
-                    async move { Ok(Box::new(SqsTarget::open(&settings).await?) as _) }
-                }))
-            }
+            Self::Sqs(settings) => Box::new(SqsTarget::new(settings.clone(), clock)?),
             #[cfg(feature = "kinesis")]
-            Self::Kinesis(settings) => {
-                settings.check()?;
-                let settings = Arc::new(settings.clone());
-                Box::new(LateTarget::new(KINESIS_LIMITS, settings.ordered, move || {
-                    let settings = Arc::clone(&settings);
-                    async move { Ok(Box::new(KinesisTarget::open(&settings).await?) as _) }
-                }))
-            }
+            Self::Kinesis(settings) => Box::new(KinesisTarget::new(settings.clone(), clock)?),
         })
     }
 }
