@@ -328,4 +328,6 @@ mod channel_tests;
 #[cfg(test)]
 mod secret_tests;
 #[cfg(test)]
+mod template_tests;
+#[cfg(test)]
 mod tests;
