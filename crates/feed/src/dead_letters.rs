@@ -1,18 +1,18 @@
 //! Dead letters of a source: messages that are no notifications, each with the reason.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use notification::Name;
 use serde::Serialize;
 use stream::{PutError, Record, StreamMessage, Target};
-
-use crate::source::hashed;
 
 /// Where dead letters go.
 #[derive(Debug, Clone)]
@@ -158,6 +158,16 @@ fn append(file: &Path, lines: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
     file.write_all(lines)?;
     file.sync_data()
+}
+
+/// The SHA-256 of `id`, hexadecimal.
+pub(crate) fn hashed(id: &str) -> String {
+    let digest = digest::digest(&digest::SHA256, id.as_bytes());
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        // A text takes everything.
+        let _written = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -6,12 +6,10 @@
 //! message. While ingest has no room, nothing is fetched; while the store or the dead letters are away, messages are given back and the
 //! source waits. What keeps a source from work is logged once, and its end.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use flow::Backoff;
 use notification::{ByteString, Draft, Idempotency, Name, limits};
 use pipeline::Intake;
@@ -22,7 +20,7 @@ use stream::{Source, StreamMessage, StreamReceipt};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::dead_letters::DeadLetters;
+use crate::dead_letters::{DeadLetters, hashed};
 
 /// Reads notifications of one tenant from a source.
 #[derive(Debug)]
@@ -66,7 +64,7 @@ pub struct SourceCounts {
 #[derive(Debug)]
 struct SourceRun {
     reader: SourceReader,
-    trouble: Option<Trouble>,
+    obstacle: Option<Obstacle>,
     /// Failures in a row.
     failures: u16,
     /// True once a bad message was logged in the current row of batches with bad messages.
@@ -77,7 +75,7 @@ struct SourceRun {
 
 /// The obstacle of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trouble {
+enum Obstacle {
     Source,
     Store,
     DeadLetters,
@@ -119,7 +117,7 @@ impl SourceReader {
     pub async fn run(self, stopping: watch::Receiver<bool>) -> Result<(), StoreError> {
         let mut run = SourceRun {
             reader: self,
-            trouble: None,
+            obstacle: None,
             failures: 0,
             is_bad_logged: false,
             next_batch: BATCH,
@@ -205,15 +203,15 @@ impl SourceRun {
             let goes_well = match fetched {
                 Ok(messages) if messages.is_empty() => {
                     // It can be read. What else may be wrong shows with the next message.
-                    self.works_again(Trouble::Source);
+                    self.works_again(Obstacle::Source);
                     true
                 }
                 Ok(messages) => {
-                    self.works_again(Trouble::Source);
+                    self.works_again(Obstacle::Source);
                     self.take_in(messages).await?
                 }
                 Err(error) => {
-                    self.fails(Trouble::Source, &error.to_string());
+                    self.fails(Obstacle::Source, &error.to_string());
                     false
                 }
             };
@@ -246,7 +244,7 @@ impl SourceRun {
         let (receipts, drafts): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         match self.reader.intake.accept_each(drafts).await {
             Ok(answers) => {
-                self.works_again(Trouble::Store);
+                self.works_again(Obstacle::Store);
                 for (receipt, answer) in receipts.into_iter().zip(answers) {
                     match answer {
                         Ok(admission) => {
@@ -262,7 +260,7 @@ impl SourceRun {
             }
             Err(error) if error.kind() == ErrorKind::Fatal => return Err(error),
             Err(error) => {
-                self.fails(Trouble::Store, &error.to_string());
+                self.fails(Obstacle::Store, &error.to_string());
                 back.extend(receipts);
             }
         }
@@ -287,8 +285,8 @@ impl SourceRun {
         let acknowledged = answers.iter().filter(|answer| answer.is_ok()).count();
         add(&self.reader.counts.acknowledged, acknowledged);
         match answers.into_iter().find_map(Result::err) {
-            Some(error) => self.fails(Trouble::Acknowledgements, &error.to_string()),
-            None => self.works_again(Trouble::Acknowledgements),
+            Some(error) => self.fails(Obstacle::Acknowledgements, &error.to_string()),
+            None => self.works_again(Obstacle::Acknowledgements),
         }
     }
 
@@ -306,42 +304,42 @@ impl SourceRun {
         let count = buried.iter().filter(|answer| answer.is_ok()).count();
         add(&self.reader.counts.dead, count);
         match buried.iter().find_map(|answer| answer.as_ref().err()) {
-            Some(error) => self.fails(Trouble::DeadLetters, error),
-            None => self.works_again(Trouble::DeadLetters),
+            Some(error) => self.fails(Obstacle::DeadLetters, error),
+            None => self.works_again(Obstacle::DeadLetters),
         }
         let receipts = dead.into_iter().map(|(message, _)| message.receipt);
         receipts.zip(buried.iter().map(Result::is_ok)).collect()
     }
 
-    /// Notes that `trouble` keeps the source from its work, and logs it if that is new.
-    fn fails(&mut self, trouble: Trouble, error: &str) {
+    /// Notes that `obstacle` keeps the source from its work, and logs it if that is new.
+    fn fails(&mut self, obstacle: Obstacle, error: &str) {
         self.reader.counts.is_failing.store(true, Ordering::Relaxed);
-        if self.trouble.replace(trouble) == Some(trouble) {
+        if self.obstacle.replace(obstacle) == Some(obstacle) {
             return;
         }
         let source = &self.reader.name;
-        match trouble {
-            Trouble::Source => {
+        match obstacle {
+            Obstacle::Source => {
                 tracing::warn!(%source, error, "the source cannot be read: it is tried again");
             }
-            Trouble::Store => {
+            Obstacle::Store => {
                 tracing::warn!(%source, error, "the store takes nothing: the source waits");
             }
-            Trouble::DeadLetters => tracing::warn!(
+            Obstacle::DeadLetters => tracing::warn!(
                 %source,
                 error,
                 "the dead letters cannot be written: bad messages are given back, and the source waits"
             ),
-            Trouble::Acknowledgements => {
+            Obstacle::Acknowledgements => {
                 tracing::warn!(%source, error, "messages were not acknowledged: they come again");
             }
         }
     }
 
-    /// Notes that `trouble` is over, and logs it if it was there.
-    fn works_again(&mut self, trouble: Trouble) {
-        if self.trouble == Some(trouble) {
-            self.trouble = None;
+    /// Notes that `obstacle` is over, and logs it if it was there.
+    fn works_again(&mut self, obstacle: Obstacle) {
+        if self.obstacle == Some(obstacle) {
+            self.obstacle = None;
             self.reader.counts.is_failing.store(false, Ordering::Relaxed);
             let source = &self.reader.name;
             tracing::info!(%source, "the source is read again");
@@ -368,14 +366,4 @@ fn key_of(source: &Name, id: &str) -> ByteString {
     let hash = (id.len() > PLAIN_ID_BYTES).then(|| hashed(id));
     let id = hash.as_deref().unwrap_or(id);
     format!("{SOURCE_KEYS}source {source} {id}").into()
-}
-
-/// The SHA-256 of `id`, hexadecimal.
-pub(crate) fn hashed(id: &str) -> String {
-    let digest = digest::digest(&digest::SHA256, id.as_bytes());
-    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        // A text takes everything.
-        let _written = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -20,6 +20,7 @@ use super::backend::Backend;
 use super::broker::{self, BrokerLink};
 use super::failed::Failed;
 use super::live::{Changes, Live};
+use super::sources;
 use super::stages::{StageParts, Stages};
 use crate::config::Config;
 
@@ -84,7 +85,7 @@ impl Engine {
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
-            stages.read_sources(&mut parts, &intake)?;
+            stages.read_sources(sources::open(&mut parts, &intake)?);
         }
         match &link {
             None => stages.dispatch(&mut parts)?,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use api::{ApiState, Readiness, Site};
-use feed::Feed;
+use feed::{Feed, SourceReader};
 use flow::{Clock, Tasks};
 use notification::{Chunk, Ticket, limits};
 use pipeline::ingest::{self, Intake};
@@ -18,7 +18,6 @@ use super::backend::Backend;
 use super::broker::BrokerLink;
 use super::live::Live;
 use super::senders::Senders;
-use super::sources;
 use crate::config::Config;
 
 /// Threads for what callers ask: one may be busy with a long request while the other answers.
@@ -132,15 +131,10 @@ impl Stages {
     }
 
     /// Reads notifications from the sources that are configured. One that cannot be read is tried again, and ends nothing.
-    pub(super) fn read_sources(
-        &mut self,
-        parts: &mut StageParts<'_>,
-        intake: &Arc<Intake>,
-    ) -> anyhow::Result<()> {
-        for reader in sources::open(parts, intake)? {
+    pub(super) fn read_sources(&mut self, readers: Vec<SourceReader>) {
+        for reader in readers {
             self.start("source", reader.run(self.stopping()));
         }
-        Ok(())
     }
 
     /// Claims chunks, and hands them to senders in this process.

@@ -120,7 +120,7 @@ impl Positions for StorePositions {
                 continue;
             }
             let position = current.as_ref().map_or("", |cursor| &cursor.position);
-            // One beyond the share goes to whoever asks next.
+            // One beyond the share goes to the next reader that asks.
             let until = if mine < share { now.plus(LEASE) } else { now };
             let next = self.cursor(position, until);
             if !self.move_shard(shard, current.as_ref(), Some(&next)).await? {

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use flow::Clock;
+use lapin::types::FieldTable;
 use serde_json::{Value, json};
 use stream::connect::{AmqpAddress, NatsAddress};
 use stream::nats::{NatsSource, NatsSourceOptions, NatsTarget};
@@ -147,7 +148,8 @@ fn several_engines_share_a_queue_of_rabbitmq_and_map_its_messages() {
         for name in [&queue, &dead] {
             let options =
                 lapin::options::QueueDeclareOptions { durable: true, ..Default::default() };
-            let declared = channel.queue_declare(name.as_str().into(), options, Default::default());
+            let declared =
+                channel.queue_declare(name.as_str().into(), options, FieldTable::default());
             declared.await.unwrap();
         }
         let event = |number: u64| json!({"device": token(number), "order": {"total": number}});
@@ -171,4 +173,52 @@ fn several_engines_share_a_queue_of_rabbitmq_and_map_its_messages() {
     eventually("all is acknowledged", || sum("acknowledged") == GOOD + BAD);
     assert_eq!([sum("accepted"), sum("repeated"), sum("dead_lettered")], [GOOD, 0, BAD]);
     engines.into_iter().for_each(Process::stop);
+}
+
+#[cfg(feature = "kinesis")]
+#[test]
+fn an_engine_reads_a_stream_of_kinesis_on_from_where_the_one_before_it_ended() {
+    use aws_sdk_kinesis::primitives::Blob;
+    use aws_sdk_kinesis::types::PutRecordsRequestEntry;
+
+    const PART: u64 = 900;
+    let (endpoint, stream) = (testbed::aws::shared_moto_url().unwrap(), testbed::unique_prefix());
+    let runtime = runtime();
+    let url = format!("kinesis://key:secret@{stream}?region=us-east-1&endpoint={endpoint}");
+    let settings = stream::kinesis::KinesisSettings::from_url(&url).unwrap();
+    let client = runtime.block_on(async {
+        let config = stream::aws::sdk_config(&settings.aws).await.unwrap();
+        let client = aws_sdk_kinesis::Client::new(&config);
+        client.create_stream().stream_name(&stream).shard_count(3).send().await.unwrap();
+        client
+    });
+    let put = |numbers: std::ops::Range<u64>| {
+        let entry = |number: u64| {
+            let bytes = if number % PART == 7 {
+                b"{".to_vec()
+            } else {
+                notification(number).to_string().into()
+            };
+            let entry = PutRecordsRequestEntry::builder().partition_key(number.to_string());
+            entry.data(Blob::new(bytes)).build().unwrap()
+        };
+        let entries: Vec<_> = numbers.map(entry).collect();
+        for entries in entries.chunks(450) {
+            let call =
+                client.put_records().stream_name(&stream).set_records(Some(entries.to_vec()));
+            let answer = runtime.block_on(call.send()).unwrap();
+            assert_eq!(answer.failed_record_count, Some(0));
+        }
+    };
+    let source = format!("[{{ name = \"orders\", url = \"{url}\", drop_bad_messages = true }}]");
+    let cluster = Cluster::on_disk(2 * PART, &[]).with("BELFRY__SOURCES", source);
+    for part in 0..2 {
+        put(part * PART..(part + 1) * PART);
+        let engine = cluster.start("serve", "engine");
+        eventually("all is acknowledged", || messages(&engine, "acknowledged") == PART);
+        let fates = ["read", "accepted", "repeated", "dead_lettered"];
+        assert_eq!(fates.map(|fate| messages(&engine, fate)), [PART, PART - 1, 0, 1]);
+        cluster.drained(&engine, (part + 1) * (PART - 1));
+        engine.stop();
+    }
 }

@@ -1,7 +1,7 @@
 //! Streams of Amazon Kinesis as sources and targets.
 //!
 //! A [`KinesisSource`] reads the shards of a stream that its [`Positions`] give it, which the caller keeps: by these, readers of several
-//! processes share a stream. A shard is read after those that it came from are finished, whoever reads them. Records that Amazon's producer library has aggregated are
+//! processes share a stream. A shard is read after those that it came from are finished, by any reader. Records that Amazon's producer library has aggregated are
 //! given as they are, and not taken apart.
 
 mod positions;

@@ -117,10 +117,11 @@ impl KinesisSource {
             let is_closed = shard
                 .sequence_number_range
                 .is_some_and(|range| range.ending_sequence_number.is_some());
-            let begin = match is_new {
-                // The newest records are in shards that are open.
-                true => (!is_closed).then_some(ShardStart::Newest),
-                false => Some(ShardStart::Oldest),
+            // The newest records are in shards that are open.
+            let begin = if is_new {
+                (!is_closed).then_some(ShardStart::Newest)
+            } else {
+                Some(ShardStart::Oldest)
             };
             let parents = [shard.parent_shard_id, shard.adjacent_parent_shard_id];
             self.book().add(shard.shard_id, parents.into_iter().flatten().collect(), begin);
