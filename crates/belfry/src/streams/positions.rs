@@ -70,7 +70,7 @@ impl StorePositions {
     ) -> Result<bool, StreamError> {
         let (source, shard) = (self.source.clone(), shard.to_owned());
         let moved = self.operations.move_shard(source, shard, from.cloned(), to.cloned()).await;
-        moved.map_err(unavailable)
+        moved.map_err(|error| unavailable(&error))
     }
 
     /// Says that this reader lives, forgets readers that do not, and counts those that do.
@@ -103,7 +103,8 @@ impl StorePositions {
 impl Positions for StorePositions {
     async fn lease(&self, shards: &[String]) -> Result<Vec<ShardLease>, StreamError> {
         let mut held = self.held.lock().await;
-        let mut known = self.reads.shards(self.source.clone()).await.map_err(unavailable)?;
+        let mut known =
+            self.reads.shards(self.source.clone()).await.map_err(|error| unavailable(&error))?;
         let now = self.now();
         let readers = self.register(&known, now).await?;
         held.retain(|shard, cursor| known.get(shard) == Some(&*cursor));
@@ -184,7 +185,7 @@ fn position(text: &str) -> Option<ShardPosition> {
     }
 }
 
-fn unavailable(error: StoreError) -> StreamError {
+fn unavailable(error: &StoreError) -> StreamError {
     StreamError::Unavailable(format!("positions of shards: {error}"))
 }
 
