@@ -88,13 +88,13 @@ const RATE_MIN: f64 = 1.0 / 60.0;
 /// Longest time between two messages held back that is taken for one stretch, beside two intervals.
 const STRETCH: Duration = Duration::from_secs(5);
 /// Longest pause: after it one message asks again. Beside accepted messages it is shorter: the refusal may be one recipient's.
-const PAUSE_MAX: Duration = Duration::from_mins(1);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_mins(1);
 const PAUSE_MAX_BESIDE: Duration = Duration::from_millis(200);
 /// Refusals in a row that a rate may fail to prevent, and how long none is learned then.
 const VAIN_MAX: u8 = 50;
-const REST: Duration = Duration::from_mins(5);
+pub(crate) const REST: Duration = Duration::from_mins(5);
 /// Time after which a rate that holds nothing back is forgotten.
-const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
+pub(crate) const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
 
 // === impl LearnedRate ===
 
@@ -116,15 +116,52 @@ impl LearnedRate {
 
     /// Messages a second that may be sent; `None` without a bound.
     pub fn per_second(&self) -> Option<f64> {
-        let (known, climbed) = (self.found?, self.climbed.as_secs_f64());
-        let (climb, plateau) = climb_and_plateau(known);
-        Some(if climbed < climb {
-            known * (CUT + (0.99 - CUT) * climbed / climb)
-        } else if climbed < climb + plateau {
-            known * (0.99 + 0.02 * (climbed - climb) / plateau)
-        } else {
-            known * 1.01 * ((climbed - climb - plateau) / (GROWTH_PLATEAUS * plateau)).exp()
-        })
+        Some(rate_after(self.found?, self.climbed))
+    }
+
+    /// Messages a second that were let through before the last refusal; `None` while they are counted.
+    pub(crate) fn found(&self) -> Option<f64> {
+        self.found
+    }
+
+    /// Time for which the rate has held something back since the last refusal.
+    pub(crate) fn climbed(&self) -> Duration {
+        self.climbed
+    }
+
+    /// When a message was refused last that counted.
+    pub(crate) fn refused_at(&self) -> Duration {
+        self.refused_at
+    }
+
+    /// Messages a second that were let through since the first refusal; `None` if it was just now.
+    pub(crate) fn counted(&self, now: Duration) -> Option<f64> {
+        let counted = self.answers.since(self.since, now);
+        let is_enough = counted.accepted > 0 && counted.span >= COUNTED_MIN;
+        is_enough.then(|| f64::from(counted.accepted) / counted.span.as_secs_f64())
+    }
+
+    /// Goes by a rate that others have learned. With `is_other`, what was sent until `now` says nothing of it.
+    pub(crate) fn follow(&mut self, found: f64, climbed: Duration, is_other: bool, now: Duration) {
+        (self.found, self.climbed) = (Some(found.max(RATE_MIN)), climbed);
+        if is_other {
+            (self.refused_at, self.since) = (now, self.since.max(now));
+        }
+    }
+
+    /// Sets the rate that was let through before the last refusal: it is known from more than what was counted.
+    pub(crate) fn correct(&mut self, found: f64) {
+        self.found = Some(found.max(RATE_MIN));
+    }
+
+    /// Refusals of messages that are sent for `span` from now on say nothing: their places were reserved by an earlier rate.
+    pub(crate) fn settle(&mut self, now: Duration, span: Duration) {
+        self.refused_at = self.refused_at.max(now + span);
+    }
+
+    /// Learns nothing for `span`: a rate does not end the refusals.
+    pub(crate) fn rest(&mut self, now: Duration, span: Duration) {
+        *self = Self { rests_until: now + span, ..Self::new(now + span) };
     }
 
     /// True if there is nothing to remember any more.
@@ -176,7 +213,7 @@ impl LearnedRate {
         let lately = self.answers.since(from, now);
         self.vain = if lately.is_good_part_refused() { self.vain + 1 } else { 0 };
         if self.vain > VAIN_MAX {
-            *self = Self { rests_until: now + REST, ..Self::new(now + REST) };
+            self.rest(now, REST);
             return Duration::ZERO;
         }
         let counted = self.answers.since(from.max(self.since), now);
@@ -204,8 +241,7 @@ impl LearnedRate {
         {
             self.begin_at(let_through);
             // What was answered last may not be counted yet, so it grows at once, and the next refusal tells.
-            let (climb, plateau) = climb_and_plateau(let_through);
-            self.climbed = Duration::from_secs_f64(climb + plateau);
+            self.climbed = growth_of(let_through);
             (self.since, self.held_back_at, self.has_accepted) = (now, now, true);
             // Those of before say nothing of the rate.
             self.answers = AnswerCounts::default();
@@ -218,6 +254,25 @@ impl LearnedRate {
         self.found = Some(known.max(RATE_MIN));
         self.climbed = Duration::ZERO;
     }
+}
+
+/// The rate so much time of climbing after a refusal before which messages were let through at the rate `known`.
+pub(crate) fn rate_after(known: f64, climbed: Duration) -> f64 {
+    let (climb, plateau) = climb_and_plateau(known);
+    let climbed = climbed.as_secs_f64();
+    if climbed < climb {
+        known * (CUT + (0.99 - CUT) * climbed / climb)
+    } else if climbed < climb + plateau {
+        known * (0.99 + 0.02 * (climbed - climb) / plateau)
+    } else {
+        known * 1.01 * ((climbed - climb - plateau) / (GROWTH_PLATEAUS * plateau)).exp()
+    }
+}
+
+/// Time of climbing from which on a known rate grows.
+pub(crate) fn growth_of(known: f64) -> Duration {
+    let (climb, plateau) = climb_and_plateau(known);
+    Duration::from_secs_f64(climb + plateau)
 }
 
 /// Seconds of the climb to a known rate, and of the plateau around it.
@@ -276,6 +331,9 @@ fn slot_number(at: Duration) -> u64 {
     u64::try_from(at.as_millis()).unwrap_or(u64::MAX) / SLOT_MILLIS
 }
 
+#[cfg(test)]
+#[path = "hidden_rate.rs"]
+pub(crate) mod hidden;
 #[cfg(test)]
 #[path = "learned_rate_tests.rs"]
 mod tests;

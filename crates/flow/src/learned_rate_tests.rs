@@ -2,69 +2,15 @@
 
 use std::collections::VecDeque;
 
+use super::hidden::{CHANGE, Destination, Hidden};
 use super::*;
-
-/// How a destination counts. Rates in messages a second.
-#[derive(Debug, Clone, Copy)]
-enum Hidden {
-    /// A token bucket with room for so many seconds.
-    Bucket(f64),
-    /// A number in each minute of the clock.
-    Minutes,
-    /// It refuses nothing.
-    Nothing,
-}
 
 const ALL: [Hidden; 4] =
     [Hidden::Bucket(0.0), Hidden::Bucket(1.0), Hidden::Bucket(60.0), Hidden::Minutes];
 
-struct Destination {
-    hidden: Hidden,
-    /// The rate, and the one after [`CHANGE`].
-    rates: (f64, f64),
-    tokens: f64,
-    at: f64,
-    minute: f64,
-}
-
-/// When the rate changes, and when the simulation ends, seconds.
-const CHANGE: f64 = 400.0;
+/// When the simulation ends, seconds.
 const END: f64 = 900.0;
 const ROUND_TRIP: f64 = 0.05;
-
-impl Destination {
-    fn rate(&self, now: f64) -> f64 {
-        if now < CHANGE { self.rates.0 } else { self.rates.1 }
-    }
-
-    /// `Some` seconds to wait, if it is refused.
-    fn asked(&mut self, now: f64) -> Option<f64> {
-        let rate = self.rate(now);
-        match self.hidden {
-            Hidden::Nothing => return None,
-            Hidden::Bucket(seconds) => {
-                let tokens = self.tokens + (now - self.at) * rate;
-                self.tokens = tokens.min((seconds * rate).max(1.0));
-                self.at = now;
-            }
-            Hidden::Minutes if (now / 60.0).floor() > self.minute => {
-                self.minute = (now / 60.0).floor();
-                self.tokens = 60.0 * rate;
-            }
-            Hidden::Minutes => {}
-        }
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            return None;
-        }
-        let wait = match self.hidden {
-            Hidden::Minutes => (self.minute + 1.0) * 60.0 - now,
-            Hidden::Bucket(_) | Hidden::Nothing => (1.0 - self.tokens) / rate,
-        };
-        // As the header field has it.
-        Some(wait.ceil())
-    }
-}
 
 /// A process with a backlog before a destination.
 struct Process {
@@ -116,7 +62,7 @@ impl Process {
 
 /// Backlogs of several processes before a destination: when each message was sent, and whether it was accepted.
 fn play_together(hidden: Hidden, rates: (f64, f64), processes: u8) -> Vec<(f64, bool)> {
-    let mut destination = Destination { hidden, rates, tokens: f64::MAX, at: 0.0, minute: -1.0 };
+    let mut destination = Destination::new(hidden, rates);
     let begun = |place: u8| Process {
         learned: LearnedRate::new(Duration::ZERO),
         under_way: VecDeque::new(),

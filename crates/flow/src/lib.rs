@@ -10,6 +10,7 @@
 //! - [`learned_rate`]: the rate that a destination keeps to, learned from its refusals.
 //! - [`quota`]: the number of attempts in a minute, or the rate that was learned.
 //! - [`quota_share`]: the division of that number among processes.
+//! - [`shared_rate`]: a learned rate that processes share, and their turns to send by it.
 //! - [`merge`]: requests over one connection, performed together.
 //! - [`worker_deadline`]: the time until which a worker may start attempts.
 //! - [`throttle`]: a limit on log lines about the same trouble.
@@ -27,6 +28,7 @@ pub mod quota;
 pub mod quota_share;
 pub mod reference;
 pub mod shared_limit;
+pub mod shared_rate;
 pub mod tasks;
 pub mod throttle;
 pub mod worker_deadline;
@@ -37,7 +39,7 @@ pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
 pub use learned_rate::LearnedRate;
 pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
-pub use quota::{Quota, QuotaGroup};
+pub use quota::{LearningQuotas, Quota, QuotaGroup};
 pub use reference::Reference;
 pub use shared_limit::SharedLimit;
 pub use tasks::Tasks;

@@ -2,9 +2,15 @@
 //!
 //! Pure arithmetic, time passed in. All threads of a process share a quota.
 
+mod booked_turns;
+mod nanos;
 mod schedule;
+mod sharing;
+mod turns;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,7 +18,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use schedule::{ClosedQuota, MINUTE_NANOS, QuotaRate, Schedule, nanos_of};
+use crate::shared_rate::{TurnAnswer, TurnAsk};
+use nanos::nanos_of;
+use schedule::{ClosedQuota, MINUTE_NANOS, QuotaRate, Schedule};
 pub use schedule::{Demand, SHORT_WAIT, WAIT_MAX, whole};
 
 /// Lets through a number of attempts in any minute, wherever that minute begins: a sixtieth of them at once, the rest evenly.
@@ -24,11 +32,22 @@ pub struct Quota {
     start: OnceLock<Instant>,
     /// True without a number and a pause. Read without the lock: most quotas have no number.
     is_open: AtomicBool,
-    /// True while this process has no part of the number. Read without the lock: most processes have all of it.
+    /// True while this process has no part of the number, or sends in turns with others. Read without the lock: most processes have
+    /// all of it.
     is_closed: AtomicBool,
     /// True while a rate is learned. Read without the lock: few destinations refuse attempts for it.
     is_learning: AtomicBool,
+    /// Where its key is put when it learns a rate.
+    announced: OnceLock<(Arc<LearningQuotas>, Arc<str>)>,
     schedule: Mutex<Schedule>,
+}
+
+/// Keys of the quotas of a process that learn a rate: the task that shares rates with other processes looks at no other ones.
+#[derive(Debug, Default)]
+pub struct LearningQuotas {
+    keys: Mutex<BTreeSet<Arc<str>>>,
+    /// Notified when something is to be told to other processes, or a turn is wanted.
+    pub wake: Arc<Notify>,
 }
 
 /// A part of a number that one of several processes goes by.
@@ -99,10 +118,13 @@ impl Quota {
             is_open: AtomicBool::new(pace == QuotaRate::UNLIMITED),
             is_closed: AtomicBool::new(false),
             is_learning: AtomicBool::new(false),
+            announced: OnceLock::new(),
             schedule: Mutex::new(Schedule {
                 pace,
                 closed: None,
                 learned: None,
+                turns: None,
+                learning_lag_nanos: 0,
                 part_until_nanos: u64::MAX,
                 turn_nanos_max: u64::MAX,
                 demand: Demand::default(),
@@ -119,8 +141,10 @@ impl Quota {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
         schedule.closed = None;
+        if count.is_some() {
+            schedule.turns = None;
+        }
         (schedule.part_until_nanos, schedule.turn_nanos_max) = (u64::MAX, u64::MAX);
-        self.is_closed.store(false, Ordering::Relaxed);
         // Without a number, what was learned holds on.
         if count.is_some() || schedule.learned.is_none() {
             schedule.learned = None;
@@ -133,7 +157,7 @@ impl Quota {
     /// notified when a place is looked for.
     pub fn close(&self, wake: &Arc<Notify>) {
         let mut schedule = self.schedule();
-        schedule.learned = None;
+        (schedule.learned, schedule.turns) = (None, None);
         self.is_learning.store(false, Ordering::Relaxed);
         schedule.closed = Some(ClosedQuota { wake: Arc::clone(wake), ..ClosedQuota::default() });
         self.is_closed.store(true, Ordering::Relaxed);
@@ -181,6 +205,10 @@ impl Quota {
         let nanos = self.nanos(now);
         let mut schedule = self.schedule();
         schedule.demand.is_asked = true;
+        if schedule.goes_by_turns(nanos) {
+            let patience = nanos_of(SHARE_PATIENCE);
+            return schedule.awaits_turn(nanos, patience).then(|| now + SHARE_LOOK);
+        }
         let closed = schedule.closed.as_mut().filter(|closed| !closed.is_answered)?;
         let asked_at = *closed.asked_at_nanos.get_or_insert_with(|| {
             closed.wake.notify_one();
@@ -223,7 +251,7 @@ impl Quota {
         if wait > wait_max {
             return Err(wait);
         }
-        schedule.booked_until_nanos = booked;
+        schedule.book(now, booked, wait);
         schedule.demand.reserved += 1;
         // Still under the lock: later, this could undo what a pause has said meanwhile.
         if schedule.is_open(now) {
@@ -305,6 +333,42 @@ impl Quota {
         let (now, sent_at) = (self.nanos(now), self.nanos(sent_at));
         let mut schedule = self.schedule();
         schedule.refused(now, sent_at, retry_after);
+        let was_learning = self.is_learning.load(Ordering::Relaxed);
+        self.show(&schedule, now);
+        if let Some((learning, key)) = self.announced.get()
+            && (!was_learning || schedule.has_news())
+        {
+            learning.insert(key);
+        }
+    }
+
+    /// Has the quota put `key` into `learning` when it learns a rate.
+    pub fn announce(&self, key: &Arc<str>, learning: &Arc<LearningQuotas>) {
+        self.announced.get_or_init(|| (Arc::clone(learning), Arc::clone(key)));
+    }
+
+    /// The question to the ledger of shared rates; `None` if there is nothing to tell, and no turn is wanted.
+    pub fn turn_ask(&self, wake: &Arc<Notify>, now: Instant) -> Option<TurnAsk> {
+        let now = self.nanos(now);
+        let mut schedule = self.schedule();
+        let ask = schedule.turn_ask(wake, now);
+        self.show(&schedule, now);
+        ask
+    }
+
+    /// Goes by the answer to what was asked at `asked_at`.
+    pub fn hear_turn(&self, answer: &TurnAnswer, asked_at: Instant, now: Instant) {
+        let (asked_at, now) = (self.nanos(asked_at), self.nanos(now));
+        let mut schedule = self.schedule();
+        schedule.hear_turn(answer, asked_at, now);
+        self.show(&schedule, now);
+    }
+
+    /// Learns alone from now on.
+    pub fn learn_alone(&self, now: Instant) {
+        let now = self.nanos(now);
+        let mut schedule = self.schedule();
+        schedule.learn_alone(now);
         self.show(&schedule, now);
     }
 
@@ -318,13 +382,11 @@ impl Quota {
     pub fn accepted(&self, now: Instant, count: usize) -> Option<NonZeroU32> {
         let now = self.nanos(now);
         let mut schedule = self.schedule();
-        if let Some(learned) = &mut schedule.learned {
-            learned.accept(Duration::from_nanos(now), u32::try_from(count).unwrap_or(u32::MAX));
-        }
-        schedule.follow_learned(now);
+        schedule.accepted(now, u32::try_from(count).unwrap_or(u32::MAX));
         self.show(&schedule, now);
         schedule.learned.as_ref()?;
-        let per_minute = MINUTE_NANOS.checked_div(schedule.pace.interval_nanos)?;
+        let interval = schedule.whole_interval_nanos();
+        let per_minute = MINUTE_NANOS.checked_div(interval)?;
         NonZeroU32::new(u32::try_from(per_minute.max(1)).unwrap_or(u32::MAX))
     }
 
@@ -338,6 +400,8 @@ impl Quota {
     fn show(&self, schedule: &Schedule, now: u64) {
         self.is_open.store(schedule.is_open(now), Ordering::Relaxed);
         self.is_learning.store(schedule.learned.is_some(), Ordering::Relaxed);
+        let is_closed = schedule.closed.is_some() || schedule.turns.is_some();
+        self.is_closed.store(is_closed, Ordering::Relaxed);
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
@@ -347,6 +411,44 @@ impl Quota {
     fn nanos(&self, now: Instant) -> u64 {
         let start = *self.start.get_or_init(|| now);
         ORIGIN_NANOS + nanos_of(now.saturating_duration_since(start)).min(u64::MAX / 4)
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        if let Some((learning, key)) = self.announced.get() {
+            learning.remove(key);
+        }
+    }
+}
+
+// === impl LearningQuotas ===
+
+impl LearningQuotas {
+    fn insert(&self, key: &Arc<str>) {
+        self.keys().insert(Arc::clone(key));
+        self.wake.notify_one();
+    }
+
+    /// Takes out a key whose quota learns no rate any more.
+    pub fn remove(&self, key: &Arc<str>) {
+        self.keys().remove(key);
+    }
+
+    /// Up to `count` keys behind `after`, in order, and then from the first one on.
+    pub fn next(&self, after: Option<&Arc<str>>, count: usize) -> Vec<Arc<str>> {
+        let keys = self.keys();
+        let is_behind = |key: &&Arc<str>| after.is_none_or(|after| *key > after);
+        let behind = after.map_or_else(
+            || keys.range::<Arc<str>, _>(..),
+            |after| keys.range::<Arc<str>, _>((Excluded(after), Unbounded)),
+        );
+        let before = keys.iter().take_while(|key| !is_behind(key));
+        behind.chain(before).take(count).cloned().collect()
+    }
+
+    fn keys(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -114,7 +114,10 @@ impl CommonFaults {
         Self {
             outage: Outage::new(faults),
             capacity: Capacity::new(faults.capacity.clone()),
-            rate_limit: SimRateLimit::new(faults.rate_limit),
+            rate_limit: SimRateLimit::new(
+                faults.rate_limit,
+                Duration::from_millis(faults.rate_burst.into()),
+            ),
         }
     }
 }

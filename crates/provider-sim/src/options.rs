@@ -128,9 +128,13 @@ pub struct Faults {
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     pub throttle_rate: f64,
 
-    /// Good requests in a second, but for mail; further ones are answered 429. What is not used is kept for a second
+    /// Good requests in a second, but for mail; further ones are answered 429. What is not used is kept for --rate-burst
     #[arg(long, value_name = "COUNT")]
     pub rate_limit: Option<NonZeroU32>,
+
+    /// Milliseconds whose unused requests are kept by --rate-limit; 0 has any two requests keep their distance
+    #[arg(long, value_name = "MILLISECONDS", default_value = "1000")]
+    pub rate_burst: u32,
 
     /// Seconds in the Retry-After header of 429 and 503
     #[arg(long, value_name = "SECONDS", default_value = "1")]

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::nanos::nanos_of;
+use super::turns::Turns;
 use crate::LearnedRate;
 
 /// The demand before a quota since it was last read.
@@ -26,6 +28,10 @@ pub(super) struct Schedule {
     pub(super) closed: Option<ClosedQuota>,
     /// `Some` from the first refusal for the rate on, where there is no number.
     pub(super) learned: Option<Box<LearnedRate>>,
+    /// `Some` while the learned rate is shared with other processes.
+    pub(super) turns: Option<Box<Turns>>,
+    /// Time in which others had their turns: what is learned has its own time, which stands still meanwhile.
+    pub(super) learning_lag_nanos: u64,
     /// End of the part of a number that is gone by.
     pub(super) part_until_nanos: u64,
     /// Longest time from one appointed return to the next: a small part is often raised before long.
@@ -89,6 +95,12 @@ impl Schedule {
         if self.closed.is_some() || now >= self.part_until_nanos {
             return (self.booked(now), CLOSED_WAIT);
         }
+        if let Some(turns) = self.turns.as_ref().filter(|turns| turns.are_in_force(now)) {
+            let Some(at) = turns.place(now.max(self.paused_until_nanos)) else {
+                return (self.booked(now), turns.wait(now));
+            };
+            return (at + self.pace.burst_nanos, Duration::from_nanos(at.saturating_sub(now)));
+        }
         let booked = self.booked(now) + self.pace.interval_nanos;
         (booked, Duration::from_nanos(booked.saturating_sub(now + self.pace.burst_nanos)))
     }
@@ -99,10 +111,36 @@ impl Schedule {
         let (booked, wait) = self.next(now);
         self.demand.is_asked = true;
         self.demand.is_short |= wait >= SHORT_WAIT;
-        if let Some(learned) = self.learned.as_mut().filter(|_| !wait.is_zero()) {
-            learned.hold_back(Duration::from_nanos(now));
+        if !wait.is_zero() {
+            let at = self.learning_time(now);
+            if let Some(learned) = &mut self.learned {
+                learned.hold_back(at);
+            }
+        }
+        if let Some(turns) = &mut self.turns {
+            turns.looked(now);
         }
         (booked, wait)
+    }
+
+    /// Reserves the place that was [looked](Self::look) for.
+    pub(super) fn book(&mut self, now: u64, booked: u64, wait: Duration) {
+        self.booked_until_nanos = booked;
+        if let Some(turns) = self.turns.as_mut().filter(|turns| turns.are_in_force(now)) {
+            turns.take_place(now + nanos_of(wait));
+        }
+    }
+
+    /// Learns that `count` attempts were answered and not refused for their rate.
+    pub(super) fn accepted(&mut self, now: u64, count: u32) {
+        let at = self.learning_time(now);
+        if let Some(learned) = &mut self.learned {
+            learned.accept(at, count);
+        }
+        if let Some(turns) = &mut self.turns {
+            turns.accept(count);
+        }
+        self.follow_learned(now);
     }
 
     /// Learns of a refusal for the rate; see [`LearnedRate::refuse`].
@@ -111,9 +149,13 @@ impl Schedule {
         if is_numbered || self.closed.is_some() {
             return;
         }
-        let [at, sent_at] = [now, sent_at].map(Duration::from_nanos);
+        let at = self.learning_time(now);
+        let sent_at = at.saturating_sub(Duration::from_nanos(now.saturating_sub(sent_at)));
         let learned = self.learned.get_or_insert_with(|| Box::new(LearnedRate::new(at)));
-        let pause = learned.refuse(at, sent_at, retry_after);
+        let pause = match &mut self.turns {
+            None => learned.refuse(at, sent_at, retry_after),
+            Some(turns) => turns.refuse(learned, (at, sent_at), retry_after, now),
+        };
         self.follow_learned(now);
         if !pause.is_zero() {
             self.paused_until_nanos = self.paused_until_nanos.max(now + nanos_of(pause));
@@ -123,10 +165,12 @@ impl Schedule {
     /// Goes by the learned rate as it is by now.
     pub(super) fn follow_learned(&mut self, now: u64) {
         let Some(learned) = &self.learned else { return };
-        let pace = learned.per_second().map_or(QuotaRate::UNLIMITED, QuotaRate::of_learned);
-        let is_over = learned.is_over(Duration::from_nanos(now));
-        if is_over {
-            self.learned = None;
+        let share = self.turns.as_ref().map_or(1.0, |turns| turns.share());
+        let of_share = |rate: f64| QuotaRate::of_learned(rate * share);
+        let pace = learned.per_second().map_or(QuotaRate::UNLIMITED, of_share);
+        let at = Duration::from_nanos(now - self.learning_lag_nanos.min(now));
+        if learned.is_over(at) || self.turns.as_ref().is_some_and(|turns| turns.are_over(now)) {
+            (self.learned, self.turns) = (None, None);
             self.change(QuotaRate::UNLIMITED, now);
         } else if pace.differs_from(self.pace) {
             self.change(pace, now);
@@ -135,6 +179,12 @@ impl Schedule {
 
     pub(super) fn is_open(&self, now: u64) -> bool {
         self.closed.is_none() && self.pace == QuotaRate::UNLIMITED && self.booked(now) == now
+    }
+
+    /// Time between two messages of all processes; zero without a limit.
+    pub(super) fn whole_interval_nanos(&self) -> u64 {
+        let rate = self.learned.as_ref().and_then(|learned| learned.per_second());
+        rate.map_or(self.pace.interval_nanos, |rate| QuotaRate::of_learned(rate).interval_nanos)
     }
 
     pub(super) fn change(&mut self, pace: QuotaRate, now: u64) {
@@ -205,8 +255,4 @@ pub fn whole(count: NonZeroU32) -> u64 {
 /// Messages that may go at once.
 fn burst(count: NonZeroU32) -> u64 {
     (u64::from(count.get()) / 60).max(1)
-}
-
-pub(super) fn nanos_of(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

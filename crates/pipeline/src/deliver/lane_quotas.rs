@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use channel::LaneQuota;
 use flow::quota_share::{Share, ShareAsk, Shareholder};
-use flow::{Clock, Quota};
+use flow::shared_rate::{TurnAnswer, TurnAsk};
+use flow::{Clock, LearningQuotas, Quota};
 use notification::{Lane, Name};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -17,8 +18,8 @@ use crate::Channels;
 #[derive(Debug)]
 pub struct LaneQuotas {
     book: Mutex<QuotaBook>,
-    /// Notified when a part of a number is wanted that this process has none of.
-    wanted: Arc<Notify>,
+    /// The quotas that learn a rate. Its `wake` is also notified when a part of a number is wanted that this process has none of.
+    learning: Arc<LearningQuotas>,
     clock: Clock,
 }
 
@@ -42,6 +43,8 @@ struct QuotaBook {
     lanes_max: usize,
     /// Notified when a part is wanted; `None` while this process has all of every number.
     shared: Option<Arc<Notify>>,
+    /// The last quota whose turns were asked about, where there were more than could be.
+    asked_last: Option<Arc<str>>,
 }
 
 /// Key of a quota.
@@ -66,6 +69,8 @@ const QUOTAS_KEPT: usize = 4_096;
 /// Quotas that are divided among processes at a time, of those in use. A further one lets nothing through until one of them has not
 /// been used for some seconds.
 const QUOTAS_SHARED: usize = 4_096;
+/// Quotas whose turns are asked about at a time. The next ones are asked about then.
+const TURNS_ASKED: usize = 4_096;
 /// Lanes that are kept, at least.
 const LANES_KEPT: usize = 16_384;
 
@@ -74,7 +79,7 @@ const LANES_KEPT: usize = 16_384;
 impl LaneQuotas {
     /// Quotas without any number, until they are [given](Self::follow).
     pub fn new(clock: Clock) -> Self {
-        Self { book: Mutex::default(), wanted: Arc::default(), clock }
+        Self { book: Mutex::default(), learning: Arc::default(), clock }
     }
 
     /// Goes by `numbers` from now on, also where something waits.
@@ -90,7 +95,7 @@ impl LaneQuotas {
     /// Divides every number with other processes from now on. What this process goes by is its own until it has heard of them.
     pub(super) fn share(&self) {
         let (mut book, now) = (self.book(), self.clock.monotonic());
-        book.shared = Some(Arc::clone(&self.wanted));
+        book.shared = Some(Arc::clone(&self.learning.wake));
         let QuotaBook { numbers, quotas, .. } = &mut *book;
         for (of, known) in quotas {
             let number = numbers.of(of, &known.channels);
@@ -101,11 +106,11 @@ impl LaneQuotas {
     /// Goes by no number until it has a share: what it had is another process's by now.
     pub(super) fn share_anew(&self) {
         let (mut book, now) = (self.book(), self.clock.monotonic());
-        book.shared = Some(Arc::clone(&self.wanted));
+        book.shared = Some(Arc::clone(&self.learning.wake));
         let QuotaBook { numbers, quotas, .. } = &mut *book;
         for (of, known) in quotas {
             known.share = None;
-            known.follow(numbers.of(of, &known.channels), Some(&self.wanted), now);
+            known.follow(numbers.of(of, &known.channels), Some(&self.learning.wake), now);
         }
     }
 
@@ -117,6 +122,7 @@ impl LaneQuotas {
         for (of, known) in quotas {
             known.share = None;
             known.follow(numbers.of(of, &known.channels), None, now);
+            known.quota.learn_alone(now);
         }
     }
 
@@ -124,7 +130,7 @@ impl LaneQuotas {
     pub(super) fn asks(&self) -> Vec<(Arc<str>, ShareAsk)> {
         let (mut book, now) = (self.book(), self.clock.monotonic());
         let ask = |(of, known): (&QuotaKey, &mut KnownQuota)| {
-            let ask = known.share.as_mut()?.ask(&known.quota, &self.wanted, now)?;
+            let ask = known.share.as_mut()?.ask(&known.quota, &self.learning.wake, now)?;
             Some((of.ledger_key(), ask))
         };
         let mut asks: Vec<_> = book.quotas.iter_mut().filter_map(ask).collect();
@@ -139,7 +145,7 @@ impl LaneQuotas {
     pub(super) fn give_back(&self) -> Vec<(Arc<str>, ShareAsk)> {
         let (mut book, now) = (self.book(), self.clock.monotonic());
         let ask = |(of, known): (&QuotaKey, &mut KnownQuota)| {
-            let ask = known.share.as_mut()?.give_back(&known.quota, &self.wanted, now)?;
+            let ask = known.share.as_mut()?.give_back(&known.quota, &self.learning.wake, now)?;
             Some((of.ledger_key(), ask))
         };
         book.quotas.iter_mut().filter_map(ask).collect()
@@ -156,15 +162,42 @@ impl LaneQuotas {
         for (of, known) in &mut book.quotas {
             let KnownQuota { quota, share: Some(holder), .. } = known else { continue };
             let Some(share) = shares.get(&of.ledger_key()) else { continue };
-            holder.hear(quota, *share, &self.wanted, (asked_at, now));
+            holder.hear(quota, *share, &self.learning.wake, (asked_at, now));
             next = next.into_iter().chain(holder.gives_back_at()).min();
         }
         next
     }
 
-    /// Waits until a part of a number is wanted.
+    /// The questions about the rates that are learned, by the keys of their quotas: of those that were refused or want a turn.
+    pub(super) fn turn_asks(&self) -> Vec<(Arc<str>, TurnAsk)> {
+        let (mut book, now) = (self.book(), self.clock.monotonic());
+        let keys = self.learning.next(book.asked_last.as_ref(), TURNS_ASKED);
+        book.asked_last = keys.last().cloned();
+        let ask = |key: Arc<str>| {
+            let known = book.quotas.get(&QuotaKey::Provider(Arc::clone(&key)));
+            let Some(known) = known.filter(|known| known.quota.is_learning()) else {
+                self.learning.remove(&key);
+                return None;
+            };
+            let ask = known.quota.turn_ask(&self.learning.wake, now)?;
+            Some((key, ask))
+        };
+        keys.into_iter().filter_map(ask).collect()
+    }
+
+    /// Goes by the answers to what was asked at `asked_at`.
+    pub(super) fn hear_turns(&self, answers: &[(Arc<str>, TurnAnswer)], asked_at: Instant) {
+        let (book, now) = (self.book(), self.clock.monotonic());
+        for (key, answer) in answers {
+            if let Some(known) = book.quotas.get(&QuotaKey::Provider(Arc::clone(key))) {
+                known.quota.hear_turn(answer, asked_at, now);
+            }
+        }
+    }
+
+    /// Waits until a part of a number or a turn is wanted, or a rate is learned.
     pub(super) async fn is_wanted(&self) {
-        self.wanted.notified().await;
+        self.learning.wake.notified().await;
     }
 
     /// The quota of `lane`, whose channel is counted by `key`.
@@ -182,6 +215,7 @@ impl LaneQuotas {
         }
         let tenant = book.quota(&QuotaKey::Tenant(lane.tenant.clone()), None, now);
         let provider = book.quota(&QuotaKey::Provider(Arc::clone(key)), Some(&lane.channel), now);
+        provider.announce(key, &self.learning);
         let lane = Arc::new(LaneQuota::new(tenant, provider));
         book.lanes.insert(of_lane, Arc::clone(&lane));
         lane

@@ -1,5 +1,5 @@
-//! The task that keeps this process's shares of quotas up to date while other processes send under them. A process that is alone has
-//! all of every number, and asks nothing.
+//! The task that keeps this process's shares of quotas up to date while other processes send under them, and books its turns where a
+//! rate was learned. A process that is alone has all of every number, and asks nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,6 +39,8 @@ enum SharingMode {
 /// Time after which a process that joins others asks for a share. By then each of those has had a heartbeat, in which it saw this
 /// one, and has told the ledger what it goes by; or it may start no attempt any more.
 const JOIN_WAIT: Duration = Duration::from_secs(limits::WORKER_LEASE.as_secs() / 2 + 1);
+/// How long an answer about turns is waited for. Each question has another one behind it before long.
+const TURNS_WAIT: Duration = Duration::from_secs(2);
 /// Least time between two questions.
 const ROUND_MIN: Duration = Duration::from_millis(20);
 
@@ -65,8 +67,13 @@ impl QuotaShares {
             worker = now.worker;
             let next = match mode {
                 SharingMode::Alone => None,
-                SharingMode::Shared(from) if self.clock.monotonic() < from => Some(from),
-                SharingMode::Shared(_) => self.ask(&mut throttle).await,
+                SharingMode::Shared(from) => {
+                    let turns = self.ask_turns(&mut throttle).await;
+                    let has_joined = self.clock.monotonic() >= from;
+                    let shares =
+                        if has_joined { self.ask(&mut throttle).await } else { Some(from) };
+                    shares.into_iter().chain(turns).min()
+                }
             };
             let round = async {
                 match (mode, next) {
@@ -76,8 +83,8 @@ impl QuotaShares {
                 }
             };
             let early = async {
-                let SharingMode::Shared(from) = mode else { return std::future::pending().await };
-                sleep_until(from.max(self.clock.monotonic() + ROUND_MIN)).await;
+                let SharingMode::Shared(_) = mode else { return std::future::pending().await };
+                sleep_until(self.clock.monotonic() + ROUND_MIN).await;
                 self.quotas.is_wanted().await;
             };
             tokio::select! {
@@ -143,6 +150,29 @@ impl QuotaShares {
         };
         let round = asked_at + ROUND;
         Some(next.unwrap_or(round).max(asked_at + ROUND_MIN).min(round))
+    }
+
+    /// Asks about the rates that are learned, and for turns; says when to ask again, or `None` if there is nothing to ask.
+    async fn ask_turns(&self, throttle: &mut LogThrottle) -> Option<Instant> {
+        let (asked_at, now) = (self.clock.monotonic(), self.clock.wall());
+        let asks = self.quotas.turn_asks();
+        if asks.is_empty() {
+            return None;
+        }
+        let keys: Vec<Arc<str>> = asks.iter().map(|(key, _)| Arc::clone(key)).collect();
+        match timeout(TURNS_WAIT, self.ledger.take_turns(asks, now)).await {
+            Ok(Ok(answers)) => {
+                let answers: Vec<_> = keys.into_iter().zip(answers).collect();
+                self.quotas.hear_turns(&answers, asked_at);
+            }
+            Ok(Err(error)) => {
+                if throttle.admits(self.clock) {
+                    tracing::warn!(%error, "this process cannot share the rates that it learns");
+                }
+            }
+            Err(_elapsed) => {}
+        }
+        Some(asked_at + ROUND)
     }
 
     async fn exchange(&self, asks: Vec<(Arc<str>, ShareAsk)>) -> Result<Vec<Share>, StoreError> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use notification::{Answer, Draft, Guarantee};
-use store::ReadStore as _;
+use store::{Peers, ReadStore as _};
 use tokio::time::Instant;
 
 use crate::MS;
@@ -51,6 +51,46 @@ fn a_rate_that_nobody_configured_is_learned_from_refusals_and_used() {
             );
             running.crash().await;
         }
+    });
+}
+
+/// Two processes with backlogs before one destination, for five minutes: what was accepted of what could be in the last three, and what
+/// was refused of what was sent.
+async fn two_before(script: Script, a_second: u32, are_there: bool) -> (f64, f64) {
+    let mut one = Rig::new(script);
+    one.policy.attempts = 1_000;
+    let mut other = one.with_other();
+    other.policy.attempts = 1_000;
+    one.store.show_peers(Peers { worker: 1, are_there });
+    let start = one.clock.monotonic();
+    let running = [one.start(), other.start()];
+    let minutes = |count: u64| usize::try_from(60 * count).unwrap() * a_second as usize;
+    for process in [&one, &other] {
+        process.accept_drafts(drafts(process, minutes(6))).await;
+    }
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let attempts = between(&one.script.attempted_at(), start, (2, 5));
+    let accepted = between(&one.script.accepted_at(), start, (2, 5));
+    for process in running {
+        process.crash().await;
+    }
+    let float = |count: usize| f64::from(u32::try_from(count).unwrap());
+    let part = |some: usize, all: usize| float(some) / float(all);
+    (part(accepted, minutes(3)), part(attempts - accepted, attempts))
+}
+
+#[test]
+fn two_processes_keep_the_distance_that_a_destination_wants() {
+    on_one_thread(async || {
+        let script = || Script::new(20 * MS, 64);
+        for a_second in [2, 10] {
+            let (used, refused) = two_before(script().spaced(a_second), a_second, true).await;
+            assert!(used >= 0.9 && refused <= 0.03, "{a_second}: {used} {refused}");
+        }
+        let (used, refused) = two_before(script().rate_limited(10), 10, true).await;
+        assert!(used >= 0.95 && refused <= 0.03, "with a bucket: {used} {refused}");
+        let (used, _) = two_before(script().spaced(10), 10, false).await;
+        assert!(used < 0.4, "if they knew nothing of each other: {used}");
     });
 }
 

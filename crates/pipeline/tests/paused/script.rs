@@ -26,6 +26,8 @@ pub(crate) struct Script {
     per_minute: u32,
     /// Attempts that are let through in a second, with a token bucket for one; 0 is no limit.
     a_second: u32,
+    /// Instead of the token bucket, a distance between any two attempts.
+    is_spaced: bool,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +70,11 @@ impl Script {
     /// The channel for a destination that takes `a_second` attempts in a second and says so of no other way than by refusing more.
     pub(crate) fn rate_limited(self, a_second: u32) -> Self {
         Self { a_second, ..self }
+    }
+
+    /// The same, where attempts have to keep their distance, also after a pause.
+    pub(crate) fn spaced(self, a_second: u32) -> Self {
+        Self { a_second, is_spaced: true, ..self }
     }
 
     /// Number of chunks that were sent, by attempt: of the first, the second, ...
@@ -135,7 +142,9 @@ impl Script {
     async fn attempt(&self, recipient: &str, at: Instant) -> Attempt {
         let (answer, outage, latency, is_over_rate) = {
             let mut state = self.state.lock().unwrap();
-            let is_over_rate = self.a_second > 0 && !state.takes_token(at, self.a_second);
+            let second = Duration::from_secs(1);
+            let room = if self.is_spaced { second / self.a_second } else { second };
+            let is_over_rate = self.a_second > 0 && !state.takes_token(at, self.a_second, room);
             state.attempts.push(recipient.to_owned());
             state.attempted_at.push(at);
             state.under_way += 1;
@@ -171,9 +180,9 @@ impl Script {
 }
 
 impl State {
-    fn takes_token(&mut self, at: Instant, a_second: u32) -> bool {
+    fn takes_token(&mut self, at: Instant, a_second: u32, room: Duration) -> bool {
         let full_at = self.full_at.unwrap_or(at).max(at) + Duration::from_secs(1) / a_second;
-        let takes = full_at <= at + Duration::from_secs(1);
+        let takes = full_at <= at + room;
         self.full_at = if takes { Some(full_at) } else { self.full_at };
         takes
     }

@@ -99,6 +99,9 @@ pub async fn exercise_quotas<S: QuotaLedger>(make: impl AsyncFn() -> SharedSubje
         each_quota_has_its_own_number
         what_is_given_back_is_free
         those_who_ask_at_once_are_given_no_more_than_there_is
+        turns_of_two_processes_follow_each_other
+        what_one_process_learns_the_other_goes_by
+        a_rate_that_ends_no_refusals_is_given_up_by_all
     }
 }
 

@@ -43,6 +43,7 @@ pub struct Memory {
     changes: watch::Sender<u64>,
     pauses: watch::Sender<Arc<Pauses>>,
     ledger: Mutex<quota::Ledger>,
+    rates: Mutex<quota::RateRows>,
     peers: watch::Sender<Peers>,
 }
 

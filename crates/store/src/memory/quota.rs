@@ -1,10 +1,12 @@
-//! The ledger of shared quotas: rows of all who ask, as long as they count.
+//! The ledger of shared quotas: rows of all who ask, as long as they count; and of learned rates, a row for each destination.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::quota_share::{HELD_FOR, Share, ShareAsk, Stake, divide};
+use flow::shared_rate::{RateRow, TurnAnswer, TurnAsk, take_turn};
 use notification::Timestamp;
 use tokio::sync::watch;
 
@@ -14,6 +16,23 @@ use crate::{Peers, QuotaLedger, StoreError};
 /// Stakes by quota and process, and until when each counts.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(BTreeMap<(Arc<str>, i64), (Stake, Timestamp)>);
+
+/// Rows of destinations.
+#[derive(Debug, Default)]
+pub(super) struct RateRows(BTreeMap<Arc<str>, RateRow>);
+
+// === impl RateRows ===
+
+impl RateRows {
+    fn take_turn(&mut self, (key, ask): &(Arc<str>, TurnAsk), now: Duration) -> TurnAnswer {
+        self.0.retain(|_, row| row.until > now);
+        let (row, answer) = take_turn(self.0.get(key).copied(), ask, now);
+        if let Some(row) = row {
+            self.0.insert(Arc::clone(key), row);
+        }
+        answer
+    }
+}
 
 // === impl Ledger ===
 
@@ -42,6 +61,15 @@ impl QuotaLedger for Memory {
     ) -> Result<Vec<Share>, StoreError> {
         let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(asks.iter().map(|ask| ledger.give(holder, ask, now)).collect())
+    }
+
+    async fn take_turns(
+        &self,
+        asks: Vec<(Arc<str>, TurnAsk)>,
+        now: Duration,
+    ) -> Result<Vec<TurnAnswer>, StoreError> {
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(asks.iter().map(|ask| rates.take_turn(ask, now)).collect())
     }
 
     fn peers(&self) -> watch::Receiver<Peers> {

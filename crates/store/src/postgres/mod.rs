@@ -46,6 +46,7 @@ mod plans_tests;
 mod quota_ledger;
 #[cfg(test)]
 mod races;
+mod rate_ledger;
 mod read;
 #[cfg(test)]
 mod read_tests;

@@ -40,8 +40,8 @@ const ROWS: u32 = 100_000;
 /// Extra cost of a node that the planner is set not to use, and uses.
 const DISABLED_COST: f64 = 1e10;
 /// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
-const OTHERS: [&str; 5] =
-    ["membership.rs", "pause_view.rs", "quota_ledger.rs", "read.rs", "reader.rs"];
+const OTHERS: [&str; 6] =
+    ["membership.rs", "pause_view.rs", "quota_ledger.rs", "rate_ledger.rs", "read.rs", "reader.rs"];
 const BOTH: [&str; 1] = ["suppress.rs"];
 /// Files whose statements are not of a working process: they count everything on request, or run once at a start.
 const APART: [&str; 3] = ["audit.rs", "restored.rs", "schema.rs"];
@@ -258,6 +258,7 @@ async fn fill(client: &Client) {
          SELECT setval(pg_get_serial_sequence('worker', 'id'), 100); \
          INSERT INTO commit_token SELECT '00000000-0000-0000-0000-000000000001'::uuid, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO quota_share SELECT n::text, 2, 1, 1, 1, clock_timestamp() + interval '1 hour' FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO learned_rate SELECT n::text, 1, 1, 1, 1, 1, 1, 1, 0, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO feed (name) VALUES ('feed'); \
          INSERT INTO source_shard SELECT n::text, 'shard', '', 1, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO totals_delta VALUES (0, 1), (1, 1);"

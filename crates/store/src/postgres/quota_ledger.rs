@@ -1,4 +1,5 @@
-//! The ledger of shared quotas: a row for each quota and process, written with the exchange that gives a share.
+//! The ledger of shared quotas: a row for each quota and process, written with the exchange that gives a share. Beside it lies the
+//! [ledger of learned rates](super::rate_ledger).
 //!
 //! It has a session of its own, which is made by the first exchange: an exchange that is held up keeps no process from saying that it
 //! is alive, and no writer from writing.
@@ -6,15 +7,18 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::quota_share::{HELD_FOR, Share, ShareAsk, Stake, divide};
+use flow::shared_rate::{TurnAnswer, TurnAsk};
 use notification::Timestamp;
 use tokio::sync::{Mutex, watch};
 use tokio_postgres::Error;
 
 use super::Postgres;
 use super::connection::{Connector, PostgresSession};
+use super::rate_ledger::take_turns;
 use crate::{Peers, QuotaLedger, StoreError};
 
 /// The way to the ledger.
@@ -29,6 +33,7 @@ pub(super) struct LedgerLink {
 struct LedgerSession {
     session: PostgresSession,
     exchanges: u64,
+    turns_taken: u64,
 }
 
 /// One exchange after the other, of all processes.
@@ -58,13 +63,32 @@ impl LedgerLink {
         asks: &[(Arc<str>, ShareAsk)],
     ) -> Result<Vec<Share>, Error> {
         let mut place = self.session.lock().await;
-        let mut link = match place.take() {
-            Some(link) => link,
-            None => LedgerSession { session: self.connector.connect(None).await?, exchanges: 0 },
-        };
+        let mut link = self.link(&mut place).await?;
         let shares = link.exchange(holder, asks).await?;
         *place = Some(link);
         Ok(shares)
+    }
+
+    async fn take_turns(
+        &self,
+        asks: &[(Arc<str>, TurnAsk)],
+        now: Duration,
+    ) -> Result<Vec<TurnAnswer>, Error> {
+        let mut place = self.session.lock().await;
+        let mut link = self.link(&mut place).await?;
+        let forgets = link.turns_taken.is_multiple_of(FORGET_EVERY);
+        link.turns_taken += 1;
+        let answers = take_turns(&mut link.session, asks, now, forgets).await?;
+        *place = Some(link);
+        Ok(answers)
+    }
+
+    async fn link(&self, place: &mut Option<LedgerSession>) -> Result<LedgerSession, Error> {
+        if let Some(link) = place.take() {
+            return Ok(link);
+        }
+        let session = self.connector.connect(None).await?;
+        Ok(LedgerSession { session, exchanges: 0, turns_taken: 0 })
     }
 }
 
@@ -127,6 +151,14 @@ impl QuotaLedger for Postgres {
         _now: Timestamp,
     ) -> Result<Vec<Share>, StoreError> {
         Ok(self.ledger.exchange(holder, &asks).await?)
+    }
+
+    async fn take_turns(
+        &self,
+        asks: Vec<(Arc<str>, TurnAsk)>,
+        now: Duration,
+    ) -> Result<Vec<TurnAnswer>, StoreError> {
+        Ok(self.ledger.take_turns(&asks, now).await?)
     }
 
     fn peers(&self) -> watch::Receiver<Peers> {
