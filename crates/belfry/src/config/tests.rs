@@ -123,7 +123,7 @@ fn whatever_can_stand_in_a_file_can_be_said_in_the_configuration() {
             files += 1;
         }
     }
-    assert_eq!(files, 14);
+    assert_eq!(files, 16);
 }
 
 fn known_keys(table: &str) -> Vec<String> {

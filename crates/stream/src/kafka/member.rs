@@ -107,12 +107,14 @@ impl Member {
 
     /// Takes what the broker gave.
     pub(super) fn take(&self, records: Vec<ConsumerRecord>) {
+        // What the broker gave are parts of its answer, of up to 8 MiB: one message in hand would keep all of that.
+        let own = |part: Option<Bytes>| part.map(|part| Bytes::copy_from_slice(&part));
         let mut state = self.state();
         state.trouble = None;
         for record in records {
             let (partition, offset) = (record.partition, record.offset);
             state.partitions.entry(partition).or_default().take(offset);
-            let (key, body) = (record.key, record.value);
+            let (key, body) = (own(record.key), own(record.value));
             state.waiting.push_back(TakenMessage { partition, offset, key, body });
         }
         drop(state);
