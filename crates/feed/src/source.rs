@@ -16,11 +16,12 @@ use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{EventMap, IngestError, InvalidField, SourceEvent, parse};
 use store::{Admission, ErrorKind, StoreError};
+use stream::dead_letter::{RECORD_ID_BYTES, record_id};
 use stream::{Source, StreamMessage, StreamReceipt};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::dead_letters::{DeadLetters, hashed};
+use crate::dead_letters::DeadLetters;
 
 /// Reads notifications of one tenant from a source.
 #[derive(Debug)]
@@ -101,10 +102,8 @@ const FETCH_WAIT: Duration = Duration::from_secs(20);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The prefix of keys of sources. No caller's key has a control character.
 const SOURCE_KEYS: char = '\u{1}';
-/// Bytes of the identifier of a message that stand in its key as they are. A longer one is there as its SHA-256.
-const PLAIN_ID_BYTES: usize = 128;
 
-const _: () = assert!(limits::KEY_BYTES >= PLAIN_ID_BYTES + 64 + 16);
+const _: () = assert!(limits::KEY_BYTES >= RECORD_ID_BYTES + 64 + 16);
 
 // === impl SourceReader ===
 
@@ -363,7 +362,5 @@ fn add(counter: &AtomicU64, count: usize) {
 
 /// The idempotency key of a message.
 fn key_of(source: &Name, id: &str) -> ByteString {
-    let hash = (id.len() > PLAIN_ID_BYTES).then(|| hashed(id));
-    let id = hash.as_deref().unwrap_or(id);
-    format!("{SOURCE_KEYS}source {source} {id}").into()
+    format!("{SOURCE_KEYS}source {source} {}", record_id(id)).into()
 }

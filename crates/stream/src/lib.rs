@@ -9,8 +9,12 @@ pub mod aws;
 pub mod conformance;
 #[cfg(any(feature = "nats", feature = "rabbitmq"))]
 pub mod connect;
+#[cfg(feature = "dead-letter")]
+pub mod dead_letter;
 #[cfg(feature = "double")]
 pub mod double;
+#[cfg(any(feature = "aws", feature = "dead-letter"))]
+mod hex;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 #[cfg(feature = "kinesis")]

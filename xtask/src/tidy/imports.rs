@@ -32,7 +32,8 @@ const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report"])
 /// The seams. Every public module of theirs is a backend, but for what is common to all.
 const SEAMS: &[&str] = &["store", "stream", "queue", "channel"];
 /// `kafka` is a stream and, upon that, a queue.
-const COMMON: &[&str] = &["aws", "conformance", "broker", "connect", "kafka", "ticket"];
+const COMMON: &[&str] =
+    &["aws", "conformance", "broker", "connect", "dead_letter", "kafka", "ticket"];
 
 /// Names backends: it wires them together.
 const BINARY: &str = "belfry";

@@ -80,7 +80,7 @@ async fn it_maps_buries_what_is_refused_and_ends_when_nothing_is_left() {
         record("k", "no json"),
         record("k", r#"{"order": {"id": "2"}, "to": "b"}"#),
     ];
-    put_all(&*from.target().await, &records).await;
+    put_all(&*from.target(), &records).await;
     let folder = tempfile::tempdir().unwrap();
     let map = folder.path().join("map.json");
     std::fs::write(&map, r#"{"content": {"id": "{{ body.order.id }}"}, "key": "{{ body.to }}"}"#)
@@ -105,7 +105,7 @@ async fn it_maps_buries_what_is_refused_and_ends_when_nothing_is_left() {
 async fn what_is_refused_without_dead_letters_is_given_back_and_said() {
     let (from, to) = (System::RabbitMq.place(None).await, System::Sqs.place(None).await);
     // SQS takes no control characters.
-    put_all(&*from.target().await, &[record("k", "\u{1}")]).await;
+    put_all(&*from.target(), &[record("k", "\u{1}")]).await;
     let output = relay(&from.url, &to.url, &["--until-empty=1"]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(65), "{error}");

@@ -83,7 +83,7 @@ async fn run(from: &Place, to: &Place, seed: u64, mut between: impl AsyncFnMut(u
     let records: Vec<Record> = (0..MESSAGES)
         .map(|number| record(&format!("k{}", number % KEYS), &format!("{number}")))
         .collect();
-    put_all(&*from.target().await, &records).await;
+    put_all(&*from.target(), &records).await;
     let judge = to.source().await;
     let mut arrived = Arrived::default();
     let folder = tempfile::tempdir().unwrap();

@@ -153,11 +153,11 @@ impl Place {
     }
 
     /// Another writer.
-    pub(crate) async fn target(&self) -> Box<dyn Target> {
+    pub(crate) fn target(&self) -> Box<dyn Target> {
         let clock = Clock::system();
         match self.system {
             System::Kafka => Box::new(KafkaTarget::new(self.url.parse().unwrap()).unwrap()),
-            System::Kinesis => Box::new(KinesisTarget::open(&self.kinesis()).await.unwrap()),
+            System::Kinesis => Box::new(KinesisTarget::new(self.kinesis(), clock).unwrap()),
             System::Nats => {
                 let address = NatsAddress::parse(&self.server).unwrap();
                 Box::new(NatsTarget::new(address, None, &self.subject(), clock).unwrap())
@@ -166,7 +166,7 @@ impl Place {
                 let address = AmqpAddress::parse(&self.server).unwrap();
                 Box::new(RabbitMqTarget::new(address, None, ("", &self.name), clock).unwrap())
             }
-            System::Sqs | System::SqsFifo => Box::new(SqsTarget::open(&self.sqs()).await.unwrap()),
+            System::Sqs | System::SqsFifo => Box::new(SqsTarget::new(self.sqs(), clock).unwrap()),
         }
     }
 

@@ -110,7 +110,7 @@ impl Rig {
         self.runtime.block_on(create.send())?;
         let url = from_url(&self.queues.url());
         self.runtime.block_on(async {
-            let target = SqsTarget::open(&SqsSettings::from_url(&url)?).await?;
+            let target = SqsTarget::new(SqsSettings::from_url(&url)?, Clock::system())?;
             let body: bytes::Bytes = vec![b'x'; BODY].into();
             let record = |id: usize| Record { key: None, body: body.clone(), id: id.to_string() };
             let records: Vec<Record> = (0..count).map(record).collect();

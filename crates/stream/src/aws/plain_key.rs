@@ -1,6 +1,6 @@
 //! Keys as services take them: printable text of bounded length.
 
-use std::fmt::Write as _;
+use crate::hex::hex;
 
 /// `key` as text: itself if it is printable ASCII without a space and not longer than `bytes`, and hexadecimal otherwise; `None` if
 /// that is too long. Two keys that look the same share an order and lose nothing.
@@ -8,12 +8,7 @@ pub fn plain_key(key: &[u8], bytes: usize) -> Option<String> {
     if is_plain_key(key, bytes) {
         return Some(String::from_utf8_lossy(key).into_owned());
     }
-    let mut text = String::with_capacity(2 * key.len());
-    for byte in key.iter().take(bytes) {
-        // A string takes everything.
-        let _written = write!(text, "{byte:02x}");
-    }
-    (2 * key.len() <= bytes && !key.is_empty()).then_some(text)
+    (2 * key.len() <= bytes && !key.is_empty()).then(|| hex(key))
 }
 
 /// True if `key` can stand as it is: 1 to `bytes` letters, digits and marks of ASCII.

@@ -85,15 +85,6 @@ impl KinesisTarget {
         Ok(Self { settings, clock, client: OnceCell::new() })
     }
 
-    /// The stream of `settings`, found now, by the system's clock.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new) and [`find`](Self::find).
-    pub async fn open(settings: &KinesisSettings) -> Result<Self, StreamError> {
-        let target = Self::new(settings.clone(), Clock::system())?;
-        target.find().await.map(|()| target)
-    }
-
     /// Finds the stream now.
     ///
     /// # Errors

@@ -9,12 +9,10 @@
 //! - `held`: how much is in hand, and how much more may be fetched.
 //! - `waiting`: the records that wait for a put, and which go next.
 //! - `window`: how many records may be under way.
-//! - `letter`: dead letters.
 //! - `run`: the loop, and what begins.
 //! - `settle`: what follows when a call has ended.
 
 mod held;
-mod letter;
 mod map;
 mod options;
 mod run;

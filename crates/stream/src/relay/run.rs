@@ -10,11 +10,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::held::HeldCount;
-use super::letter::letter;
 use super::map::RelayMap;
 use super::options::{RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions};
 use super::waiting::{HeldMessage, RelayItem, WaitingItems};
 use super::window::{PutPass, PutWindow, pause};
+use crate::dead_letter::letter_record;
 use crate::{PutError, Record, Source, StreamError, StreamMessage, StreamReceipt, Target};
 
 /// A source, a target, and what lies between.
@@ -237,10 +237,14 @@ impl RelayRun {
             return;
         }
         let Some(target) = self.relay.dead_letters.clone() else { return };
-        let records = self.refused.iter().map(|(held, reason)| letter(&held.message, reason));
-        let mut records: Vec<Record> = records.take(target.limits().records).collect();
-        // One that is too large for the target goes alone, and is refused there.
-        records.truncate(target.limits().fitting(&records).max(1));
+        let limits = target.limits();
+        let record = |(held, reason): &(HeldMessage, String)| {
+            letter_record(None, &held.message, reason, limits)
+        };
+        let mut records: Vec<Record> =
+            self.refused.iter().take(limits.records).map(record).collect();
+        // One of a long reason may not fit: it goes alone, and is refused there.
+        records.truncate(limits.fitting(&records).max(1));
         let letters: Vec<_> = self.refused.drain(..records.len()).collect();
         self.burying.is_under_way = true;
         self.calls.spawn(async move {

@@ -80,15 +80,6 @@ impl SqsTarget {
         Ok(Self { settings, clock, queue: OnceCell::new() })
     }
 
-    /// The queue of `settings`, found now, by the system's clock.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new) and [`find`](Self::find).
-    pub async fn open(settings: &SqsSettings) -> Result<Self, StreamError> {
-        let target = Self::new(settings.clone(), Clock::system())?;
-        target.find().await.map(|()| target)
-    }
-
     /// Finds the queue now.
     ///
     /// # Errors
