@@ -3,6 +3,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # Dependencies are reused between clones when the build goes to a shared place; override as you like.
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# Named in the reports of `belfry bench`.
+export BELFRY_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 
 .PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus setup setup-servers
 
@@ -31,9 +33,9 @@ lint: setup
 	$(CARGO) deny --manifest-path crates/net/fuzz/Cargo.toml check bans licenses sources; \
 	else echo "cargo-deny is not installed: 'cargo install --locked cargo-deny' to check licences and bans"; fi
 
-## bench: throughput of the whole path, counted by the provider
-bench: setup
-	scripts/bench.sh
+## bench: every row of `belfry bench` beside what was published, in under 15 minutes; ROW=fanout for one, SIZE= for its full size
+bench: setup setup-servers build
+	$(CARGO_TARGET_DIR)/release/belfry bench $(or $(ROW),all) $(if $(filter undefined,$(origin SIZE)),--short,$(SIZE))
 
 ## kill-test: 50 seeded rounds of kill -9 at random moments (make test runs a few)
 kill-test: setup

@@ -5,6 +5,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::api_key::ApiKeyArgs;
 use crate::args::Global;
 use crate::audit::AuditArgs;
+use crate::bench::BenchCommand;
 use crate::cancel::CancelArgs;
 use crate::check_config::CheckConfigArgs;
 use crate::credential::CredentialCommand;
@@ -14,6 +15,7 @@ use crate::exit;
 use crate::import::ImportArgs;
 use crate::log::LogArgs;
 use crate::pause::PauseArgs;
+use crate::plan::PlanArgs;
 use crate::relay::RelayArgs;
 use crate::requeue::RequeueArgs;
 use crate::send::SendArgs;
@@ -67,6 +69,11 @@ pub(crate) enum CliCommand {
     Suppressions(SuppressionsCommand),
     /// Deliver a million notifications to a local provider, with a crash halfway
     Demo(DemoArgs),
+    /// Measure what others have published, and more, on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Say how many machines, connections and how much memory a rate needs, by what `bench` has measured here
+    Plan(PlanArgs),
     /// Run local providers that speak the real protocols
     ProviderSim(Box<provider_sim::SimulatorOptions>),
     /// Check a configuration without touching the network

@@ -4,6 +4,7 @@ mod account;
 mod api_key;
 mod args;
 mod audit;
+mod bench;
 mod cancel;
 mod check_config;
 mod cli;
@@ -19,6 +20,7 @@ mod log;
 mod logging;
 mod output;
 mod pause;
+mod plan;
 mod progress;
 mod reader;
 mod relay;
@@ -94,6 +96,8 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
             suppressions::lift(&args, &client()?)?;
         }
         CliCommand::Demo(args) => return demo::run(&args),
+        CliCommand::Bench(command) => return bench::run(&command),
+        CliCommand::Plan(args) => plan::run(&args)?,
         CliCommand::ProviderSim(options) => provider_sim::run(*options)?,
         CliCommand::Credential(command) => credential::run(&command, global.config.as_deref())?,
         CliCommand::CheckConfig(args) => check_config::run(&args, global.config.as_deref())?,

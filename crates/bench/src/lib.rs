@@ -5,7 +5,7 @@
 //! the engine's own counters.
 //!
 //! - [`kill`]: rounds of SIGKILL at random moments, and what must hold after each.
-//! - [`cluster`]: several engines on real servers, over links that break (feature `cluster`).
+//! - [`cluster`]: several engines on real servers, over links that break.
 //! - [`process`]: the engine and the simulator as child processes.
 //! - [`port`]: the port of an engine that is killed and started again.
 //! - [`client`]: what a user asks an engine by its commands.
@@ -16,15 +16,21 @@
 //! - [`rate`]: how many in which second.
 //! - [`usage`]: what processes use.
 //! - [`trial`]: one run of all of it.
+//! - [`rows`]: the rows of `belfry bench`, beside what others have [`published`].
+//! - [`plan`]: what a rate needs, by the costs that rows have measured.
+//! - [`report`]: the result of a row, for a program, a terminal, a slide, a browser.
 
 pub mod caller;
 pub mod client;
-#[cfg(feature = "cluster")]
 pub mod cluster;
 pub mod kill;
+pub mod plan;
 pub mod port;
 pub mod process;
+pub mod published;
 pub mod rate;
+pub mod report;
+pub mod rows;
 pub mod tally;
 pub mod tenants;
 pub mod trial;

@@ -27,6 +27,9 @@ pub struct SimulatorReady {
     pub apns: String,
     /// Address of the webhook provider.
     pub webhook: String,
+    /// Address of the push service for browsers, if it was asked for.
+    #[serde(default)]
+    pub web_push: Option<String>,
     /// Web Push subscriptions, if it has a push service and was asked for some.
     #[serde(default)]
     pub subscriptions: Vec<serde_json::Value>,
@@ -350,6 +353,7 @@ pub fn configure(settings: EngineSettings<'_>, simulator: &SimulatorReady) -> Re
         settings.queue.map(|url| format!("\n[queue]\nurl = \"{url}\"\n")).unwrap_or_default();
     let fcm = simulator.fcm.as_ref().map(|address| fcm_channel(address, simulator));
     let mail = simulator.smtp.as_ref().map(|address| mail_channel(address, simulator));
+    let browsers = simulator.web_push.as_ref().map(|_| push_channel(&key, simulator));
     let text = format!(
         r#"# Written by the harness.
 [server]
@@ -372,11 +376,12 @@ kind = "webhook"
 secrets = ["whsec_YmVsZnJ5IGRlbW86IG5vdCBhIHJlYWwgc2VjcmV0ISE="]
 allow_networks = ["127.0.0.0/8"]
 ca_file = "{ca}"
-{fcm}{mail}"#,
+{fcm}{mail}{browsers}"#,
         listen = settings.listen,
         fcm = fcm.unwrap_or_default(),
         apns = simulator.apns,
         mail = mail.unwrap_or_default(),
+        browsers = browsers.unwrap_or_default(),
         ca = simulator.ca.display(),
         key = key.display(),
     );
@@ -398,6 +403,22 @@ ca_file = "{ca}"
 "#,
         account = fcm_service_account.display(),
         ca = ca.display(),
+    )
+}
+
+/// The channel to a simulator's push service. Any key of P-256 will do, such as that of APNs.
+fn push_channel(key: &Path, simulator: &SimulatorReady) -> String {
+    format!(
+        r#"
+[channels.browsers]
+kind = "webpush"
+key_file = "{key}"
+subject = "mailto:news@belfry.example"
+allow_networks = ["127.0.0.0/8"]
+ca_file = "{ca}"
+"#,
+        key = key.display(),
+        ca = simulator.ca.display()
     )
 }
 

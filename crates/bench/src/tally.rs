@@ -78,6 +78,32 @@ impl JournalBooks {
         Ok(books)
     }
 
+    /// Reads the journal at `path`, whose recipients are numbered from 0 to below `count`; `number` reads the number of one.
+    ///
+    /// # Errors
+    /// When it cannot be read, or names a recipient without such a number.
+    pub fn read_numbered(
+        path: &Path,
+        count: u64,
+        number: impl Fn(&str) -> Option<u64>,
+    ) -> Result<Self> {
+        let tokens = vec![RecipientTally::default(); usize::try_from(count)?];
+        let mut books = Self { tokens, endpoints: HashMap::new() };
+        let mut journal = Reader::open(path)?;
+        while let Some(record) = journal.next_record()? {
+            // A request for an access token has no recipient.
+            if record.recipient == "-" {
+                continue;
+            }
+            let place = number(record.recipient).and_then(|number| usize::try_from(number).ok());
+            let Some(seen) = place.and_then(|place| books.tokens.get_mut(place)) else {
+                bail!("the provider was sent to a stranger: {}", record.recipient)
+            };
+            seen.note(record.status, record.received_us);
+        }
+        Ok(books)
+    }
+
     /// Counts all recipients.
     pub fn tally(&self) -> Tally {
         Tally::of(self.tokens.iter().chain(self.endpoints.values()))

@@ -1,5 +1,6 @@
 //! Two tenants of one engine, and how long one of them waits.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use flow::Clock;
 
 use crate::caller::LoadCaller;
+use crate::client::feed;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::workload::token;
 
@@ -21,6 +23,7 @@ const KEYS: &str = r#"[
     {name = "second", tenant = "second", sha256 = "d9ced8669579c2b10c83f00c39ec012ee18cdfd5957dbdee79d21aa58715a1b5"},
 ]"#;
 
+const NEWS: &str = r#"{"aps":{"alert":"news"}}"#;
 /// Between two looks at whether a notification is settled.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A notification that is not settled by then ends the measurement.
@@ -55,6 +58,17 @@ pub fn start_engine(
         queue: None,
     };
     EngineProcess::start(settings, &simulator.ready)
+}
+
+/// Sends one content to the tokens of `numbers` as a broadcast of the tenant with this `key`, and waits until it is accepted.
+///
+/// # Errors
+/// With the command's own words when it fails.
+pub fn broadcast(engine: &EngineProcess, key: &str, numbers: Range<u64>) -> Result<()> {
+    let mut command = engine.client().command("send");
+    command.args(["--channel", "ios", "--to-file", "-", "--json", "--content", NEWS]);
+    command.env("BELFRY_API_KEY", key);
+    feed(command, numbers.map(token))
 }
 
 /// Sends the token of `number` a notification of this priority for [`SECOND_KEY`], and waits until it is delivered. Gives the

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::time::{ClockId, clock_gettime};
 
 /// The resources that a process has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -79,6 +80,13 @@ pub fn cpu_of_tree(root: u32) -> Result<Duration> {
     Ok(Duration::from_millis(TICK_MS * ticks_of_tree(&processes, root)))
 }
 
+/// Processor time of this process, all its threads, to the nanosecond.
+pub fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(time.tv_sec.cast_unsigned(), nanos)
+}
+
 // === impl Times ===
 
 impl Times {
@@ -141,5 +149,7 @@ mod tests {
         let usage = Usage::of_process(std::process::id()).unwrap();
         assert!(usage.memory_bytes > 0 && usage.memory_bytes <= usage.memory_bytes_max);
         assert!(cpu_of_tree(std::process::id()).unwrap() >= usage.cpu);
+        // What the one rounds down to ticks, the other has whole.
+        assert!(own_cpu() >= usage.cpu && own_cpu() > Duration::ZERO);
     }
 }

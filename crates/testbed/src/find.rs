@@ -1,5 +1,7 @@
 //! Where the servers' programs lie, and which ports are free.
 
+use std::error::Error;
+use std::fmt;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -39,13 +41,33 @@ pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> R
     let is_it = |path: &PathBuf| {
         path.ends_with(program) && beside.iter().all(|name| path.with_file_name(name).is_file())
     };
-    found.find(is_it).with_context(|| {
-        format!(
-            "{program} is not installed, neither in PATH nor in {}: run scripts/setup-servers.sh",
-            directories.join(", ")
-        )
-    })
+    let found = found.find(is_it);
+    Ok(found.ok_or_else(|| NotInstalled {
+        program: program.to_owned(),
+        looked_in: directories.join(", "),
+    })?)
 }
+
+/// A program is on the machine neither in `PATH` nor where its package puts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotInstalled {
+    program: String,
+    looked_in: String,
+}
+
+// === impl NotInstalled ===
+
+impl fmt::Display for NotInstalled {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, looked_in } = self;
+        write!(
+            formatter,
+            "{program} is not installed, neither in PATH nor in {looked_in}: run scripts/setup-servers.sh"
+        )
+    }
+}
+
+impl Error for NotInstalled {}
 
 /// Where cargo builds to: the test that runs lies in it.
 pub(crate) fn build_folder() -> Result<PathBuf> {
@@ -91,8 +113,9 @@ mod tests {
 
     #[test]
     fn a_missing_program_says_how_to_install_it() {
-        let error = program("no-such-server", &[], &["/nowhere/*/bin"]).unwrap_err().to_string();
-        assert!(error.contains("scripts/setup-servers.sh"), "{error}");
+        let error = program("no-such-server", &[], &["/nowhere/*/bin"]).unwrap_err();
+        assert!(error.is::<NotInstalled>());
+        assert!(error.to_string().contains("scripts/setup-servers.sh"), "{error}");
     }
 
     #[test]

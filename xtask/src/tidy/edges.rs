@@ -33,7 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &["notification", "flow", "store", "channel", "pipeline", "feed"]),
     ("provider-sim", &[]),
     ("testbed", &["flow"]),
-    ("bench", &["flow", "provider-sim", "testbed"]),
+    ("bench", &["notification", "flow", "store", "stream", "provider-sim", "testbed"]),
     (
         "belfry",
         &[
@@ -54,8 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["notification"]),
 ];
 
-/// Crates that tests of these crates may use besides: the simulator stands for providers, the testbed starts servers, and an
-/// example of the bench measures a part of the store by itself.
+/// Crates that tests of these crates may use besides: the simulator stands for providers, and the testbed starts servers.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("net", &["testbed"]),
     ("store", &["testbed"]),
@@ -64,7 +63,6 @@ const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("channel", &["provider-sim", "testbed"]),
     ("pipeline", &["provider-sim", "testbed"]),
     ("feed", &["flow", "queue", "channel", "testbed"]),
-    ("bench", &["notification", "store", "stream"]),
     ("belfry", &["testbed"]),
 ];
 

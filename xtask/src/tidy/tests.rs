@@ -178,6 +178,7 @@ fn a_backend_named_outside_the_binary_is_refused() {
         assert_eq!(!offences.is_empty(), is_refused, "{who}: {text}: {offences:?}");
     };
     check("api", "use store::sqlite::Sqlite;", true);
+    check("bench", "use store::sqlite::Sqlite;", false);
     check("api", "use store::Sqlite;", true);
     check("api", "use store::{self as s, Row}; fn f() -> s::Sqlite {}", true);
     check("api", "use store::Row; use store::conformance::exercise;", false);

@@ -18,7 +18,7 @@ mod suppressions;
 mod table;
 mod templates;
 mod tenants;
-mod units;
+pub(crate) mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

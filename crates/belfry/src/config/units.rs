@@ -7,14 +7,15 @@ use serde::{Deserialize, Deserializer, de};
 
 /// Reads a span such as `250ms`, `30s`, `15m` or `1h 30m`.
 pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
+    span(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+}
+
+/// [`duration`] of `text`.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     // The parser takes negative spans as well, which no setting means.
     let span = text.parse::<jiff::SignedDuration>().ok();
-    span.and_then(|span| Duration::try_from(span).ok()).ok_or_else(|| {
-        de::Error::custom(format!(
-            "{text:?} is not a span of time such as 250ms, 30s, 15m or 1h 30m"
-        ))
-    })
+    span.and_then(|span| Duration::try_from(span).ok())
+        .ok_or_else(|| format!("{text:?} is not a span of time such as 250ms, 30s, 15m or 1h 30m"))
 }
 
 /// Reads an address with its port.

@@ -21,9 +21,9 @@ use testbed::{Database, Kafka, Nats, PostgresOptions, PostgresServer, Proxy, Rab
 
 use crate::client::BenchClient;
 use crate::port::HeldPort;
-use crate::process::{EngineRole, EngineSettings, SimulatorProcess, configure};
+use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess, configure};
 use crate::tally::{JournalBooks, JournalTail};
-use crate::usage::cpu_of_tree;
+use crate::usage::{Usage, cpu_of_tree};
 use crate::workload::Workload;
 
 pub use worker::ClusterWorker;
@@ -277,6 +277,22 @@ impl Cluster {
         at_once(&self.workers, ClusterWorker::stop)
     }
 
+    /// The resources that all running engines have used together so far: the sums.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn engines_usage(&self) -> Result<Usage> {
+        let mut sum = Usage::default();
+        for worker in &self.workers {
+            let engine = worker.engine();
+            let usage = engine.as_ref().map_or(Ok(Usage::default()), EngineProcess::usage)?;
+            sum.cpu += usage.cpu;
+            sum.memory_bytes += usage.memory_bytes;
+            sum.memory_bytes_max += usage.memory_bytes_max;
+        }
+        Ok(sum)
+    }
+
     /// Processor time so far.
     ///
     /// # Errors
@@ -284,15 +300,8 @@ impl Cluster {
     pub fn cpu(&self) -> Result<Cpu> {
         // A server that is down for a while has no process, and uses nothing.
         let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
-        let mut engines = Duration::ZERO;
-        for worker in &self.workers {
-            engines += worker
-                .engine()
-                .as_ref()
-                .map_or(Ok(Duration::ZERO), |it| Ok::<_, anyhow::Error>(it.usage()?.cpu))?;
-        }
         Ok(Cpu {
-            engines,
+            engines: self.engines_usage()?.cpu,
             store: tree(self.store().process())?,
             broker: tree(self.broker().and_then(|broker| broker.process()))?,
             simulator: self.simulator.usage()?.cpu,

@@ -89,7 +89,7 @@ fn two_processes_keep_the_distance_that_a_destination_wants() {
         }
         let (used, refused) = two_before(script().rate_limited(10), 10, true).await;
         assert!(used >= 0.95 && refused <= 0.03, "with a bucket: {used} {refused}");
-        let (used, _) = two_before(script().spaced(10), 10, false).await;
+        let (used, _) = two_before(script().spaced(2), 2, false).await;
         assert!(used < 0.4, "if they knew nothing of each other: {used}");
     });
 }

@@ -1,0 +1,111 @@
+//! Plans by costs that are easily added.
+
+use super::*;
+use crate::report::Unit;
+use crate::report::tests::sample;
+
+/// Reports of `consumers`, `e2e` and `channels`.
+fn measured() -> Vec<RowReport> {
+    let point = |setting: &str, cpu: f64, mib: u64| Point {
+        cpu_us_per_item: Some(cpu),
+        memory_bytes_max: Some(mib << 20),
+        ..Point::of_runs(setting, Unit::PerMinute, &[60_000_000.0])
+    };
+    let row = |name: &str, points: Vec<Point>| RowReport {
+        row: name.to_owned(),
+        points,
+        ..sample(Unit::PerMinute)
+    };
+    let servers = [("PostgreSQL", 1.5), ("broker", 0.5), ("provider", 1.0)];
+    let brokered = Point {
+        servers_cpu_us_per_item: servers.map(|(name, us)| (name.to_owned(), us)).to_vec(),
+        ..point("PostgreSQL + RabbitMQ", 2.0, 200)
+    };
+    let pending = Point { disk_bytes_per_item: Some(40.0), ..point("pending", 0.5, 100) };
+    vec![
+        row("consumers", vec![point("embedded store", 1.0, 100), brokered]),
+        row("e2e", vec![point("0 ms", 1.0, 100), point("300 ms", 1.6, 400)]),
+        row("channels", vec![point("APNs", 3.0, 100), point("SMTP", 21.0, 100)]),
+        row("e2e-pending", vec![pending]),
+    ]
+}
+
+fn target(rate: f64) -> PlanTarget {
+    PlanTarget {
+        rate,
+        latency: Duration::ZERO,
+        deployment: "PostgreSQL + RabbitMQ".into(),
+        channel: "APNs".into(),
+        has_own_content: false,
+        has_provider: false,
+        cores: 2.0,
+        load: 0.5,
+        streams: 1_000.0,
+        backlog: 1_000_000.0,
+    }
+}
+
+#[track_caller]
+fn assert_near(found: f64, expect: f64) {
+    assert!((found - expect).abs() < 1e-6 * expect.abs().max(1.0), "{found} is not {expect}");
+}
+
+#[test]
+fn processors_are_the_sum_of_what_each_part_costs() {
+    let plan = CapacityPlan::new(&target(1_000_000.0), &measured()).unwrap();
+    let names: Vec<&str> = plan.cores_used.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["the engines", "PostgreSQL", "broker"], "the provider is not ours");
+    assert_near(plan.cores_used.iter().map(|(_, cores)| cores).sum(), 4.0);
+    assert_eq!(plan.machines, 4, "of two processors, half of them used");
+    assert_near(plan.per_minute_of_a_machine, 30_000_000.0);
+    assert!(plan.bottleneck.contains("the engines"), "{}", plan.bottleneck);
+    let tested = PlanTarget { has_provider: true, ..target(1_000_000.0) };
+    assert_eq!(CapacityPlan::new(&tested, &measured()).unwrap().machines, 5);
+}
+
+#[test]
+fn a_latency_takes_connections_memory_and_a_little_more_of_a_processor() {
+    let far = PlanTarget {
+        latency: Duration::from_millis(150),
+        deployment: "embedded store".into(),
+        ..target(100_000.0)
+    };
+    let plan = CapacityPlan::new(&far, &measured()).unwrap();
+    assert_near(plan.in_flight, 15_000.0);
+    assert_eq!(plan.connections, 15);
+    // 300 MiB more were for 300,000 in flight.
+    assert_near(plan.memory_bytes, f64::from((100 + 15) << 20));
+    assert_near(plan.cores_used[0].1, 0.13);
+    assert_eq!(plan.partitions, None);
+    assert_near(plan.disk_bytes, 40e6);
+}
+
+#[test]
+fn a_channel_and_contents_of_their_own_cost_more() {
+    let us = |target: &PlanTarget| {
+        10.0 * CapacityPlan::new(target, &measured()).unwrap().cores_used[0].1
+    };
+    let broadcast = target(100_000.0);
+    assert_near(us(&broadcast), 2.0);
+    assert_near(us(&PlanTarget { has_own_content: true, ..broadcast.clone() }), 4.0);
+    assert_near(us(&PlanTarget { channel: "SMTP".into(), ..broadcast }), 22.0);
+}
+
+#[test]
+fn what_cannot_be_shared_is_the_bottleneck() {
+    let alone = PlanTarget { deployment: "embedded store".into(), ..target(5_000_000.0) };
+    let plan = CapacityPlan::new(&alone, &measured()).unwrap();
+    assert!(plan.bottleneck.contains("embedded"), "{}", plan.bottleneck);
+    let many = CapacityPlan::new(&target(100_000_000.0), &measured()).unwrap();
+    assert!(many.bottleneck.contains("64"), "{}", many.bottleneck);
+}
+
+#[test]
+fn what_was_not_measured_is_named_with_the_command_for_it() {
+    let other = PlanTarget { deployment: "PostgreSQL + NATS".into(), ..target(1.0) };
+    let error = CapacityPlan::new(&other, &measured()).unwrap_err().to_string();
+    assert!(
+        error.contains("PostgreSQL + NATS") && error.contains("belfry bench consumers"),
+        "{error}"
+    );
+}

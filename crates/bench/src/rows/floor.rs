@@ -1,0 +1,142 @@
+//! Floors: what a tool does that is made for nothing but one step, on the same machine in the same run.
+
+use std::io::Read as _;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::Bench;
+use super::job::as_float;
+use crate::process::KillGuard;
+use crate::report::Floor;
+use crate::usage::Usage;
+
+/// Connections of `h2load` to each of its threads, and streams of each.
+const CONNECTIONS: usize = 4;
+const STREAMS: usize = 250;
+/// Bytes of an APNs body as the jobs send it, and of a bearer token.
+const BODY: usize = 130;
+const TOKEN: usize = 200;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server that ends with the holder of this.
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    _watch: KillGuard,
+}
+
+/// The output of a program, and the processor time that it used.
+#[derive(Debug)]
+pub(super) struct EndedProgram {
+    pub(super) said: String,
+    pub(super) cpu: Duration,
+}
+
+/// `h2load` to `nghttpd` over TLS with requests like those of APNs; `Err` in words, where one of them is not installed.
+///
+/// # Errors
+/// When one of them does not run.
+pub(super) fn http2(bench: &Bench, requests: u64) -> Result<Result<Floor, String>> {
+    let [Some(load), Some(serve)] = ["h2load", "nghttpd"].map(find) else {
+        let note = "without a floor: h2load or nghttpd is not installed (Debian: nghttp2-client, nghttp2-server)";
+        return Ok(Err(note.to_owned()));
+    };
+    bench.say("floor: h2load to nghttpd");
+    let directory = bench.directory()?;
+    let port = testbed::free_port()?;
+    let _server = nghttpd(&serve, directory.path(), port)?;
+    let threads = std::thread::available_parallelism()?.get();
+    let body = directory.path().join("body");
+    std::fs::write(&body, "x".repeat(BODY))?;
+    let mut command = Command::new(load);
+    command.args(["-t", &threads.to_string(), "-c", &(threads * CONNECTIONS).to_string()]);
+    command.args(["-m", &STREAMS.to_string(), "-n", &requests.to_string(), "-d"]).arg(&body);
+    command.args(["-H", &format!("authorization: bearer {}", "0".repeat(TOKEN))]);
+    command.args(["-H", "apns-topic: org.belfry.demo", "-H", "apns-push-type: alert"]);
+    command.arg(format!("https://127.0.0.1:{port}/0"));
+    let EndedProgram { said, cpu } = run(command)?;
+    ensure!(said.contains(&format!("{requests} succeeded")), "h2load: not all succeeded: {said}");
+    // "finished in 1.02s, 98039.22 req/s, 9.6MB/s"
+    let rate = said.lines().find_map(|line| line.strip_prefix("finished in "));
+    let rate = rate.and_then(|line| line.split(", ").nth(1)?.strip_suffix(" req/s"));
+    let rate: f64 = rate.context("h2load says no rate")?.parse()?;
+    Ok(Ok(Floor {
+        tool: format!("h2load -t{threads} to nghttpd, both on these cores"),
+        per_minute: Some(60.0 * rate),
+        cpu_us_per_item: Some(cpu.as_secs_f64() * 1e6 / as_float(requests)),
+    }))
+}
+
+fn nghttpd(program: &Path, directory: &Path, port: u16) -> Result<Server> {
+    let identity = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).map(|()| path)
+    };
+    let key = file("key.pem", &identity.signing_key.serialize_pem())?;
+    let certificate = file("certificate.pem", &identity.cert.pem())?;
+    file("0", "")?;
+    let threads = std::thread::available_parallelism()?.get();
+    let mut command = Command::new(program);
+    command.args(["-a", "127.0.0.1", "-m", "1000", "-n", &threads.to_string(), "-d"]);
+    command.arg(directory).arg(port.to_string()).arg(key).arg(certificate);
+    let server = Server::start(command)?;
+    let clock = flow::Clock::system();
+    let started = clock.monotonic();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        ensure!(clock.monotonic().duration_since(started) < PATIENCE, "nghttpd does not start");
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(server)
+}
+
+/// Runs `command` to its end.
+///
+/// # Errors
+/// When it does not start, or fails.
+pub(super) fn run(mut command: Command) -> Result<EndedProgram> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let _watch = KillGuard::over(&child)?;
+    let mut said = String::new();
+    child.stdout.take().context("stdout is piped")?.read_to_string(&mut said)?;
+    let process = Pid::from_raw(i32::try_from(child.id())?).context("a process has a number")?;
+    // The kernel keeps what it used until it is waited for.
+    waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
+    let cpu = Usage::of_process(child.id())?.cpu;
+    let status = child.wait()?;
+    ensure!(status.success(), "{command:?} ended with {status}: {said}");
+    Ok(EndedProgram { said, cpu })
+}
+
+/// `program` in `PATH`, or where Debian puts servers.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    places.extend(["/usr/sbin", "/usr/bin"].map(PathBuf::from));
+    places.iter().map(|place| place.join(program)).find(|program| program.is_file())
+}
+
+// === impl Server ===
+
+impl Server {
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { _watch: KillGuard::over(&child)?, child })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}

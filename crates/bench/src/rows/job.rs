@@ -1,0 +1,136 @@
+//! The job that most rows do: one broadcast through one engine with the embedded store, to a local APNs provider.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Bench, PATIENCE};
+use crate::rate::between;
+use crate::report::{Point, Unit};
+use crate::trial::{Finished, Setup, Trial};
+use crate::workload::{Workload, WorkloadGuarantee};
+
+/// A broadcast, and the settings that it is sent with.
+#[derive(Debug, Clone, Default)]
+pub struct BroadcastJob {
+    /// Device tokens.
+    pub tokens: u64,
+    /// Device tokens of a broadcast before, which is not counted: connections are open then, and the limit is learned.
+    pub warm_up: u64,
+    /// `concurrency` of the channel; none for `auto`.
+    pub concurrency: Option<u64>,
+    /// Latency of the provider.
+    pub latency: Duration,
+}
+
+/// The figures of one broadcast, counted in the provider's journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BroadcastResult {
+    /// From the request to the last acceptance, seconds.
+    pub seconds: f64,
+    /// From the request until nine of ten were accepted, seconds.
+    pub seconds_to_90: f64,
+    /// From the first to the last acceptance, a minute.
+    pub per_minute: f64,
+    /// Of the engine.
+    pub cpu_us: f64,
+    /// Of the engine, the peak.
+    pub memory_bytes_max: u64,
+    /// Recipients that the provider never accepted.
+    pub lost: u64,
+    /// Acceptances beyond the first.
+    pub duplicated: u64,
+}
+
+const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
+
+// === impl BroadcastJob ===
+
+impl BroadcastJob {
+    /// Does it once.
+    ///
+    /// # Errors
+    /// When a process does not run, or the job does not end.
+    pub fn run(&self, bench: &Bench) -> Result<BroadcastResult> {
+        let directory = bench.directory()?;
+        let latency = format!("{}ms", self.latency.as_millis());
+        let mut setup = Setup::new(bench.binary(), directory.path(), &["--latency", &latency]);
+        if let Some(places) = self.concurrency {
+            let name = "BELFRY__CHANNELS__IOS__CONCURRENCY".to_owned();
+            setup.engine_settings.push((name, places.to_string()));
+        }
+        let trial = Trial::start(setup)?;
+        let (warm_up, all) = (self.warm_up, self.warm_up + self.tokens);
+        if warm_up > 0 {
+            trial.broadcast(0..warm_up, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
+            trial.drain(PATIENCE, || Ok(()))?;
+        }
+        let before = trial.engine().usage()?.cpu;
+        let asked_us = u64::try_from(flow::Clock::system().wall().as_micros())?;
+        trial.broadcast(warm_up..all, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
+        trial.drain(PATIENCE, || Ok(()))?;
+        let Finished { books, engine, .. } =
+            trial.finish(&Workload { tokens: all, webhooks: Vec::new() })?;
+        let (whole, tally) = (books.tally(), books.tally_of(warm_up..all));
+        let by = |share| tally.accepted_by_us(share).unwrap_or(asked_us).saturating_sub(asked_us);
+        let cpu = engine.cpu.saturating_sub(before);
+        Ok(BroadcastResult {
+            seconds: seconds(by(1.0)),
+            seconds_to_90: seconds(by(0.9)),
+            per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
+            cpu_us: cpu.as_secs_f64() * 1e6 / as_float(self.tokens.max(1)),
+            memory_bytes_max: engine.memory_bytes_max,
+            lost: whole.missing + whole.refused,
+            duplicated: whole.duplicates,
+        })
+    }
+
+    /// Does it as often as the row wants.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn point(&self, bench: &Bench, unit: Unit) -> Result<Point> {
+        let setting =
+            self.concurrency.map_or_else(|| "auto".to_owned(), |places| places.to_string());
+        let mut runs = Vec::new();
+        for run in 1..=bench.repetitions {
+            let latency = self.latency.as_millis();
+            bench.say(format!(
+                "{setting}: {} to a provider that takes {latency} ms, run {run}",
+                self.tokens
+            ));
+            runs.push(self.run(bench)?);
+        }
+        Ok(BroadcastResult::to_point(&runs, setting, self.concurrency, unit))
+    }
+}
+
+// === impl BroadcastResult ===
+
+impl BroadcastResult {
+    /// The point of several runs.
+    pub fn to_point(runs: &[Self], setting: String, parallel: Option<u64>, unit: Unit) -> Point {
+        let of = |value: fn(&Self) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
+        let figures = match unit {
+            Unit::PerMinute => of(|run| run.per_minute),
+            Unit::Seconds | Unit::MsPerOp => of(|run| run.seconds),
+        };
+        Point {
+            parallel: parallel.map(as_float),
+            cpu_us_per_item: Some(crate::report::median(&of(|run| run.cpu_us))),
+            memory_bytes_max: runs.iter().map(|run| run.memory_bytes_max).max(),
+            lost: runs.iter().map(|run| run.lost).sum(),
+            duplicated: runs.iter().map(|run| run.duplicated).sum(),
+            ..Point::of_runs(setting, unit, &figures)
+        }
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of millions fit a double")]
+pub(super) fn as_float(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,225 @@
+//! `stream`: from a queue to a stream, by blocking threads and by a relay.
+//!
+//! Messages wait in SQS (`ElasticMQ`) and go to Kinesis (moto). A pool of threads receives one, puts it, and deletes it, one blocking call
+//! after the other; `belfry relay --direct` replaces it. Rates are counted at the queue. In a run of its own each empties the queue, and
+//! its requests and what is in the stream are counted: by the number that each message has. The servers share the processors with those who
+//! are compared, since there are no others.
+//!
+//! `stream-copy` is of the full size: from one topic of Kafka to another, beside a loop that does nothing but copy.
+
+mod copy;
+mod counting;
+mod measure;
+mod pool;
+mod process;
+mod rig;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use super::{Bench, Size};
+use crate::published::STREAM;
+use crate::report::{Check, Point, RowReport, Unit, median};
+use measure::{StreamCounted, StreamMeasured, StreamSpan, StreamWay};
+
+pub use copy::{KafkaRig, MESSAGES, copy_main};
+pub use pool::pool_main;
+pub use process::PinnedProcess;
+pub use rig::{ArrivedRecords, StreamRig, from_url, to_url};
+
+/// The baseline, half its threads, and the relay on one processor and on all, which is the last.
+const WAYS: [StreamWay; 4] = [
+    StreamWay::Pool { threads: BASELINE_THREADS },
+    StreamWay::Pool { threads: BASELINE_THREADS / 2 },
+    StreamWay::Relay { processors: 1 },
+    StreamWay::Relay { processors: measure::PROCESSORS },
+];
+const BASELINE_THREADS: usize = 6;
+/// Times the baseline.
+const OUTRIGHT: f64 = 10.0;
+/// Times the baseline with half of its threads, as published.
+const HALF_THREADS: f64 = 1.2;
+/// Times itself with twice the processors, as published.
+const TWICE_CPU: f64 = 2.1;
+
+/// One of [`WAYS`] with all its runs.
+#[derive(Debug)]
+struct WayRuns {
+    way: StreamWay,
+    counted: StreamCounted,
+    runs: Vec<StreamMeasured>,
+}
+
+pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
+    let mut rig = StreamRig::start().context(
+        "ElasticMQ and moto are needed: scripts/fetch-aws-servers.sh puts them into the build folder that the binary is in",
+    )?;
+    let span = StreamSpan {
+        span: Duration::from_secs(bench.size.pick(5, 10)),
+        for_relay: bench.size.pick(75_000, 150_000),
+        counted: bench.size.pick(1_000, 3_000),
+    };
+    let ways = all_runs(bench, &mut rig, span)?;
+    drop(rig);
+    let mut reports = vec![report(bench, &ways, span)];
+    if bench.size == Size::Full {
+        add_copy(bench, &mut reports)?;
+    }
+    Ok(reports)
+}
+
+/// All of [`WAYS`] in turn, so that none has the better minutes.
+fn all_runs(bench: &Bench, rig: &mut StreamRig, span: StreamSpan) -> Result<Vec<WayRuns>> {
+    let mut ways = Vec::new();
+    for way in WAYS {
+        bench.say(format!("{}: counting {} messages", way.name(), span.counted));
+        let counted = way.count(rig, bench.binary(), span.counted)?;
+        ways.push(WayRuns { way, counted, runs: Vec::new() });
+    }
+    for run in 1..=bench.repetitions {
+        for WayRuns { way, runs, .. } in &mut ways {
+            bench.say(format!("{}: {} s, run {run}", way.name(), span.span.as_secs()));
+            runs.push(way.measure(rig, bench.binary(), span)?);
+        }
+    }
+    Ok(ways)
+}
+
+fn report(bench: &Bench, ways: &[WayRuns], span: StreamSpan) -> RowReport {
+    let title = "From SQS to Kinesis: a pool of blocking threads, and the relay that replaces it";
+    let mut report = bench.report_beside("stream", title, &STREAM);
+    report.configuration = vec![
+        ("servers".into(), "ElasticMQ and moto, on the same processors".into()),
+        ("messages".into(), "256 bytes".into()),
+        ("length of a run".into(), format!("{} s", span.span.as_secs())),
+        ("messages of a counted run".into(), span.counted.to_string()),
+    ];
+    report.points = ways.iter().map(WayRuns::point).collect();
+    report.auto = report.points.pop();
+    report.notes = ways.iter().map(WayRuns::note).collect();
+    report.notes.push(
+        "processor time and memory are those of the pool's own process, or of the relay's".into(),
+    );
+    if let [six, _three, one, two] = ways {
+        report.checks = checks(six, one, two);
+    }
+    report
+}
+
+fn checks(baseline: &WayRuns, one: &WayRuns, two: &WayRuns) -> Vec<Check> {
+    let times = |ours: &WayRuns, theirs: &WayRuns| ours.per_minute() / theirs.per_minute();
+    let at_least = |what: String, found: f64, bound: f64| Check {
+        what: format!("{what} moves at least {bound} times as many"),
+        found: format!("{found:.1} times"),
+        holds: found >= bound,
+    };
+    let name = baseline.way.name();
+    let (outright, half, twice) = (times(two, baseline), times(one, baseline), times(two, one));
+    let threads = one.threads();
+    vec![
+        at_least(format!("the relay, beside {name},"), outright, OUTRIGHT),
+        Check {
+            found: format!("{half:.1} times with {threads} threads"),
+            holds: half >= HALF_THREADS && threads <= BASELINE_THREADS as u64 / 2,
+            ..at_least(
+                format!("the relay on one processor, with no more than half of {name},"),
+                half,
+                HALF_THREADS,
+            )
+        },
+        at_least("the relay on two processors, beside itself on one,".into(), twice, TWICE_CPU),
+    ]
+}
+
+/// The copy from Kafka to Kafka; without Kafka a note in its place.
+fn add_copy(bench: &Bench, reports: &mut Vec<RowReport>) -> Result<()> {
+    match KafkaRig::start() {
+        Ok(rig) => reports.push(copy::report(bench, &rig)?),
+        Err(error) => {
+            let note = format!("stream-copy is left out: {error:#}");
+            reports.iter_mut().take(1).for_each(|report| report.notes.push(note.clone()));
+        }
+    }
+    Ok(())
+}
+
+// === impl WayRuns ===
+
+impl WayRuns {
+    fn of(&self, value: fn(&StreamMeasured) -> f64) -> Vec<f64> {
+        self.runs.iter().map(value).collect()
+    }
+
+    fn per_minute(&self) -> f64 {
+        median(&self.of(|run| run.per_minute))
+    }
+
+    fn threads(&self) -> u64 {
+        self.runs.iter().map(|run| run.threads).max().unwrap_or(0)
+    }
+
+    fn point(&self) -> Point {
+        Point {
+            cpu_us_per_item: Some(median(&self.of(|run| run.cpu_us))),
+            memory_bytes_max: self.runs.iter().map(|run| run.memory_bytes_max).max(),
+            lost: self.counted.lost,
+            duplicated: self.counted.duplicated,
+            ..Point::of_runs(self.way.name(), Unit::PerMinute, &self.of(|run| run.per_minute))
+        }
+    }
+
+    fn note(&self) -> String {
+        let Self { way, counted, .. } = self;
+        let (cpu, threads) = (median(&self.of(|run| run.cpu_us)), self.threads());
+        format!(
+            "{}: {:.3} calls and {cpu:.0} us of processor time for each message, {threads} threads",
+            way.name(),
+            counted.calls
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(way: StreamWay, per_minute: &[f64], threads: u64) -> WayRuns {
+        let measured = |per_minute: &f64| StreamMeasured {
+            per_minute: *per_minute,
+            cpu_us: 1.0,
+            memory_bytes_max: 1,
+            threads,
+        };
+        let counted = StreamCounted { calls: 0.2, lost: 1, duplicated: 2 };
+        WayRuns { way, counted, runs: per_minute.iter().map(measured).collect() }
+    }
+
+    fn held(one: f64, two: f64, threads: u64) -> Vec<bool> {
+        let baseline = runs(WAYS[0], &[900.0, 1000.0, 9000.0], 9);
+        let (one, two) = (runs(WAYS[2], &[one], threads), runs(WAYS[3], &[two], 3));
+        checks(&baseline, &one, &two).iter().map(|check| check.holds).collect()
+    }
+
+    #[test]
+    fn each_bound_is_of_medians() {
+        assert_eq!(held(4_700.0, 10_000.0, 3), [true, true, true]);
+        assert_eq!(held(1_100.0, 9_900.0, 3), [false, false, true]);
+        assert_eq!(held(9_000.0, 10_000.0, 3), [true, true, false]);
+    }
+
+    #[test]
+    fn half_the_threads_are_counted() {
+        assert_eq!(held(4_700.0, 10_000.0, 4), [true, false, true]);
+    }
+
+    #[test]
+    fn a_point_has_what_the_counted_run_found() {
+        let point = runs(WAYS[0], &[1.0, 3.0, 2.0], 9).point();
+        assert_eq!(
+            (point.setting.as_str(), point.lost, point.duplicated),
+            ("6 blocking threads", 1, 2)
+        );
+        assert_eq!((point.figure.value(), point.spread), (2.0, (1.0, 3.0)));
+    }
+}
