@@ -12,7 +12,7 @@ pub fn number(value: f64) -> String {
     let digits = whole.len();
     let mut text = String::new();
     for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (digits - place).is_multiple_of(3) && digit != '-' {
+        if place > 0 && (digits - place).is_multiple_of(3) && text != "-" {
             text.push(',');
         }
         text.push(digit);

@@ -109,6 +109,8 @@ pub(super) fn names() -> RowReport {
     });
     let mut rabbit = point("RabbitMQ", unit, 731_000.0);
     rabbit.lost = 1;
+    rabbit.servers_cpu_us_per_item = vec![("PostgreSQL".into(), 31.5), ("broker".into(), 9.25)];
+    rabbit.disk_bytes_per_item = Some(312.0);
     let mut report = RowReport {
         row: "consumers".into(),
         title: "Competing consumers behind a broker".into(),
@@ -125,7 +127,7 @@ pub(super) fn names() -> RowReport {
     report
 }
 
-/// A report with one hostile message everywhere where text is.
+/// Markup everywhere where text is.
 pub(super) fn hostile() -> RowReport {
     let text = || r#"</svg><script>alert("1")</script>&amp;'"#.to_owned();
     let mut report = RowReport {
@@ -190,4 +192,197 @@ impl Check {
     fn sample(what: &str, found: &str, holds: bool) -> Self {
         Self { what: what.into(), found: found.into(), holds }
     }
+}
+
+#[test]
+fn a_report_is_the_same_after_a_round_trip_through_json() {
+    // Figures that a double and a decimal have in common.
+    let mut report = names();
+    report.ratio_to_best_published = Some(2.5);
+    report.points.iter_mut().for_each(|point| point.ratio_to_floor = None);
+    let mut learned = sweep();
+    learned.scalability = Some(Scalability {
+        lambda: 95.5,
+        sigma: 0.25,
+        kappa: 0.0,
+        knee: None,
+        most: None,
+        error: 0.5,
+        auto_at: Some(100.5),
+    });
+    learned.ratio_to_best_published = None;
+    learned.ratio_to_best_fixed = Some(1.5);
+    learned.ratio_to_floor = Some(1.5);
+    for report in [report, learned, sample(Unit::MsPerOp)] {
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<RowReport>(&text).unwrap(), report);
+    }
+}
+
+/// The names of the fields of an object, in the order of their letters.
+fn names_of(object: &serde_json::Value) -> Vec<String> {
+    let page = include_str!("../../../../docs/bench.md");
+    let mut names: Vec<String> = object.as_object().unwrap().keys().cloned().collect();
+    for name in &names {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/bench.md");
+    }
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn the_fields_have_the_names_that_are_documented() {
+    let mut report = sweep();
+    report.points[0].servers_cpu_us_per_item = vec![("broker".into(), 2.0)];
+    report.points[0].disk_bytes_per_item = Some(310.0);
+    report.points[0].floor =
+        Some(Floor { tool: "it".into(), per_minute: Some(1.0), cpu_us_per_item: Some(2.0) });
+    report.seeds = vec![7];
+    report.conclude();
+    let json = serde_json::to_value(&report).unwrap();
+    let sorted = |names: &[&str]| {
+        let mut names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    let top = [
+        "version",
+        "row",
+        "title",
+        "commit",
+        "machine",
+        "taken_at",
+        "size",
+        "repetitions",
+        "configuration",
+        "seeds",
+        "unit",
+        "published",
+        "published_in",
+        "points",
+        "auto",
+        "scalability",
+        "ratio_to_best_published",
+        "ratio_to_best_fixed",
+        "floor",
+        "ratio_to_floor",
+        "checks",
+        "notes",
+    ];
+    assert_eq!(names_of(&json), sorted(&top));
+    let machine = ["processor", "cores", "memory_bytes", "kernel", "load_before"];
+    assert_eq!(names_of(&json["machine"]), sorted(&machine));
+    assert_eq!(names_of(&json["published"][0]), sorted(&["setting", "parallel", "per_minute"]));
+    let point = [
+        "setting",
+        "parallel",
+        "per_minute",
+        "spread",
+        "cpu_us_per_item",
+        "servers_cpu_us_per_item",
+        "memory_bytes_max",
+        "disk_bytes_per_item",
+        "lost",
+        "duplicated",
+        "floor",
+        "ratio_to_floor",
+    ];
+    assert_eq!(names_of(&json["points"][0]), sorted(&point));
+    assert_eq!(
+        names_of(&json["points"][0]["floor"]),
+        sorted(&["tool", "per_minute", "cpu_us_per_item"])
+    );
+    let law = ["lambda", "sigma", "kappa", "knee", "most", "error", "auto_at"];
+    assert_eq!(names_of(&json["scalability"]), sorted(&law));
+    assert_eq!(names_of(&json["checks"][0]), sorted(&["what", "found", "holds"]));
+    assert_eq!((&json["version"], &json["unit"]), (&1.into(), &"per_minute".into()));
+    assert_eq!(json["points"][0]["per_minute"], 22_900.0);
+    assert_eq!(json["configuration"][0], serde_json::json!(["store", "SQLite, synchronous=FULL"]));
+}
+
+#[test]
+fn a_figure_has_the_name_of_its_unit() {
+    for (unit, name) in
+        [(Unit::PerMinute, "per_minute"), (Unit::Seconds, "seconds"), (Unit::MsPerOp, "ms_per_op")]
+    {
+        let json = serde_json::to_value(point("64", unit, 2.0)).unwrap();
+        assert_eq!(json[name], 2.0);
+        assert_eq!(serde_json::to_value(unit).unwrap(), name);
+    }
+}
+
+#[test]
+fn a_ratio_above_one_is_better_for_every_unit() {
+    let of = |unit: Unit, theirs: f64, ours: [f64; 2], auto: Option<f64>| {
+        let mut report = RowReport {
+            published: vec![published("a", unit, theirs), published("b", unit, theirs)],
+            points: ours.map(|figure| point("a", unit, figure)).to_vec(),
+            auto: auto.map(|figure| point("auto", unit, figure)),
+            ..sample(unit)
+        };
+        report.conclude();
+        (report.ratio_to_best_published, report.ratio_to_best_fixed)
+    };
+    assert_eq!(of(Unit::PerMinute, 10.0, [20.0, 40.0], Some(80.0)), (Some(8.0), Some(2.0)));
+    assert_eq!(of(Unit::PerMinute, 10.0, [20.0, 40.0], None), (Some(4.0), None));
+    assert_eq!(of(Unit::Seconds, 100.0, [50.0, 20.0], Some(10.0)), (Some(10.0), Some(2.0)));
+    assert_eq!(of(Unit::Seconds, 100.0, [50.0, 20.0], Some(40.0)), (Some(2.5), Some(0.5)));
+    assert_eq!(of(Unit::MsPerOp, 100.0, [50.0, 20.0], None), (Some(5.0), None));
+    let mut alone =
+        RowReport { points: vec![point("a", Unit::Seconds, 1.0)], ..sample(Unit::Seconds) };
+    alone.conclude();
+    assert_eq!((alone.ratio_to_best_published, alone.best_fixed()), (None, Some(1.0)));
+}
+
+#[test]
+fn the_ratio_to_a_floor_is_of_processor_time_where_both_have_it() {
+    let floor = |per_minute, cpu_us_per_item| {
+        Some(Floor { tool: "it".into(), per_minute, cpu_us_per_item })
+    };
+    let ratio = |unit: Unit, cpu: Option<f64>, floor: Option<Floor>| {
+        let ours = Point { cpu_us_per_item: cpu, floor: floor.clone(), ..point("a", unit, 50.0) };
+        let mut report = RowReport { points: vec![ours], floor, ..sample(unit) };
+        report.conclude();
+        assert_eq!(report.points[0].ratio_to_floor, report.ratio_to_floor);
+        report.ratio_to_floor
+    };
+    assert_eq!(ratio(Unit::PerMinute, Some(6.0), floor(Some(100.0), Some(4.0))), Some(1.5));
+    assert_eq!(ratio(Unit::PerMinute, None, floor(Some(100.0), Some(4.0))), Some(0.5));
+    assert_eq!(ratio(Unit::Seconds, None, floor(Some(100.0), Some(4.0))), None);
+    assert_eq!(ratio(Unit::Seconds, Some(6.0), floor(None, Some(4.0))), Some(1.5));
+    assert_eq!(ratio(Unit::PerMinute, Some(6.0), None), None);
+}
+
+#[test]
+fn a_report_is_accounted_for_only_if_no_run_lost_or_doubled_any() {
+    let mut report = sweep();
+    assert!(report.is_accounted_for());
+    report.points[3].lost = 1;
+    assert!(!report.is_accounted_for());
+    report.points[3].lost = 0;
+    report.points[0].duplicated = 1;
+    assert!(!report.is_accounted_for());
+    report.points[0].duplicated = 0;
+    report.auto.as_mut().unwrap().lost = 1;
+    assert!(!report.is_accounted_for());
+    report.auto.as_mut().unwrap().lost = 0;
+    report.checks[0].holds = false;
+    assert!(report.is_accounted_for(), "a bound is another matter");
+}
+
+#[test]
+fn a_point_is_the_median_of_its_runs() {
+    let medians = [&[][..], &[3.0], &[9.0, 1.0], &[9.0, 1.0, 2.0], &[9.0, 1.0, 2.0, 4.0]];
+    let found = medians.map(|runs| Figure::Seconds(median(runs)));
+    assert_eq!(found, [0.0, 3.0, 5.0, 2.0, 3.0].map(Figure::Seconds));
+    let point = Point::of_runs("64", Unit::Seconds, &[9.0, 1.0, 2.0]);
+    assert_eq!((point.figure, point.spread), (Figure::Seconds(2.0), (1.0, 9.0)));
+    assert_eq!(Point::of_runs("64", Unit::Seconds, &[]).spread, (0.0, 0.0));
+}
+
+#[test]
+fn the_fit_of_a_sweep_is_of_its_points() {
+    let law = sweep().scalability.unwrap();
+    assert!(law.lambda > 90.0 && law.lambda < 100.0 && law.error < 0.05, "{law:?}");
+    assert_eq!(names().scalability, None);
 }

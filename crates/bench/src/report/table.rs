@@ -163,3 +163,7 @@ pub(super) const fn axis(unit: Unit) -> &'static str {
         Unit::MsPerOp => "milliseconds of one operation",
     }
 }
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Figure, Point, RowReport, number};
+use super::{Figure, Point, RowReport};
 
 /// The law of one sweep. All numbers are finite and at least 0.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ const NEGLIGIBLE: f64 = 1e-6;
 const DETERMINANT_MIN: f64 = 1e-12;
 
 /// One measured place: N, and its throughput a second.
-type CurvePoint = (f64, f64);
+type MeasuredPlace = (f64, f64);
 
 /// Where `sigma` is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Scalability {
     /// places that have a throughput, and where the throughput of `auto` is not known.
     pub fn of(report: &RowReport) -> Option<Self> {
         let auto = throughput(report.auto.as_ref()?)?;
-        let places: Vec<CurvePoint> = report.points.iter().filter_map(place).collect();
+        let places: Vec<MeasuredPlace> = report.points.iter().filter_map(place).collect();
         let mut different: Vec<f64> = places.iter().map(|(at, _)| *at).collect();
         different.sort_unstable_by(f64::total_cmp);
         different.dedup();
@@ -101,7 +101,7 @@ impl Scalability {
     pub fn to_line(&self) -> String {
         let Self { sigma, kappa, error, .. } = self;
         let places = |at: f64| {
-            if at < 1_000.0 { format!("{at:.0}") } else { number(at) }
+            if at < 1_000.0 { format!("{at:.0}") } else { super::number(at) }
         };
         let kappa = if *kappa > 0.0 { format!("{kappa:.2e}") } else { "0".into() };
         let knee = self.knee.map_or("no knee".into(), |at| format!("knee at {}", places(at)));
@@ -132,7 +132,7 @@ impl Scalability {
 
 impl UslModel {
     /// The best of this model; none where it is outside of the bounds, or where the places do not tell.
-    fn fit(self, places: &[CurvePoint]) -> Option<Scalability> {
+    fn fit(self, places: &[MeasuredPlace]) -> Option<Scalability> {
         let [each, contention, coherency] = least_squares(places.iter().map(|it| self.row(*it)))?;
         let contention = match self.sigma {
             Contention::Zero => 0.0,
@@ -147,14 +147,14 @@ impl UslModel {
         }
         let knee = (kappa > 0.0).then(|| ((1.0 - sigma) / kappa).sqrt().max(1.0));
         let law = Scalability { lambda, sigma, kappa, knee, most: None, error: 0.0, auto_at: None };
-        let error = |(at, measured): &CurvePoint| (law.throughput(*at) / measured - 1.0).powi(2);
+        let error = |(at, measured): &MeasuredPlace| (law.throughput(*at) / measured - 1.0).powi(2);
         let errors: Vec<f64> = places.iter().map(error).collect();
         let most = knee.map(|at| law.throughput(at));
         Some(Scalability { most, error: mean(&errors).sqrt(), ..law })
     }
 
-    /// The part that each of the three parameters adds to `N / X`, as a part of that.
-    fn row(self, (at, throughput): CurvePoint) -> [f64; 3] {
+    /// The shares that the three parameters have in `N / X`.
+    fn row(self, (at, throughput): MeasuredPlace) -> [f64; 3] {
         let inverse = throughput / at;
         let each = if self.sigma == Contention::One { at } else { 1.0 };
         let contention = if self.sigma == Contention::Free { at - 1.0 } else { 0.0 };
@@ -196,7 +196,7 @@ fn least_squares(rows: impl Iterator<Item = [f64; 3]>) -> Option<[f64; 3]> {
 fn normalise(column: &mut [f64]) -> f64 {
     let length = dot(column, column).sqrt();
     let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
-    for value in column.iter_mut() {
+    for value in column {
         *value *= scale;
     }
     scale
@@ -221,7 +221,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// A place of a sweep, where it is one and has a throughput.
-fn place(point: &Point) -> Option<CurvePoint> {
+fn place(point: &Point) -> Option<MeasuredPlace> {
     let at = point.parallel.filter(|at| at.is_finite() && *at >= 1.0)?;
     Some((at, throughput(point)?))
 }

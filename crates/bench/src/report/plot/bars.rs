@@ -2,7 +2,7 @@
 
 use super::drawing::{Anchor, Caption, Drawing, Stroke, fitting, width};
 use super::place::Area;
-use super::scale::{Scale, ends, figure, positive, tick};
+use super::scale::{Scale, ends, figure, is_power, positive, tick};
 use super::style::Ink;
 use super::{LABEL_SIZE, LEADING, SMALL_SIZE, axis_title, label, small};
 use crate::report::{Floor, Point, PublishedPoint, RowReport, Unit};
@@ -11,6 +11,8 @@ use crate::report::{Floor, Point, PublishedPoint, RowReport, Unit};
 #[derive(Debug, Clone, PartialEq)]
 struct FigureBar {
     name: String,
+    /// Behind the figure: who measured it, where that is not the same for all.
+    whose: &'static str,
     ink: Ink,
     figure: f64,
     /// The least and the greatest of its runs.
@@ -32,7 +34,7 @@ struct BarField {
 /// Figures of which the greatest is more times the least are on a logarithmic axis.
 const LINEAR_RATIO: f64 = 20.0;
 const ROW_MIN: f64 = 25.0;
-const ROW_MAX: f64 = 46.0;
+const ROW_MAX: f64 = 68.0;
 /// Part of a row that its bar fills.
 const THICKNESS: f64 = 0.62;
 const NAME_WIDTH_MAX: f64 = 290.0;
@@ -68,7 +70,8 @@ fn bars(report: &RowReport) -> Vec<FigureBar> {
     let is_of = |point: &Point, theirs: &PublishedPoint| point.setting == theirs.setting;
     for theirs in &report.published {
         bars.push(FigureBar {
-            name: format!("{}, published", theirs.setting),
+            name: theirs.setting.clone(),
+            whose: ", published",
             ink: Ink::Theirs,
             figure: theirs.figure.value(),
             spread: None,
@@ -85,9 +88,9 @@ fn bars(report: &RowReport) -> Vec<FigureBar> {
 }
 
 fn ours(report: &RowReport, point: &Point, ink: Ink) -> FigureBar {
-    let name = &point.setting;
     FigureBar {
-        name: if report.published.is_empty() { name.clone() } else { format!("{name}, Belfry") },
+        name: point.setting.clone(),
+        whose: if report.published.is_empty() { "" } else { ", Belfry" },
         ink,
         figure: point.figure.value(),
         spread: Some(point.spread).filter(|(least, most)| report.repetitions > 1 && least < most),
@@ -115,7 +118,7 @@ fn field(bars: &[FigureBar], floor: Option<f64>, body: Area) -> BarField {
         left: body.left + names,
         top: body.top + above,
         width: body.width - names - figures,
-        height: (row * count).max(room),
+        height: row * count,
     };
     BarField { scale: scale(bars, floor, &area), area, row }
 }
@@ -142,22 +145,40 @@ fn rows(field: &BarField) -> impl Iterator<Item = f64> + use<> {
 fn axis(report: &RowReport, field: &BarField, drawing: &mut Drawing) -> f64 {
     let BarField { scale, area, .. } = field;
     let line = LABEL_SIZE * LEADING;
-    let mut last = f64::NEG_INFINITY;
-    for value in scale.ticks() {
-        let (at, text) = (scale.at(value), tick(value));
+    let ticks = scale.ticks();
+    for value in &ticks {
+        let at = scale.at(*value);
         drawing.line(Ink::Grid, Stroke::Hair, &[(at, area.top), (at, area.bottom())]);
-        let half = width(&text, SMALL_SIZE, false) / 2.0;
-        if at - half > last {
-            let anchor = Anchor::Middle;
-            drawing.caption(Caption { at: (at, area.bottom() + line), anchor, ..small(&text) });
-            last = at + half + GAP;
-        }
+    }
+    for value in labelled(scale, &ticks) {
+        let (at, anchor) = ((scale.at(value), area.bottom() + line), Anchor::Middle);
+        drawing.caption(Caption { at, anchor, ..small(&tick(value)) });
     }
     let title = axis_title(report, scale, ["→", "←"]);
     let at = (area.left, area.bottom() + 2.1 * line);
     drawing.caption(Caption { at, ink: Ink::Text, ..small(&title) });
     drawing.line(Ink::Muted, Stroke::Hair, &[(area.left, area.top), (area.left, area.bottom())]);
     area.bottom() + 2.4 * line
+}
+
+/// The ticks that have room for a label: all, or the powers of ten, or as many of these as there is room for.
+fn labelled(scale: &Scale, ticks: &[f64]) -> Vec<f64> {
+    let fitting = |ticks: &mut dyn Iterator<Item = f64>| {
+        let mut last = f64::NEG_INFINITY;
+        let mut is_free = |value: &f64| {
+            let (at, half) = (scale.at(*value), width(&tick(*value), SMALL_SIZE, false) / 2.0);
+            let is_free = at - half > last;
+            last = if is_free { at + half + GAP } else { last };
+            is_free
+        };
+        ticks.filter(|value| is_free(value)).collect::<Vec<f64>>()
+    };
+    let all = fitting(&mut ticks.iter().copied());
+    if all.len() == ticks.len() || !scale.is_log() {
+        return all;
+    }
+    let powers = fitting(&mut ticks.iter().copied().filter(|value| is_power(*value)));
+    if powers.len() > 1 { powers } else { all }
 }
 
 fn draw_bar(bar: &FigureBar, top: f64, field: &BarField, drawing: &mut Drawing) {
@@ -170,9 +191,12 @@ fn draw_bar(bar: &FigureBar, top: f64, field: &BarField, drawing: &mut Drawing) 
     if let Some((least, most)) = bar.spread {
         let [least, most] = [least, most].map(|value| field.scale.at(value));
         let (middle, cap) = (f64::midpoint(top, bottom), height / 5.0);
-        drawing.line(Ink::Text, Stroke::Thin, &[(least, middle), (most, middle)]);
-        for at in [least, most] {
-            drawing.line(Ink::Text, Stroke::Thin, &[(at, middle - cap), (at, middle + cap)]);
+        let ends = [least, most].map(|at| [(at, middle - cap), (at, middle + cap)]);
+        for (ink, stroke) in [(Ink::Ground, Stroke::Rim), (Ink::Text, Stroke::Thin)] {
+            drawing.line(ink, stroke, &[(least, middle), (most, middle)]);
+            for end in &ends {
+                drawing.line(ink, stroke, end);
+            }
         }
     }
     if let Some(floor) = bar.floor {
@@ -183,7 +207,7 @@ fn draw_bar(bar: &FigureBar, top: f64, field: &BarField, drawing: &mut Drawing) 
 
 fn draw_words(bar: &FigureBar, top: f64, field: &BarField, drawing: &mut Drawing) {
     let base = top + field.row / 2.0 + 0.36 * LABEL_SIZE;
-    let name = fitting(&bar.name, LABEL_SIZE, NAME_WIDTH_MAX);
+    let name = fitting(&bar.name, LABEL_SIZE, false, NAME_WIDTH_MAX);
     let ink = if bar.ink == Ink::Theirs { Ink::Muted } else { Ink::Text };
     let at = (field.area.left - GAP, base);
     drawing.caption(Caption { at, anchor: Anchor::End, ..label(&name, ink) });
@@ -197,7 +221,7 @@ fn draw_words(bar: &FigureBar, top: f64, field: &BarField, drawing: &mut Drawing
 /// The label at the end of a bar.
 fn words(bar: &FigureBar) -> String {
     let floor = bar.floor.map(|floor| format!(" (floor {})", figure(floor)));
-    format!("{}{}", figure(bar.figure), floor.unwrap_or_default())
+    format!("{}{}{}", figure(bar.figure), bar.whose, floor.unwrap_or_default())
 }
 
 /// The floor of all bars.

@@ -41,6 +41,8 @@ pub(super) enum Stroke {
     Dashed,
     /// A bound.
     Dotted,
+    /// A rim in the colour of the ground, for what is drawn over it.
+    Rim,
 }
 
 /// Elements, in the order in which they lie over each other.
@@ -49,26 +51,36 @@ pub(super) struct Drawing {
     elements: String,
 }
 
-/// Width of a letter as a part of its height: of the widest of the usual fonts, so that text is at most as wide as assumed.
-const LETTER: f64 = 0.6;
-const BOLD_LETTER: f64 = 0.65;
+/// How much wider bold letters are.
+const BOLD: f64 = 1.11;
 
-/// Width of `text`, pixels, at most.
+/// Width of `text`, pixels: in the widest of the usual fonts, so that it is hardly ever more.
 pub(super) fn width(text: &str, size: f64, is_bold: bool) -> f64 {
-    let letter = if is_bold { BOLD_LETTER } else { LETTER };
-    // One at a time, so that no count has to become a float.
-    text.chars().map(|_| size * letter).sum()
+    let letters: f64 = text.chars().map(letter_width).sum();
+    letters * size * if is_bold { BOLD } else { 1.0 }
+}
+
+/// As a part of the height of the letters.
+fn letter_width(letter: char) -> f64 {
+    match letter {
+        ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | 'i' | 'j' | 'l' | 'I' | '·' => 0.33,
+        '(' | ')' | '[' | ']' | '-' | '/' | 'f' | 'r' | 't' | '"' => 0.41,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' | '→' | '←' | '↑' | '↓' => 0.96,
+        letter if letter.is_uppercase() => 0.73,
+        letter if letter.is_ascii() => 0.61,
+        _ => 0.8,
+    }
 }
 
 /// `text` cut to `wide` pixels, with an ellipsis if it was longer.
-pub(super) fn fitting(text: &str, size: f64, wide: f64) -> String {
-    if width(text, size, false) <= wide {
+pub(super) fn fitting(text: &str, size: f64, is_bold: bool, wide: f64) -> String {
+    if width(text, size, is_bold) <= wide {
         return text.to_owned();
     }
     let mut cut = String::new();
     for letter in text.chars() {
         let longer = format!("{cut}{letter}…");
-        if width(&longer, size, false) > wide {
+        if width(&longer, size, is_bold) > wide {
             break;
         }
         cut.push(letter);
@@ -118,6 +130,7 @@ impl Stroke {
             Self::Thick => r#"stroke-width="3" stroke-linejoin="round""#,
             Self::Dashed => r#"stroke-width="2.5" stroke-dasharray="9 6""#,
             Self::Dotted => r#"stroke-width="2" stroke-dasharray="2 5""#,
+            Self::Rim => r#"stroke-width="5" stroke-linecap="square""#,
         }
     }
 }

@@ -47,6 +47,8 @@ pub fn to_svg(report: &RowReport) -> String {
     } else {
         bars::draw(report, body, &mut drawing)
     };
+    // They stand at the lower edge, where a slide has them.
+    let bottom = bottom.max(body.bottom());
     let mut at = bottom;
     for line in &sources {
         at += SMALL_SIZE * LEADING;
@@ -71,12 +73,13 @@ const fn label(text: &str, ink: Ink) -> Caption<'_> {
 fn heading(report: &RowReport, drawing: &mut Drawing) -> f64 {
     let wide = WIDTH - 2.0 * MARGIN;
     let mut at = MARGIN / 2.0;
-    for line in words::wrap(&report.title, TITLE_SIZE, wide, 2) {
+    for line in words::wrap(&report.title, (TITLE_SIZE, true), wide, 2) {
         at += TITLE_SIZE * LEADING;
         let title = Caption { size: TITLE_SIZE, is_bold: true, ..label(&line, Ink::Text) };
         drawing.caption(Caption { at: (MARGIN, at), ..title });
     }
-    for line in words::wrap(&words::subtitle(report), SMALL_SIZE, wide, 2) {
+    at += SMALL_SIZE / 3.0;
+    for line in words::wrap(&words::subtitle(report), (SMALL_SIZE, false), wide, 2) {
         at += SMALL_SIZE * LEADING;
         drawing.caption(Caption { at: (MARGIN, at), ..small(&line) });
     }
@@ -85,7 +88,8 @@ fn heading(report: &RowReport, drawing: &mut Drawing) -> f64 {
 
 fn sources(report: &RowReport) -> Vec<String> {
     let wide = WIDTH - 2.0 * MARGIN;
-    words::sources(report).iter().map(|line| drawing::fitting(line, SMALL_SIZE, wide)).collect()
+    let lines = words::sources(report);
+    lines.iter().flat_map(|line| words::wrap(line, (SMALL_SIZE, false), wide, 2)).collect()
 }
 
 fn lines_height(lines: &[String], size: f64) -> f64 {
@@ -119,4 +123,4 @@ fn frame(report: &RowReport, height: f64, elements: &str) -> String {
 
 #[cfg(test)]
 #[path = "plot_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -24,6 +24,36 @@ const SPACING: f64 = 3.0;
 /// Spots of a line, at most: a line is never longer than a drawing is wide.
 const SPOTS_MAX: f64 = 1_000.0;
 
+/// Upper edges of labels of `height` below each other in `within`, as close to those that are `wanted` as they can be, from the highest
+/// down. `wanted` is in that order.
+pub(super) fn spread(wanted: &[f64], height: f64, within: Area) -> Vec<f64> {
+    // Labels that would overlap form a block about the mean of their places.
+    let mut blocks: Vec<Vec<f64>> = Vec::new();
+    let top_of = |block: &[f64]| {
+        let (mut sum, mut count) = (0.0, 0.0);
+        for wanted in block {
+            sum += wanted - count * height;
+            count += 1.0;
+        }
+        let last = within.bottom() - count * height;
+        (sum / count).min(last).max(within.top)
+    };
+    let height_of = |block: &[f64]| block.iter().map(|_| height).sum::<f64>();
+    for wanted in wanted {
+        let mut block = vec![*wanted];
+        while let Some(above) = blocks.pop_if(|it| top_of(it) + height_of(it) > top_of(&block)) {
+            block = [above, block].concat();
+        }
+        blocks.push(block);
+    }
+    let tops = |block: &Vec<f64>| {
+        let first = top_of(block);
+        let next = move |top: &f64| Some(top + height);
+        std::iter::successors(Some(first), next).take(block.len()).collect::<Vec<f64>>()
+    };
+    blocks.iter().flat_map(tops).collect()
+}
+
 // === impl Area ===
 
 impl Area {
@@ -113,6 +143,16 @@ mod tests {
         assert_eq!(room.take(&places, 40.0, 10.0), (10.0, 30.0));
         assert_eq!(room.take(&places, 40.0, 10.0), (10.0, 60.0));
         assert_eq!(room.take(&places, 40.0, 10.0), (10.0, 10.0), "a line is the lesser evil");
+    }
+
+    #[test]
+    fn labels_at_the_edge_keep_their_order_and_do_not_overlap() {
+        let within = room().within;
+        assert_eq!(spread(&[10.0, 50.0], 20.0, within), [10.0, 50.0]);
+        assert_eq!(spread(&[40.0, 40.0], 20.0, within), [30.0, 50.0]);
+        assert_eq!(spread(&[0.0, 5.0, 50.0], 20.0, within), [0.0, 20.0, 50.0]);
+        assert_eq!(spread(&[50.0, 95.0, 95.0], 20.0, within), [40.0, 60.0, 80.0]);
+        assert_eq!(spread(&[], 20.0, within), [0.0; 0]);
     }
 
     #[test]

@@ -182,8 +182,15 @@ fn a_sweep_has_both_series_the_learned_setting_the_law_and_the_floor() {
         assert!(svg.contains(part), "{part}");
     }
     assert_eq!(svg.matches("<circle").count(), 8 + 5);
-    assert!(to_svg(&fanout()).contains("seconds, logarithmic · less is better ↓"));
-    assert!(to_svg(&audiences()).contains(">devices, logarithmic<"));
+    assert!(svg.contains(">knee at 2,"));
+    let fanout = to_svg(&fanout());
+    assert!(fanout.contains("seconds, logarithmic · less is better ↓"));
+    assert!(fanout.contains(">knee beyond 400<"), "it was not measured");
+    let audiences = to_svg(&audiences());
+    for part in [">devices, logarithmic<", ">1.90<", ">9.80<", ">28.4<", ">97.0<"] {
+        assert!(audiences.contains(part), "{part}");
+    }
+    assert!(!audiences.contains("best"), "the smallest audience is not the best one");
 }
 
 #[test]
@@ -201,11 +208,11 @@ fn a_better_figure_is_drawn_where_the_arrow_points() {
 fn names_have_bars_with_their_figures_whiskers_and_floors() {
     let svg = to_svg(&names());
     for part in [
-        ">64 consumers, published<",
-        ">161,000<",
-        ">RabbitMQ, Belfry<",
-        ">731,000<",
-        ">912,000 (floor 1,440,000)<",
+        ">64 consumers<",
+        ">161,000, published<",
+        ">RabbitMQ<",
+        ">731,000, Belfry<",
+        ">912,000, Belfry (floor 1,440,000)<",
         "items a minute · more is better →",
     ] {
         assert!(svg.contains(part), "{part}");

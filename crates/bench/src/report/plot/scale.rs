@@ -127,6 +127,12 @@ pub(super) fn tick(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// True for a power of ten.
+pub(super) fn is_power(value: f64) -> bool {
+    let exponent = value.log10();
+    (exponent - exponent.round()).abs() < ROUNDING
+}
+
 fn power(exponent: f64) -> f64 {
     10_f64.powf(exponent.clamp(-POWER_MAX, POWER_MAX))
 }

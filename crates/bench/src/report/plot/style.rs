@@ -146,8 +146,9 @@ mod tests {
     /// Relative luminance of WCAG 2.2.
     fn luminance(colour: &str) -> f64 {
         let part = |place: usize| {
-            let digits = colour.get(place..place + 2).unwrap();
-            let value = f64::from(u8::from_str_radix(digits, 16).unwrap()) / 255.0;
+            let value =
+                f64::from(u8::from_str_radix(colour.get(place..place + 2).unwrap(), 16).unwrap())
+                    / 255.0;
             if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
         };
         0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)

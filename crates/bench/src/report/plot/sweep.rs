@@ -1,14 +1,14 @@
 //! Settings that are places in a sweep: lines over two logarithmic axes.
 
 use super::drawing::{Anchor, Caption, Drawing, Spot, Stroke, width};
-use super::place::{Area, LabelRoom};
+use super::place::{Area, LabelRoom, spread};
 use super::scale::{Scale, ends, figure, tick};
 use super::style::Ink;
 use super::{LABEL_SIZE, LEADING, MARGIN, SMALL_SIZE, axis_title, label, small};
 use crate::report::{RowReport, Scalability, Unit};
 
 /// A place of a sweep and its figure.
-type SweepPoint = (f64, f64);
+type Plotted = (f64, f64);
 
 /// The axes, and the room for labels between them and to their right.
 #[derive(Debug)]
@@ -23,10 +23,10 @@ struct SweepField {
 #[derive(Debug)]
 struct SeriesLabel {
     ink: Ink,
-    name: String,
+    name: &'static str,
     figure: String,
-    /// Where it may stand, best first: its upper left corner.
-    places: Vec<Spot>,
+    /// It stands beside one of these, best first.
+    spots: Vec<Spot>,
 }
 
 /// Right of the axes, for labels.
@@ -34,6 +34,9 @@ const LABELS_WIDTH: f64 = 168.0;
 /// Left of them, for ticks.
 const TICKS_WIDTH: f64 = 92.0;
 const GAP: f64 = 12.0;
+/// A line that ends so close to the right edge has its label beyond that.
+const EDGE: f64 = 40.0;
+const LABEL_HEIGHT: f64 = 2.0 * LABEL_SIZE * LEADING;
 /// Parts of the curve of the law.
 const CURVE_PARTS: u32 = 96;
 
@@ -49,24 +52,37 @@ pub(super) fn is_one(report: &RowReport) -> bool {
 pub(super) fn draw(report: &RowReport, body: Area, drawing: &mut Drawing) -> f64 {
     let mut field = field(report, body);
     axes(report, &field, drawing);
-    let law = curve(report, &mut field, drawing);
     let mut labels = levels(report, &mut field, drawing);
     labels.extend(series("published", Ink::Theirs, &theirs(report), (report, &mut field, drawing)));
     whiskers(report, &field, drawing);
-    labels.extend(series("Belfry, fixed", Ink::Ours, &ours(report), (report, &mut field, drawing)));
+    let ours_label =
+        series("Belfry, fixed", Ink::Ours, &ours(report), (report, &mut field, drawing));
+    if labels.is_empty() {
+        // A line alone needs no name: each of its dots has its figure.
+        values(&ours(report), &mut field, drawing);
+    } else {
+        labels.extend(ours_label);
+    }
+    let law = curve(report, &mut field, drawing);
+    let is_at_edge =
+        |label: &SeriesLabel| label.spots.iter().all(|spot| spot.0 + EDGE > field.area.right());
+    let (edge, inside): (Vec<_>, Vec<_>) = labels.into_iter().partition(is_at_edge);
+    place_at_edge(edge, &mut field, drawing);
     // The label of the curve is the last one: it may stand anywhere along it.
-    for label in labels.iter().chain(&law) {
-        place(label, &mut field.room, drawing);
+    for label in inside.iter().chain(&law) {
+        let (places, width) = (around(label), label.width());
+        let at = field.room.take(&places, width, LABEL_HEIGHT);
+        draw_label(label, at, drawing);
     }
     body.bottom()
 }
 
-fn ours(report: &RowReport) -> Vec<SweepPoint> {
+fn ours(report: &RowReport) -> Vec<Plotted> {
     let place = |point: &crate::report::Point| Some((point.parallel?, point.figure.value()));
     report.points.iter().filter_map(place).collect()
 }
 
-fn theirs(report: &RowReport) -> Vec<SweepPoint> {
+fn theirs(report: &RowReport) -> Vec<Plotted> {
     let place =
         |point: &crate::report::PublishedPoint| Some((point.parallel?, point.figure.value()));
     report.published.iter().filter_map(place).collect()
@@ -92,7 +108,7 @@ fn field(report: &RowReport, body: Area) -> SweepField {
         width: body.width - TICKS_WIDTH - LABELS_WIDTH,
         height: body.height - 2.0 * line - 2.4 * tick_line,
     };
-    let all: Vec<SweepPoint> = ours(report).into_iter().chain(theirs(report)).collect();
+    let all: Vec<Plotted> = ours(report).into_iter().chain(theirs(report)).collect();
     let spreads = report.points.iter().flat_map(|point| [point.spread.0, point.spread.1]);
     let spreads = spreads.filter(|_| report.repetitions > 1);
     let flat = flat(report).into_iter().map(|(_, _, value)| value);
@@ -142,7 +158,7 @@ fn axes(report: &RowReport, field: &SweepField, drawing: &mut Drawing) {
     drawing.caption(Caption { at, ink: Ink::Text, ..small(&title) });
 }
 
-/// The name of a place of the sweep: the word that all settings have behind their number, or concurrency where it can be learned.
+/// The quantity of a place of the sweep: the word that all settings have behind their number, or concurrency where it can be learned.
 fn x_title(report: &RowReport) -> &str {
     let word = |setting: &'_ str| setting.split_once(' ').map(|(_, word)| word.to_owned());
     let first = report.points.first().and_then(|point| point.setting.split_once(' '));
@@ -159,9 +175,9 @@ fn x_title(report: &RowReport) -> &str {
 
 /// A line with dots through `places`, and its label.
 fn series(
-    name: &str,
+    name: &'static str,
     ink: Ink,
-    places: &[SweepPoint],
+    places: &[Plotted],
     (report, field, drawing): (&RowReport, &mut SweepField, &mut Drawing),
 ) -> Option<SeriesLabel> {
     let spots: Vec<Spot> = places
@@ -182,7 +198,7 @@ fn series(
     let best = report.unit.best(places.iter().map(|it| it.1).filter(|it| it.is_finite()))?;
     let last = *spots.last()?;
     let figure = format!("best {}", figure(best));
-    Some(SeriesLabel { ink, places: around(last, name, &figure), name: name.into(), figure })
+    Some(SeriesLabel { ink, name, figure, spots: vec![last] })
 }
 
 /// Lines over the whole width, and their labels.
@@ -195,8 +211,7 @@ fn levels(report: &RowReport, field: &mut SweepField, drawing: &mut Drawing) -> 
         drawing.line(ink, stroke, &line);
         field.room.draw(&line);
         let figure = figure(value);
-        let places = around((field.area.right() - GAP / 2.0, at), name, &figure);
-        labels.push(SeriesLabel { ink, name: name.into(), figure, places });
+        labels.push(SeriesLabel { ink, name, figure, spots: vec![(field.area.right(), at)] });
     }
     labels
 }
@@ -216,12 +231,14 @@ fn curve(report: &RowReport, field: &mut SweepField, drawing: &mut Drawing) -> O
         let (x, y) = (field.x.at(knee), field.y.at(by_law(law, report.unit, knee)));
         drawing.line(Ink::Law, Stroke::Thick, &[(x, y - 9.0), (x, y + 9.0)]);
     }
-    let figure =
-        law.knee.map_or("no knee".into(), |knee| format!("knee at {}", tick(knee.round())));
-    let name = "scalability law";
-    let middle = spots.iter().skip(spots.len() / 4).step_by(4);
-    let places = middle.flat_map(|spot| around(*spot, name, &figure)).collect();
-    Some(SeriesLabel { ink: Ink::Law, name: name.into(), figure, places })
+    let figure = match law.knee {
+        None => "no knee".to_owned(),
+        // So far from what was measured the law is a guess.
+        Some(knee) if knee > most => format!("knee beyond {}", tick(most)),
+        Some(knee) => format!("knee at {}", tick(knee.round())),
+    };
+    let middle = spots.iter().skip(spots.len() / 4).step_by(2).copied().collect();
+    Some(SeriesLabel { ink: Ink::Law, name: "scalability law", figure, spots: middle })
 }
 
 /// The figure of `at` by the law.
@@ -244,33 +261,60 @@ fn whiskers(report: &RowReport, field: &SweepField, drawing: &mut Drawing) {
     }
 }
 
-/// Upper left corners of a label beside `spot`: right of it, higher and lower there, then above, below and left.
-fn around(spot: Spot, name: &str, figure: &str) -> Vec<Spot> {
-    let (x, y) = spot;
-    let (width, height) = size(name, figure);
-    let right = [0.0, -14.0, 14.0, -28.0, 28.0, -42.0, 42.0, -56.0, 56.0, -84.0, 84.0];
-    let mut places: Vec<Spot> = right.map(|shift| (x + GAP, y - height / 2.0 + shift)).to_vec();
-    for shift in [GAP, 3.0 * GAP] {
-        places.push((x - width / 2.0, y - height - shift));
-        places.push((x - width / 2.0, y + shift));
-        places.push((x - width - shift, y - height - shift));
-        places.push((x + shift, y + shift));
-        places.push((x - width - shift, y - height / 2.0));
+/// The figure of each of `places`.
+fn values(places: &[Plotted], field: &mut SweepField, drawing: &mut Drawing) {
+    let height = LABEL_SIZE * LEADING;
+    for (at, value) in places.iter().filter(|(_, value)| *value > 0.0) {
+        let (text, (x, y)) = (figure(*value), (field.x.at(*at), field.y.at(*value)));
+        let width = width(&text, LABEL_SIZE, true);
+        let (left, above) = (x - width - GAP, y - height - GAP);
+        let places = [(x - width / 2.0, above), (left, y - height), (x + GAP, y), (left, y + GAP)];
+        let (left, top) = field.room.take(&places, width, height);
+        let value = Caption { is_bold: true, ..label(&text, Ink::Ours) };
+        drawing.caption(Caption { at: (left, top + 0.8 * height), ..value });
+    }
+}
+
+/// Draws the labels of lines that end at the right edge, in the order of these.
+fn place_at_edge(mut labels: Vec<SeriesLabel>, field: &mut SweepField, drawing: &mut Drawing) {
+    let height_of = |label: &SeriesLabel| label.spots.first().map_or(0.0, |spot| spot.1);
+    labels.sort_by(|one, other| height_of(one).total_cmp(&height_of(other)));
+    let wanted: Vec<f64> =
+        labels.iter().map(|label| height_of(label) - LABEL_HEIGHT / 2.0).collect();
+    let tops = spread(&wanted, LABEL_HEIGHT, field.area);
+    for (label, top) in labels.iter().zip(tops) {
+        let left = field.area.right() + GAP / 2.0;
+        let at = field.room.take(&[(left, top)], label.width(), LABEL_HEIGHT);
+        draw_label(label, at, drawing);
+    }
+}
+
+/// Upper left corners of `label` close to what it names.
+fn around(label: &SeriesLabel) -> Vec<Spot> {
+    let (width, height) = (label.width(), LABEL_HEIGHT);
+    let mut places = Vec::new();
+    for (x, y) in &label.spots {
+        let (left, above) = (x - width - GAP, y - height - GAP / 2.0);
+        let (right, below) = (x + GAP, y + GAP / 2.0);
+        places.push((right, y - height / 2.0));
+        places.extend([(right, below), (left, above), (right, above), (left, below)]);
+        places.extend([(x - width / 2.0, above), (x - width / 2.0, below)]);
     }
     places
 }
 
-fn size(name: &str, figure: &str) -> (f64, f64) {
-    let width = width(name, LABEL_SIZE, true).max(width(figure, LABEL_SIZE, false));
-    (width, 2.0 * LABEL_SIZE * LEADING)
+fn draw_label(series: &SeriesLabel, (left, top): Spot, drawing: &mut Drawing) {
+    let line = LABEL_SIZE * LEADING;
+    let (first, second) = (top + 0.8 * line, top + 1.8 * line);
+    let name = Caption { is_bold: true, ..label(series.name, series.ink) };
+    drawing.caption(Caption { at: (left, first), ..name });
+    drawing.caption(Caption { at: (left, second), ..label(&series.figure, series.ink) });
 }
 
-fn place(series: &SeriesLabel, room: &mut LabelRoom, drawing: &mut Drawing) {
-    let SeriesLabel { ink, name, figure, places } = series;
-    let (width, height) = size(name, figure);
-    let (left, top) = room.take(places, width, height);
-    let line = LABEL_SIZE * LEADING;
-    let at = (left, top + 0.8 * line);
-    drawing.caption(Caption { at, is_bold: true, ..label(name, *ink) });
-    drawing.caption(Caption { at: (left, at.1 + line), ..label(figure, *ink) });
+// === impl SeriesLabel ===
+
+impl SeriesLabel {
+    fn width(&self) -> f64 {
+        width(self.name, LABEL_SIZE, true).max(width(&self.figure, LABEL_SIZE, false))
+    }
 }

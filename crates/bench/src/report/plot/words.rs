@@ -1,9 +1,8 @@
 //! The words of a drawing: its heading, its sources, and the figures in words for those who do not see it.
 
 use super::drawing::{fitting, width};
-use crate::report::number;
 use crate::report::table::{axis, conclusions};
-use crate::report::{Point, PublishedPoint, RowReport, Unit};
+use crate::report::{Point, PublishedPoint, RowReport, Unit, number};
 
 /// Letters of a commit that tell it apart.
 const COMMIT_LETTERS: usize = 12;
@@ -43,10 +42,8 @@ pub(super) fn description(report: &RowReport) -> String {
     let ours = |point: &Point| (point.setting.clone(), point.figure.value());
     text += &series("Published", report.published.iter().map(theirs));
     text += &series("Belfry", report.points.iter().chain(&report.auto).map(ours));
-    for line in conclusions(report) {
-        text.extend([" ", line.as_str(), "."]);
-    }
-    text
+    let conclusions: String = conclusions(report).iter().map(|it| it.clone() + ". ").collect();
+    format!("{text} {}", conclusions.trim_end())
 }
 
 fn series(name: &str, points: impl Iterator<Item = (String, f64)>) -> String {
@@ -55,10 +52,15 @@ fn series(name: &str, points: impl Iterator<Item = (String, f64)>) -> String {
     if points.is_empty() { String::new() } else { format!(" {name}: {}.", points.join("; ")) }
 }
 
-/// `text` in lines of at most `wide` pixels; the last of `lines_max` is cut.
-pub(super) fn wrap(text: &str, size: f64, wide: f64, lines_max: usize) -> Vec<String> {
+/// `text` in `lines_max` lines of at most `wide` pixels; the last one is cut.
+pub(super) fn wrap(
+    text: &str,
+    (size, is_bold): (f64, bool),
+    wide: f64,
+    lines_max: usize,
+) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    let is_wide = |line: &str| width(line, size, true) > wide;
+    let is_wide = |line: &str| width(line, size, is_bold) > wide;
     for word in text.split_whitespace() {
         let is_last = lines.len() == lines_max;
         match lines.last_mut() {
@@ -69,9 +71,7 @@ pub(super) fn wrap(text: &str, size: f64, wide: f64, lines_max: usize) -> Vec<St
             _ => lines.push(word.to_owned()),
         }
     }
-    // Bold letters are the wider ones.
-    let narrow = wide * width("a", size, false) / width("a", size, true);
-    lines.iter().map(|line| fitting(line, size, narrow)).collect()
+    lines.iter().map(|line| fitting(line, size, is_bold, wide)).collect()
 }
 
 #[cfg(test)]
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn a_text_is_wrapped_at_spaces_and_cut_at_the_end() {
-        assert_eq!(wrap("a few words", 20.0, 800.0, 2), ["a few words"]);
-        assert_eq!(wrap("one two three", 20.0, 100.0, 3), ["one two", "three"]);
-        let cut = wrap("one two three four five six", 20.0, 100.0, 2);
+        assert_eq!(wrap("a few words", (20.0, true), 800.0, 2), ["a few words"]);
+        assert_eq!(wrap("one two three", (20.0, true), 100.0, 3), ["one two", "three"]);
+        let cut = wrap("one two three four five six", (20.0, true), 100.0, 2);
         assert_eq!(cut.len(), 2);
         assert!(cut[1].ends_with('…') && width(&cut[1], 20.0, true) <= 100.0, "{cut:?}");
-        assert_eq!(wrap("", 20.0, 100.0, 2), [""; 0]);
+        assert_eq!(wrap("", (20.0, true), 100.0, 2), [""; 0]);
     }
 
     #[test]
