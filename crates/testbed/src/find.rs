@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 /// Ports that the kernel does not hand to outgoing connections by itself (those start at 32768), so that a server
 /// that was killed finds its own port free when it starts again.
@@ -42,44 +42,54 @@ pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> R
         path.ends_with(program) && beside.iter().all(|name| path.with_file_name(name).is_file())
     };
     let found = found.find(is_it);
-    Ok(found.ok_or_else(|| NotInstalled {
-        program: program.to_owned(),
-        looked_in: directories.join(", "),
+    Ok(found.ok_or_else(|| {
+        let places = [&["PATH"], directories].concat().join(", ");
+        NotInstalled::new(program, &places, "scripts/setup-servers.sh")
     })?)
 }
 
-/// A program is on the machine neither in `PATH` nor where its package puts it.
+/// A server's program is not on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotInstalled {
     program: String,
     looked_in: String,
+    script: &'static str,
 }
 
 // === impl NotInstalled ===
 
+impl NotInstalled {
+    /// `program` is in none of the places of `looked_in`; `script` installs it.
+    pub(crate) fn new(program: &str, looked_in: &str, script: &'static str) -> Self {
+        Self { program: program.to_owned(), looked_in: looked_in.to_owned(), script }
+    }
+}
+
 impl fmt::Display for NotInstalled {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, looked_in } = self;
-        write!(
-            formatter,
-            "{program} is not installed, neither in PATH nor in {looked_in}: run scripts/setup-servers.sh"
-        )
+        let Self { program, looked_in, script } = self;
+        write!(formatter, "{program} is not installed (looked in {looked_in}): run {script}")
     }
 }
 
 impl Error for NotInstalled {}
 
-/// Where cargo builds to: the test that runs lies in it.
+/// Where cargo builds to: the program that runs lies in it. One that was installed elsewhere finds what was unpacked there if it is
+/// started in the checkout.
 pub(crate) fn build_folder() -> Result<PathBuf> {
-    let test = std::env::current_exe()?;
+    let program = std::env::current_exe()?;
+    let here = std::env::current_dir()?.join("target");
     // Cargo puts these files there, and nowhere below; the tag only into a folder that it has made itself, which it has not
     // when the mail servers were unpacked there before the first build.
     let marks = ["CACHEDIR.TAG", ".rustc_info.json"];
     let is_marked = |folder: &&Path| marks.iter().any(|mark| folder.join(mark).is_file());
-    let found = test.ancestors().find(is_marked);
-    Ok(found
-        .with_context(|| format!("{} does not lie in a build folder", test.display()))?
-        .to_owned())
+    let found = program.ancestors().chain([here.as_path()]).find(is_marked);
+    let found = found.ok_or_else(|| {
+        let looked_in = format!("the folders above {}, {}", program.display(), here.display());
+        let what = "the build folder of a checkout, with servers unpacked into it,";
+        NotInstalled::new(what, &looked_in, "scripts/setup-servers.sh")
+    })?;
+    Ok(found.to_owned())
 }
 
 /// `/usr/lib/postgresql/*/bin` as the directories that are there, the highest version first.

@@ -20,7 +20,7 @@ use rustix::process::Signal;
 
 use crate::http2::ServerIdentity;
 use crate::keeper::Keeper;
-use crate::{Proxy, find, running_server};
+use crate::{NotInstalled, Proxy, find, running_server};
 
 /// A running node with one user, who comes by SASL PLAIN or SCRAM, and its topics in a private directory.
 #[derive(Debug)]
@@ -255,9 +255,9 @@ impl Kafka {
 /// Where the version in use lies.
 fn place() -> Result<PathBuf> {
     let link = find::build_folder()?.join("servers/kafka");
-    link.canonicalize().with_context(|| {
-        format!("there is no Kafka in {}: run scripts/fetch-kafka.sh", link.display())
-    })
+    Ok(link.canonicalize().map_err(|_absent| {
+        NotInstalled::new("Kafka", &link.to_string_lossy(), "scripts/fetch-kafka.sh")
+    })?)
 }
 
 /// The jars, in the order in which the archive of classes knows them.

@@ -28,6 +28,8 @@ const AFTER: Duration = Duration::from_secs(16);
 /// A worker's lease on its partitions, seconds, and how soon after its end the first of what waited is delivered.
 const LEASE: f64 = 10.0;
 const SOON: f64 = 1.0;
+/// Notifications that make a destination a busy one.
+const WHILE_COLD: u64 = 20_000;
 /// How far the fullest and the emptiest partition may be from the mean.
 const UNEVEN: f64 = 0.1;
 const CONTENT: &str = r#"{"aps":{"alert":"news"}}"#;
@@ -90,6 +92,15 @@ pub(super) fn run(bench: &Bench) -> Result<Result<RowReport, String>> {
     Ok(Ok(report))
 }
 
+/// Notifications that wait in each partition.
+fn waiting(cluster: &Cluster) -> Result<Vec<u64>> {
+    let counts = cluster.database().query(
+        "SELECT coalesce(sum(c.count), 0) FROM belfry.partition p LEFT JOIN belfry.chunk c ON c.partition = p.id \
+         GROUP BY p.id ORDER BY p.id",
+    )?;
+    Ok(counts.lines().map(|line| line.trim().parse()).collect::<Result<_, _>>()?)
+}
+
 fn kill_one(bench: &Bench) -> Result<Takeover> {
     let directory = bench.directory()?;
     let cluster = Cluster::start(&setup(bench.binary().to_owned(), directory.path().to_owned()))?;
@@ -129,13 +140,16 @@ fn evenness(bench: &Bench) -> Result<f64> {
         ..setup(bench.binary().to_owned(), directory.path().to_owned())
     };
     let cluster = Cluster::start(&setup)?;
-    let rows = bench.size.pick(200_000, 1_000_000);
-    cluster.operator().import(0..rows, WorkloadGuarantee::AtLeastOnce, "skewed-")?;
-    let counts = cluster.database().query(
-        "SELECT coalesce(sum(c.count), 0) FROM belfry.partition p LEFT JOIN belfry.chunk c ON c.partition = p.id GROUP BY p.id",
-    )?;
-    let counts: Vec<u64> =
-        counts.lines().map(|line| line.trim().parse()).collect::<Result<_, _>>()?;
+    let import = |numbers: std::ops::Range<u64>| {
+        let prefix = format!("skewed-{}-", numbers.start);
+        cluster.operator().import(numbers, WorkloadGuarantee::AtLeastOnce, &prefix)
+    };
+    // A destination that has had little until now is one partition's; from then on it is spread.
+    import(0..WHILE_COLD)?;
+    let cold = waiting(&cluster)?;
+    import(WHILE_COLD..WHILE_COLD + bench.size.pick(1_000_000, 4_000_000))?;
+    let counts = waiting(&cluster)?;
+    let counts: Vec<u64> = counts.iter().zip(&cold).map(|(all, cold)| all - cold).collect();
     let mean = as_float(counts.iter().sum()) / as_float(counts.len().max(1) as u64);
     let far = counts.iter().map(|count| (as_float(*count) - mean).abs() / mean.max(1.0));
     Ok(far.fold(0.0, f64::max))

@@ -11,18 +11,17 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use crate::find;
+use crate::find::{self, NotInstalled};
 
 /// Where the script has put `server`, which has `file` in it.
 fn place(server: &str, file: &str) -> Result<PathBuf> {
     let folder = find::build_folder()?.join("servers").join(server);
-    ensure!(
-        folder.join(file).exists(),
-        "there is no {server} in {}: run scripts/fetch-aws-servers.sh",
-        folder.display()
-    );
+    if !folder.join(file).exists() {
+        let looked_in = folder.to_string_lossy();
+        return Err(NotInstalled::new(server, &looked_in, "scripts/fetch-aws-servers.sh").into());
+    }
     Ok(folder)
 }
 
