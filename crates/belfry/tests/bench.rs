@@ -25,12 +25,19 @@ fn report(bench: &Bench, row: &str, points: &[(&str, f64)]) -> RowReport {
         cpu_us_per_item: Some(*cpu),
         memory_bytes_max: Some(100 << 20),
         disk_bytes_per_item: Some(40.0),
-        ..Point::of_runs(*setting, Unit::PerMinute, &[60e6])
+        // All that the processors can do.
+        ..Point::of_runs(*setting, Unit::PerMinute, &[60e6 * cores(bench) / cpu])
     };
     RowReport {
         points: points.iter().map(point).collect(),
         ..bench.report(row, "A row", Unit::PerMinute)
     }
+}
+
+/// Processors that this machine has.
+fn cores(bench: &Bench) -> f64 {
+    let report = bench.report("none", "", Unit::PerMinute);
+    u32::try_from(report.machine.cores).unwrap().into()
 }
 
 #[test]

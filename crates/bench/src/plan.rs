@@ -2,7 +2,8 @@
 //!
 //! The model is one of sums. A notification costs processor time in the engine, the store, the broker and, on a test machine, the provider;
 //! a processor has a second of it each second. What a rate and a latency hold in flight is their product (J. D. C. Little, 1961), and
-//! that takes connections and memory. It knows nothing of queues between them, so it is for rates below what a machine can do: it plans
+//! that takes connections and memory. No machine comes to use all of its processors: the part that `consumers` came to is taken for
+//! all there is. The model knows nothing of queues, so it is for rates below what a machine can do: it plans
 //! for [`PlanTarget::load`] of each processor.
 
 use std::fmt;
@@ -85,7 +86,9 @@ impl CapacityPlan {
         let cores_used = costs.cores_used(target)?;
         let used: f64 = cores_used.iter().map(|(_, cores)| cores).sum();
         let in_flight = target.rate * target.latency.as_secs_f64();
-        let machines = (used / (target.cores * target.load)).ceil().max(1.0);
+        // Processors that a machine comes to use.
+        let reached = target.cores * costs.reached(target)?;
+        let machines = (used / (reached * target.load)).ceil().max(1.0);
         let connections = (in_flight / target.streams).ceil().max(machines);
         let partitions = (target.deployment != EMBEDDED).then_some(PARTITIONS);
         let most = partitions.unwrap_or(1);
@@ -99,7 +102,7 @@ impl CapacityPlan {
         };
         Ok(Self {
             machines: whole(machines),
-            per_minute_of_a_machine: 60.0 * target.rate * target.cores / used,
+            per_minute_of_a_machine: 60.0 * target.rate * reached / used,
             cores_used,
             in_flight,
             connections: whole(connections),
@@ -118,11 +121,14 @@ struct Costs<'a> {
 }
 
 impl<'a> Costs<'a> {
+    fn newest(self, row: &str) -> Option<&'a RowReport> {
+        let reports = self.reports.iter().filter(|report| report.row == row);
+        reports.max_by(|one, other| one.taken_at.cmp(&other.taken_at))
+    }
+
     /// The newest measurement of `setting` in `row`.
     fn point(self, row: &'static str, setting: &str) -> Result<&'a Point, Unmeasured> {
-        let newest = self.reports.iter().filter(|report| report.row == row);
-        let newest = newest.max_by(|one, other| one.taken_at.cmp(&other.taken_at));
-        let points = newest.into_iter().flat_map(|report| &report.points);
+        let points = self.newest(row).into_iter().flat_map(|report| &report.points);
         let found = points.into_iter().find(|point| point.setting == setting);
         found.ok_or_else(|| Unmeasured { row, setting: setting.to_owned() })
     }
@@ -153,6 +159,17 @@ impl<'a> Costs<'a> {
         Ok(cores)
     }
 
+    /// The part of its processors that the machine came to use in the row `consumers`, above 0 and at most 1.
+    fn reached(self, target: &PlanTarget) -> Result<f64, Unmeasured> {
+        let point = self.point("consumers", &target.deployment)?;
+        let engines = self.cpu_us("consumers", &target.deployment)?;
+        let servers: f64 = point.servers_cpu_us_per_item.iter().map(|(_, us)| us).sum();
+        let used = (engines + servers) / 1e6 * point.figure.value() / 60.0;
+        let cores = self.newest("consumers").map_or(1, |report| report.machine.cores);
+        let cores = u32::try_from(cores).map_or(1.0, f64::from);
+        Ok((used / cores).clamp(0.1, 1.0))
+    }
+
     /// Of the engines: what each has by itself, and what is under way.
     fn memory(self, target: &PlanTarget, machines: f64, in_flight: f64) -> Result<f64, Unmeasured> {
         let of = |setting: &str| {
@@ -172,8 +189,7 @@ impl<'a> Costs<'a> {
 
     fn disk(self) -> Result<f64, Unmeasured> {
         let row = "e2e-pending";
-        let newest = self.reports.iter().rfind(|report| report.row == row);
-        let bytes = newest.and_then(|report| report.points.first()?.disk_bytes_per_item);
+        let bytes = self.newest(row).and_then(|report| report.points.first()?.disk_bytes_per_item);
         bytes.ok_or_else(|| Unmeasured { row, setting: "a backlog".to_owned() })
     }
 }

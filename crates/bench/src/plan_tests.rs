@@ -6,10 +6,11 @@ use crate::report::tests::sample;
 
 /// Reports of `consumers`, `e2e` and `channels`.
 fn measured() -> Vec<RowReport> {
+    // As many as two processors can do.
     let point = |setting: &str, cpu: f64, mib: u64| Point {
         cpu_us_per_item: Some(cpu),
         memory_bytes_max: Some(mib << 20),
-        ..Point::of_runs(setting, Unit::PerMinute, &[60_000_000.0])
+        ..Point::of_runs(setting, Unit::PerMinute, &[120e6 / cpu])
     };
     let row = |name: &str, points: Vec<Point>| RowReport {
         row: name.to_owned(),
@@ -19,12 +20,13 @@ fn measured() -> Vec<RowReport> {
     let servers = [("PostgreSQL", 1.5), ("broker", 0.5), ("provider", 1.0)];
     let brokered = Point {
         servers_cpu_us_per_item: servers.map(|(name, us)| (name.to_owned(), us)).to_vec(),
+        figure: Unit::PerMinute.figure(120e6 / 5.0),
         ..point("PostgreSQL + RabbitMQ", 2.0, 200)
     };
     let pending = Point { disk_bytes_per_item: Some(40.0), ..point("pending", 0.5, 100) };
     vec![
         row("consumers", vec![point("embedded store", 1.0, 100), brokered]),
-        row("e2e", vec![point("0 ms", 1.0, 100), point("300 ms", 1.6, 400)]),
+        row("e2e", vec![point("0 ms", 1.0, 100), point("300 ms", 1.6, 325)]),
         row("channels", vec![point("APNs", 3.0, 100), point("SMTP", 21.0, 100)]),
         row("e2e-pending", vec![pending]),
     ]
@@ -64,6 +66,17 @@ fn processors_are_the_sum_of_what_each_part_costs() {
 }
 
 #[test]
+fn processors_that_a_machine_did_not_come_to_use_are_not_planned_with() {
+    let mut reports = measured();
+    for point in reports.iter_mut().flat_map(|report| &mut report.points) {
+        point.figure = Unit::PerMinute.figure(point.figure.value() / 2.0);
+    }
+    let plan = CapacityPlan::new(&target(1_000_000.0), &reports).unwrap();
+    assert_near(plan.per_minute_of_a_machine, 15_000_000.0);
+    assert_eq!(plan.machines, 8);
+}
+
+#[test]
 fn a_latency_takes_connections_memory_and_a_little_more_of_a_processor() {
     let far = PlanTarget {
         latency: Duration::from_millis(150),
@@ -73,8 +86,8 @@ fn a_latency_takes_connections_memory_and_a_little_more_of_a_processor() {
     let plan = CapacityPlan::new(&far, &measured()).unwrap();
     assert_near(plan.in_flight, 15_000.0);
     assert_eq!(plan.connections, 15);
-    // 300 MiB more were for 300,000 in flight.
-    assert_near(plan.memory_bytes, f64::from((100 + 15) << 20));
+    // 225 MiB more were for 375,000 in flight.
+    assert_near(plan.memory_bytes, f64::from((100 + 9) << 20));
     assert_near(plan.cores_used[0].1, 0.13);
     assert_eq!(plan.partitions, None);
     assert_near(plan.disk_bytes, 40e6);
