@@ -190,7 +190,8 @@ fn prepare(args: &BenchArgs) -> Result<Bench> {
 
 /// The commit that this was built from, where the build said so; else the version.
 fn build() -> String {
-    option_env!("BELFRY_COMMIT").unwrap_or(env!("CARGO_PKG_VERSION")).to_owned()
+    let commit = option_env!("BELFRY_COMMIT").filter(|commit| !commit.is_empty());
+    commit.unwrap_or(env!("CARGO_PKG_VERSION")).to_owned()
 }
 
 fn save(report: &RowReport, directory: &Path) -> Result<()> {

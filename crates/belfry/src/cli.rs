@@ -107,7 +107,9 @@ pub(crate) fn to_markdown() -> String {
             continue;
         }
         push_help(&mut page, &name, &command.render_long_help().to_string());
-        for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {
+        let is_shown =
+            |inner: &&mut clap::Command| inner.get_name() != "help" && !inner.is_hide_set();
+        for inner in command.get_subcommands_mut().filter(is_shown) {
             let name = format!("{name} {}", inner.get_name());
             push_help(&mut page, &name, &inner.render_long_help().to_string());
         }

@@ -69,7 +69,7 @@ pub enum Size {
     Full,
 }
 
-/// The binary, the size and the seed that a row is run with.
+/// The binary and the size that a row is run with.
 pub struct Bench {
     /// The binary under test, which is also the simulator.
     pub binary: PathBuf,
@@ -79,8 +79,6 @@ pub struct Bench {
     pub size: Size,
     /// Runs of each setting; the medians are reported.
     pub repetitions: u32,
-    /// Of what is drawn.
-    pub seed: u64,
     /// Told in words what is being done.
     pub says: Box<dyn Fn(&str)>,
     work: TempDir,
@@ -183,7 +181,7 @@ impl Bench {
     ) -> Result<Self> {
         let work = tempfile::Builder::new().prefix("belfry-bench-").tempdir()?;
         let repetitions = size.pick(1, 5);
-        Ok(Self { binary, commit, size, repetitions, seed: 1, says, work })
+        Ok(Self { binary, commit, size, repetitions, says, work })
     }
 
     /// An empty directory that goes with its holder.

@@ -147,7 +147,7 @@ fn evenness(bench: &Bench) -> Result<f64> {
     // A destination that has had little until now is one partition's; from then on it is spread.
     import(0..WHILE_COLD)?;
     let cold = waiting(&cluster)?;
-    import(WHILE_COLD..WHILE_COLD + bench.size.pick(1_000_000, 4_000_000))?;
+    import(WHILE_COLD..WHILE_COLD + bench.size.pick(2_000_000, 4_000_000))?;
     let counts = waiting(&cluster)?;
     let counts: Vec<u64> = counts.iter().zip(&cold).map(|(all, cold)| all - cold).collect();
     let mean = as_float(counts.iter().sum()) / as_float(counts.len().max(1) as u64);
