@@ -34,6 +34,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         ("concurrency".into(), "auto".into()),
     ];
     let floor = floor::http2(bench, bench.size.pick(300_000, 3_000_000))?;
+    let mail_floor = floor::smtp(bench, bench.size.pick(60_000, 300_000))?;
     for channel in BenchChannel::ALL {
         let mut runs = Vec::new();
         for run in 1..=bench.repetitions {
@@ -42,12 +43,15 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         }
         let mut point =
             BroadcastResult::to_point(&runs, channel.name().into(), None, Unit::PerMinute);
-        if channel.is_http2() {
-            point.floor = floor.as_ref().ok().cloned();
+        point.floor = match channel {
+            BenchChannel::Apns | BenchChannel::Fcm | BenchChannel::WebPush => floor.as_ref().ok(),
+            BenchChannel::Smtp => mail_floor.as_ref().ok(),
+            BenchChannel::Webhook => None,
         }
+        .cloned();
         report.points.push(point);
     }
-    report.notes.extend(floor.err());
+    report.notes.extend(floor.err().into_iter().chain(mail_floor.err()));
     report.notes.push(
         "a Web Push message is encrypted for its browser: a key pair and a key agreement on P-256 each".into(),
     );
@@ -67,10 +71,6 @@ impl BenchChannel {
             Self::Smtp => "SMTP",
             Self::Webhook => "webhook",
         }
-    }
-
-    const fn is_http2(self) -> bool {
-        matches!(self, Self::Apns | Self::Fcm | Self::WebPush)
     }
 
     /// Notifications of one run: some seconds of work.

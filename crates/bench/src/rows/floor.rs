@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use testbed::SmtpSink;
 
 use super::Bench;
 use super::job::as_float;
@@ -21,6 +22,9 @@ const STREAMS: usize = 250;
 /// Bytes of an APNs body as the jobs send it, and of a bearer token.
 const BODY: usize = 130;
 const TOKEN: usize = 200;
+/// Connections of `smtp-source`, and bytes of a mail's body.
+const MAIL_CONNECTIONS: u64 = 16;
+const MAIL_BODY: u64 = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -70,6 +74,27 @@ pub(super) fn http2(bench: &Bench, requests: u64) -> Result<Result<Floor, String
         tool: format!("h2load -t{threads} to nghttpd, both on these cores"),
         per_minute: Some(60.0 * rate),
         cpu_us_per_item: Some(cpu.as_secs_f64() * 1e6 / as_float(requests)),
+    }))
+}
+
+/// `smtp-source` to `smtp-sink`, both of Postfix; `Err` in words, where they cannot be run.
+///
+/// # Errors
+/// When `smtp-source` does not send all of its mails.
+pub(super) fn smtp(bench: &Bench, mails: u64) -> Result<Result<Floor, String>> {
+    bench.say("floor: smtp-source to smtp-sink");
+    let sink = match SmtpSink::start() {
+        Ok(sink) => sink,
+        Err(error) => return Ok(Err(format!("SMTP is without a floor: {error:#}"))),
+    };
+    let clock = flow::Clock::system();
+    let started = clock.monotonic();
+    let EndedProgram { cpu, .. } = run(sink.source(mails, MAIL_CONNECTIONS, MAIL_BODY))?;
+    let took = clock.monotonic().duration_since(started);
+    Ok(Ok(Floor {
+        tool: format!("smtp-source to smtp-sink, {MAIL_CONNECTIONS} connections"),
+        per_minute: Some(60.0 * as_float(mails) / took.as_secs_f64()),
+        cpu_us_per_item: Some(cpu.as_secs_f64() * 1e6 / as_float(mails)),
     }))
 }
 

@@ -1,5 +1,7 @@
 //! The sink that Postfix has for measuring clients: it takes mail and forgets it.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use super::root::{MailUser, Root};
@@ -35,5 +37,24 @@ impl SmtpSink {
     /// Its port of 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.root.port()
+    }
+
+    /// `smtp-source` of the same package, ready to send this sink `mails` with bodies of so many bytes over so many connections, each of
+    /// which is kept for all of its mails.
+    pub fn source(&self, mails: u64, connections: u64, bytes: u64) -> Command {
+        let number = |count: u64| count.to_string();
+        let mut command = self.root.command("/usr/sbin/smtp-source");
+        command.args([
+            "-d",
+            "-s",
+            &number(connections),
+            "-m",
+            &number(mails),
+            "-l",
+            &number(bytes),
+        ]);
+        command.args(["-f", "news@example.com", "-t", "reader@example.org"]);
+        command.arg(format!("inet:127.0.0.1:{}", self.port()));
+        command
     }
 }
