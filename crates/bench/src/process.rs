@@ -410,7 +410,7 @@ ca_file = "{ca}"
 fn push_channel(key: &Path, simulator: &SimulatorReady) -> String {
     format!(
         r#"
-[channels.browsers]
+[channels.web]
 kind = "webpush"
 key_file = "{key}"
 subject = "mailto:news@belfry.example"

@@ -134,7 +134,7 @@ impl BenchChannel {
         if self == Self::WebPush {
             return trial.submit(ready.subscriptions.iter().map(|subscription| {
                 let to = serde_json::Value::from(subscription.to_string());
-                format!(r#"{{"channel":"browsers","to":{to},"content":{{"title":"news"}}}}"#)
+                format!(r#"{{"channel":"web","to":{to},"content":{{"title":"news"}}}}"#)
             }));
         }
         trial.submit((0..count).map(|number| self.row(number, &ready.webhook)))
