@@ -1,6 +1,8 @@
 //! The resources that processes use, from `/proc`.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -28,6 +30,8 @@ struct Times {
 
 /// The kernel reports in ticks of 10 ms on every architecture we build for.
 const TICK_MS: u64 = 10;
+/// Bytes of a block, as the kernel counts them.
+const BLOCK: u64 = 512;
 
 // === impl Usage ===
 
@@ -85,6 +89,18 @@ pub fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
     Duration::new(time.tv_sec.cast_unsigned(), nanos)
+}
+
+/// Bytes that the files in `directory` take on the disk; those in directories below it do not count.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn bytes_on_disk(directory: &Path) -> Result<u64> {
+    let mut blocks = 0;
+    for entry in std::fs::read_dir(directory)? {
+        blocks += entry?.metadata()?.blocks();
+    }
+    Ok(BLOCK * blocks)
 }
 
 // === impl Times ===

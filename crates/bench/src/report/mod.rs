@@ -268,6 +268,34 @@ impl Point {
 // === impl RowReport ===
 
 impl RowReport {
+    /// One without a point, of this machine and of no build yet.
+    pub fn new(row: &str, title: &str, unit: Unit) -> Self {
+        Self {
+            version: VERSION,
+            row: row.to_owned(),
+            title: title.to_owned(),
+            commit: String::new(),
+            machine: Machine::here(),
+            taken_at: String::new(),
+            size: String::new(),
+            repetitions: 1,
+            configuration: Vec::new(),
+            seeds: Vec::new(),
+            unit,
+            published: Vec::new(),
+            published_in: String::new(),
+            points: Vec::new(),
+            auto: None,
+            scalability: None,
+            ratio_to_best_published: None,
+            ratio_to_best_fixed: None,
+            floor: None,
+            ratio_to_floor: None,
+            checks: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// True if nothing was lost or doubled in any run. A rate that was not reached is in [`checks`](Self::checks), and is none of this.
     pub fn is_accounted_for(&self) -> bool {
         self.points.iter().chain(&self.auto).all(|point| point.lost == 0 && point.duplicated == 0)
@@ -315,6 +343,14 @@ impl Floor {
             _ => None,
         }
     }
+}
+
+/// One of `values` that `percent` of them do not exceed; 0 of none.
+pub fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let place = sorted.len().saturating_sub(1) * percent / 100;
+    sorted.get(place).copied().unwrap_or(0.0)
 }
 
 /// The middle one; the mean of two middle ones; 0 of none.

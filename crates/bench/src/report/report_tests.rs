@@ -5,9 +5,6 @@ use super::*;
 /// A report without a point.
 pub(crate) fn sample(unit: Unit) -> RowReport {
     RowReport {
-        version: VERSION,
-        row: "sample".into(),
-        title: "A sample".into(),
         commit: "0123abc".into(),
         machine: Machine {
             processor: "AMD EPYC 7B13".into(),
@@ -20,19 +17,7 @@ pub(crate) fn sample(unit: Unit) -> RowReport {
         size: "full".into(),
         repetitions: 3,
         configuration: vec![("store".into(), "SQLite, synchronous=FULL".into())],
-        seeds: Vec::new(),
-        unit,
-        published: Vec::new(),
-        published_in: String::new(),
-        points: Vec::new(),
-        auto: None,
-        scalability: None,
-        ratio_to_best_published: None,
-        ratio_to_best_fixed: None,
-        floor: None,
-        ratio_to_floor: None,
-        checks: Vec::new(),
-        notes: Vec::new(),
+        ..RowReport::new("sample", "A sample", unit)
     }
 }
 

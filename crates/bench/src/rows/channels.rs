@@ -1,13 +1,11 @@
 //! `channels`: each channel by itself, to a provider that answers at once.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use super::job::{BroadcastResult, as_float};
+use super::job::BroadcastResult;
 use super::{Bench, PATIENCE, floor};
-use crate::rate::between;
 use crate::report::{RowReport, Unit};
 use crate::tally::{JournalBooks, Tally};
 use crate::trial::{Setup, Trial};
@@ -112,21 +110,13 @@ impl BenchChannel {
             ..Setup::new(bench.binary(), directory.path(), &[])
         };
         let trial = Trial::start(setup)?;
+        let before = trial.engine().usage()?;
         let asked_us = u64::try_from(flow::Clock::system().wall().as_micros())?;
         self.submit(&trial, count)?;
         trial.drain(PATIENCE, || Ok(()))?;
         let usage = trial.engine().usage()?;
         let tally = self.tally(&trial.simulator().ready.journal, count)?;
-        let last_us = tally.accepted_by_us(1.0).unwrap_or(asked_us);
-        Ok(BroadcastResult {
-            seconds: Duration::from_micros(last_us.saturating_sub(asked_us)).as_secs_f64(),
-            seconds_to_90: 0.0,
-            per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
-            cpu_us: usage.cpu.as_secs_f64() * 1e6 / as_float(count),
-            memory_bytes_max: usage.memory_bytes_max,
-            lost: tally.missing + tally.refused,
-            duplicated: tally.duplicates,
-        })
+        Ok(BroadcastResult::of(&tally, asked_us, count, before, usage))
     }
 
     fn submit(self, trial: &Trial, count: u64) -> Result<()> {

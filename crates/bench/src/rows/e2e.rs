@@ -1,6 +1,5 @@
 //! `e2e`: durable APNs from end to end, beside a tool that sends the same requests and keeps nothing.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,8 +7,9 @@ use anyhow::{Result, ensure};
 use super::job::as_float;
 use super::{Bench, BroadcastJob, floor};
 use crate::caller::LoadCaller;
-use crate::report::{Check, Point, RowReport, Unit};
+use crate::report::{Check, Point, RowReport, Unit, percentile};
 use crate::trial::{Setup, Trial};
+use crate::usage::bytes_on_disk;
 use crate::workload::{Workload, WorkloadGuarantee};
 
 /// Latencies of the provider, milliseconds.
@@ -68,7 +68,7 @@ fn pending(bench: &Bench) -> Result<RowReport> {
     let usage = trial.engine().usage()?;
     let left = trial.pending()?;
     let mib = usage.memory_bytes_max >> 20;
-    let disk = size_of(&directory.path().join("data"))?;
+    let disk = bytes_on_disk(&directory.path().join("data"))?;
     report.points.push(Point {
         cpu_us_per_item: Some(usage.cpu.as_secs_f64() * 1e6 / as_float(tokens)),
         memory_bytes_max: Some(usage.memory_bytes_max),
@@ -115,10 +115,9 @@ fn urgent(bench: &Bench) -> Result<RowReport> {
     for (setting, broadcast) in [("idle engine", 0), ("during a broadcast at full rate", busy)] {
         bench.say(format!("urgent, {setting}"));
         let OneByOne { waits, lost, duplicated } = one_by_one(bench, broadcast)?;
-        let p99 = waits.get(waits.len() * 99 / 100).copied().unwrap_or(0.0);
-        let p50 = waits.get(waits.len() / 2).copied().unwrap_or(0.0);
+        let [least, p50, p99] = [0, 50, 99].map(|percent| percentile(&waits, percent));
         report.points.push(Point {
-            spread: (waits.first().copied().unwrap_or(0.0), p99),
+            spread: (least, p99),
             lost,
             duplicated,
             ..Point::of_runs(setting, Unit::MsPerOp, &[p50])
@@ -131,16 +130,10 @@ fn urgent(bench: &Bench) -> Result<RowReport> {
     Ok(report)
 }
 
-/// Bytes of the files in `directory`.
-fn size_of(directory: &Path) -> Result<u64> {
-    let entries = std::fs::read_dir(directory)?;
-    entries.map(|entry| Ok(entry?.metadata()?.len())).sum()
-}
-
 /// Urgent notifications, one at a time.
 #[derive(Debug)]
 struct OneByOne {
-    /// How long each took, ascending, milliseconds.
+    /// How long each took, milliseconds.
     waits: Vec<f64>,
     lost: u64,
     duplicated: u64,
@@ -172,8 +165,7 @@ fn one_by_one(bench: &Bench, broadcast: u64) -> Result<OneByOne> {
     // One at a time, so the order of posting is the order of acceptance.
     let pairs = tally.accepted_at_us.iter().zip(&posted_us);
     let micros = pairs.map(|(got, sent)| Duration::from_micros(got.saturating_sub(*sent)));
-    let mut waits: Vec<f64> = micros.map(|wait| wait.as_secs_f64() * 1e3).collect();
-    waits.sort_unstable_by(f64::total_cmp);
+    let waits: Vec<f64> = micros.map(|wait| wait.as_secs_f64() * 1e3).collect();
     // Those that were not sent because the broadcast was over are missing for that reason.
     let lost = (all.missing + all.refused).saturating_sub(URGENT - posted);
     Ok(OneByOne { waits, lost, duplicated: all.duplicates })

@@ -7,7 +7,9 @@ use anyhow::Result;
 use super::{Bench, PATIENCE};
 use crate::rate::between;
 use crate::report::{Point, Unit};
-use crate::trial::{Finished, Setup, Trial};
+use crate::tally::Tally;
+use crate::trial::{Setup, Trial};
+use crate::usage::Usage;
 use crate::workload::{Workload, WorkloadGuarantee};
 
 /// A broadcast, and the settings that it is sent with.
@@ -59,29 +61,31 @@ impl BroadcastJob {
             let name = "BELFRY__CHANNELS__IOS__CONCURRENCY".to_owned();
             setup.engine_settings.push((name, places.to_string()));
         }
-        let trial = Trial::start(setup)?;
-        let (warm_up, all) = (self.warm_up, self.warm_up + self.tokens);
-        if warm_up > 0 {
-            trial.broadcast(0..warm_up, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
+        self.run_on(&Trial::start(setup)?, 0)
+    }
+
+    /// Does it on an engine that runs, to the recipients from the number `first` on; its settings and the provider are what they are.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_on(&self, trial: &Trial, first: u64) -> Result<BroadcastResult> {
+        let start = first + self.warm_up;
+        let end = start + self.tokens;
+        if self.warm_up > 0 {
+            trial.broadcast(first..start, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
             trial.drain(PATIENCE, || Ok(()))?;
         }
-        let before = trial.engine().usage()?.cpu;
+        let before = trial.engine().usage()?;
         let asked_us = u64::try_from(flow::Clock::system().wall().as_micros())?;
-        trial.broadcast(warm_up..all, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
+        trial.broadcast(start..end, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
         trial.drain(PATIENCE, || Ok(()))?;
-        let Finished { books, engine, .. } =
-            trial.finish(&Workload { tokens: all, webhooks: Vec::new() })?;
-        let (whole, tally) = (books.tally(), books.tally_of(warm_up..all));
-        let by = |share| tally.accepted_by_us(share).unwrap_or(asked_us).saturating_sub(asked_us);
-        let cpu = engine.cpu.saturating_sub(before);
+        let after = trial.engine().usage()?;
+        let books = trial.books(&Workload { tokens: end, webhooks: Vec::new() })?;
+        let whole = books.tally_of(first..end);
         Ok(BroadcastResult {
-            seconds: seconds(by(1.0)),
-            seconds_to_90: seconds(by(0.9)),
-            per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
-            cpu_us: cpu.as_secs_f64() * 1e6 / as_float(self.tokens.max(1)),
-            memory_bytes_max: engine.memory_bytes_max,
             lost: whole.missing + whole.refused,
             duplicated: whole.duplicates,
+            ..BroadcastResult::of(&books.tally_of(start..end), asked_us, self.tokens, before, after)
         })
     }
 
@@ -108,6 +112,22 @@ impl BroadcastJob {
 // === impl BroadcastResult ===
 
 impl BroadcastResult {
+    /// Of `count` notifications that were asked for at `asked_us`, microseconds since the Unix epoch, by an engine that had used
+    /// `before` then, and has used `after`.
+    pub fn of(tally: &Tally, asked_us: u64, count: u64, before: Usage, after: Usage) -> Self {
+        let by = |share| tally.accepted_by_us(share).unwrap_or(asked_us).saturating_sub(asked_us);
+        let cpu = after.cpu.saturating_sub(before.cpu);
+        Self {
+            seconds: seconds(by(1.0)),
+            seconds_to_90: seconds(by(0.9)),
+            per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
+            cpu_us: cpu.as_secs_f64() * 1e6 / as_float(count.max(1)),
+            memory_bytes_max: after.memory_bytes_max,
+            lost: tally.missing + tally.refused,
+            duplicated: tally.duplicates,
+        }
+    }
+
     /// The point of several runs.
     pub fn to_point(runs: &[Self], setting: String, parallel: Option<u64>, unit: Unit) -> Point {
         let of = |value: fn(&Self) -> f64| runs.iter().map(value).collect::<Vec<f64>>();

@@ -27,7 +27,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::published::Published;
-use crate::report::{Machine, RowReport, Unit, VERSION};
+use crate::report::{RowReport, Unit};
 
 pub use job::{BroadcastJob, BroadcastResult};
 
@@ -72,15 +72,15 @@ pub enum Size {
 /// The binary and the size that a row is run with.
 pub struct Bench {
     /// The binary under test, which is also the simulator.
-    pub binary: PathBuf,
+    binary: PathBuf,
     /// The build: a commit, or a version where that is not known.
-    pub commit: String,
+    commit: String,
     /// How much is done.
     pub size: Size,
     /// Runs of each setting; the medians are reported.
     pub repetitions: u32,
     /// Told in words what is being done.
-    pub says: Box<dyn Fn(&str)>,
+    says: Box<dyn Fn(&str)>,
     work: TempDir,
 }
 
@@ -195,28 +195,11 @@ impl Bench {
     /// An empty report of a table.
     pub fn report(&self, row: &str, title: &str, unit: Unit) -> RowReport {
         RowReport {
-            version: VERSION,
-            row: row.to_owned(),
-            title: title.to_owned(),
             commit: self.commit.clone(),
-            machine: Machine::here(),
             taken_at: now(),
             size: self.size.as_str().to_owned(),
             repetitions: self.repetitions,
-            configuration: Vec::new(),
-            seeds: Vec::new(),
-            unit,
-            published: Vec::new(),
-            published_in: String::new(),
-            points: Vec::new(),
-            auto: None,
-            scalability: None,
-            ratio_to_best_published: None,
-            ratio_to_best_fixed: None,
-            floor: None,
-            ratio_to_floor: None,
-            checks: Vec::new(),
-            notes: Vec::new(),
+            ..RowReport::new(row, title, unit)
         }
     }
 

@@ -3,8 +3,6 @@
 //! The history is made by the engine itself, by a channel that sends nothing (`dry-run`): all that is written is written as for any
 //! other channel.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,12 +12,12 @@ use rustix::fs::statvfs;
 
 use super::{count, times};
 use crate::client::feed;
-use crate::rate::between;
 use crate::report::{Check, RowReport, Unit};
 use crate::rows::job::{BroadcastResult, as_float};
-use crate::rows::{Bench, PATIENCE};
+use crate::rows::{Bench, BroadcastJob, PATIENCE};
 use crate::trial::{Setup, Trial};
-use crate::workload::{Workload, WorkloadGuarantee, token};
+use crate::usage::bytes_on_disk;
+use crate::workload::token;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +51,6 @@ const WARM_UP: u64 = 250_000;
 /// The share of the rate on an empty store that is left.
 const BOUND: f64 = 0.9;
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
-/// Bytes of a block, as the kernel counts them.
-const BLOCK: u64 = 512;
 
 pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     let title = "One broadcast on a store with many settled notifications, and on an empty one";
@@ -70,17 +66,18 @@ pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     bench.say(format!("a history of {}", count(plan.history)));
     let filled = plan.fill(&old, &directory.path().join("data"))?;
     report.notes.extend(filled.notes(plan));
+    let job = BroadcastJob { tokens: plan.job, warm_up: WARM_UP, ..BroadcastJob::default() };
     let (mut on_empty, mut on_old) = (Vec::new(), Vec::new());
     for run in 1..=report.repetitions {
         bench.say(format!("the same job on an empty store and on the old one, run {run}"));
         let directory = bench.directory()?;
         let empty = Trial::start(setup(bench, directory.path()))?;
-        on_empty.push(plan.measure(&empty, 0)?);
+        on_empty.push(job.run_on(&empty, 0)?);
         drop(empty);
         // Both engines are new to the job.
         old.kill()?;
         old.restart()?;
-        on_old.push(plan.measure(&old, u64::from(run - 1) * (WARM_UP + plan.job))?);
+        on_old.push(job.run_on(&old, u64::from(run - 1) * (WARM_UP + plan.job))?);
     }
     let point = |runs: &[BroadcastResult], setting| {
         BroadcastResult::to_point(runs, setting, None, Unit::PerMinute)
@@ -123,34 +120,6 @@ impl HistoryPlan {
         }
         Ok(filled)
     }
-
-    /// The job, to the recipients from the number `first` on.
-    fn measure(self, trial: &Trial, first: u64) -> Result<BroadcastResult> {
-        let (start, end) = (first + WARM_UP, first + WARM_UP + self.job);
-        let clock = Clock::system();
-        trial.broadcast(first..start, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
-        trial.drain(PATIENCE, || Ok(()))?;
-        let before = trial.engine().usage()?.cpu;
-        let asked_us = u64::try_from(clock.wall().as_micros())?;
-        trial.broadcast(start..end, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
-        trial.drain(PATIENCE, || Ok(()))?;
-        let used = trial.engine().usage()?;
-        let books = trial.books(&Workload { tokens: end, webhooks: Vec::new() })?;
-        let (whole, job) = (books.tally_of(first..end), books.tally_of(start..end));
-        let by = |share| {
-            let us = job.accepted_by_us(share).unwrap_or(asked_us).saturating_sub(asked_us);
-            Duration::from_micros(us).as_secs_f64()
-        };
-        Ok(BroadcastResult {
-            seconds: by(1.0),
-            seconds_to_90: by(0.9),
-            per_minute: 60.0 * between(&job.accepted_at_us, 0.0, 1.0),
-            cpu_us: used.cpu.saturating_sub(before).as_secs_f64() * 1e6 / as_float(self.job),
-            memory_bytes_max: used.memory_bytes_max,
-            lost: whole.missing + whole.refused,
-            duplicated: whole.duplicates,
-        })
-    }
 }
 
 // === impl Filled ===
@@ -167,13 +136,4 @@ impl Filled {
         }
         notes
     }
-}
-
-/// Of all files in `directory`.
-fn bytes_on_disk(directory: &Path) -> Result<u64> {
-    let mut blocks = 0;
-    for entry in fs::read_dir(directory)? {
-        blocks += entry?.metadata()?.blocks();
-    }
-    Ok(BLOCK * blocks)
 }

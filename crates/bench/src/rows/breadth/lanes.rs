@@ -12,10 +12,10 @@ use flow::Clock;
 use tempfile::TempDir;
 use testbed::{Database, PostgresOptions, PostgresServer};
 
-use super::{count, percentile, times};
+use super::{count, times};
 use crate::caller::LoadCaller;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
-use crate::report::{Check, Point, RowReport, Unit, median};
+use crate::report::{Check, Point, RowReport, Unit, median, percentile};
 use crate::rows::job::as_float;
 use crate::rows::{Bench, missing};
 use crate::tally::JournalBooks;

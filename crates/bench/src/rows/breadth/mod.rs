@@ -31,14 +31,6 @@ fn report(bench: &Bench, row: &str, title: &str, unit: Unit) -> RowReport {
     RowReport { repetitions, ..bench.report(row, title, unit) }
 }
 
-/// One of `times` (milliseconds) that `percent` of them do not exceed; 0 of none.
-fn percentile(times: &[f64], percent: usize) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let place = sorted.len().saturating_sub(1) * percent / 100;
-    sorted.get(place).copied().unwrap_or(0.0)
-}
-
 /// A count as people write it: `1,000`.
 fn count(items: u64) -> String {
     if items < 1_000 { items.to_string() } else { report::number(super::job::as_float(items)) }

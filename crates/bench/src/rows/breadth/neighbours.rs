@@ -14,9 +14,9 @@ use tempfile::TempDir;
 
 use super::endpoints::{Arrivals, AttemptCounts, Death, LocalEndpoints};
 use super::load::{self, AcceptedPost, PostSchedule, Posted};
-use super::{count, percentile, times};
+use super::{count, times};
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
-use crate::report::{Check, Point, RowReport, Unit};
+use crate::report::{Check, Point, RowReport, Unit, percentile};
 use crate::rows::{Bench, Size};
 
 /// How much is measured.

@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use flow::Clock;
 
-use super::{count, percentile};
+use super::count;
 use crate::caller::LoadCaller;
 use crate::process::{EngineProcess, SimulatorProcess};
-use crate::report::{Check, Point, RowReport, Unit};
+use crate::report::{Check, Point, RowReport, Unit, percentile};
 use crate::rows::Bench;
 use crate::tally::JournalBooks;
 use crate::tenants;

@@ -170,7 +170,6 @@ fn reports(bench: &Bench, count: usize, all: &[LoadRuns], notes: &[String]) -> V
         ];
         report.points = all.iter().map(|runs| runs.point(step)).collect();
         report.notes = all.iter().filter_map(|runs| runs.note(step)).collect();
-        report.notes.extend(all.iter().map(|runs| runs.floor_note(step)));
         report.notes.extend_from_slice(notes);
         report
     };
@@ -215,16 +214,6 @@ impl LoadRuns {
         let setting = &self.setting;
         (server > 0.0)
             .then(|| format!("{setting}: {server:.2} of the {all:.2} us are the server's"))
-    }
-
-    fn floor_note(&self, step: usize) -> String {
-        let floor = at_step(&self.floor, step);
-        format!(
-            "floor of {}: {:.0} a minute, {:.2} us of processor time",
-            self.setting,
-            middle(&floor, |it| it.per_minute),
-            middle(&floor, |it| it.cpu_us)
-        )
     }
 }
 
