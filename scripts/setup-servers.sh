@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up the servers that the tests start. PostgreSQL, RabbitMQ and NATS are installed from the distribution's packages, unless
-# they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd and Node.js, which have
+# they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd, h2load and Node.js, which have
 # no service. Mail servers, nginx, HAProxy, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
 # is replaced, and what will be done is said first. A Go toolchain and a JDK are used where there are some, and not installed.
 # Kafka is fetched into the build folder (fetch-kafka.sh), and run by a JRE.
@@ -17,6 +17,8 @@ missing=()
     || missing+=(rabbitmq-server)
 [ -n "${BELFRY_TEST_NATS_URL:-}" ] || in_path_or nats-server '/usr/sbin/nats-server' || missing+=(nats-server)
 in_path_or nghttpd '/usr/sbin/nghttpd' || missing+=(nghttp2-server)
+# The floor of `belfry bench`.
+in_path_or h2load '/usr/bin/h2load' || missing+=(nghttp2-client)
 in_path_or node '/usr/bin/node' || missing+=(nodejs)
 # libFuzzer is built with it.
 in_path_or c++ '/usr/bin/c++' || missing+=(g++)

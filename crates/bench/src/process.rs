@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -93,7 +93,7 @@ struct EngineReady {
 
 /// A child that does not outlive its handle, nor the process that holds it.
 #[derive(Debug)]
-struct RunningProcess {
+pub(crate) struct RunningProcess {
     child: Child,
     /// Dropped after the child was ended.
     _watch: KillGuard,
@@ -210,7 +210,7 @@ impl EngineProcess {
     /// When it ends with another code than 0.
     pub fn stop(&mut self) -> Result<()> {
         self.child.signal(Signal::TERM)?;
-        let status = self.child.child.wait()?;
+        let status = self.child.wait()?;
         anyhow::ensure!(status.success(), "the engine ended with {status}");
         Ok(())
     }
@@ -228,7 +228,7 @@ impl EngineProcess {
     /// # Errors
     /// When the kernel does not say.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.child.child.try_wait()?)
+        self.child.ended()
     }
 
     /// The resources it has used so far.
@@ -244,7 +244,7 @@ impl EngineProcess {
     /// # Errors
     /// With its status; its own message is in `belfry.log` in the directory.
     pub fn ensure_running(&mut self) -> Result<()> {
-        match self.child.child.try_wait()? {
+        match self.child.ended()? {
             None => Ok(()),
             Some(status) => bail!("the engine ended with {status}; belfry.log says why"),
         }
@@ -252,13 +252,48 @@ impl EngineProcess {
 
     /// Its number, for a thread that looks at it.
     pub fn process(&self) -> u32 {
-        self.child.child.id()
+        self.child.id()
     }
 }
 
 // === impl RunningProcess ===
 
 impl RunningProcess {
+    /// Starts `command`.
+    ///
+    /// # Errors
+    /// When its program cannot be started.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { _watch: KillGuard::over(&child)?, child })
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
+        Ok(self.child.wait()?)
+    }
+
+    /// Its standard output, once, where that is a pipe.
+    pub(crate) fn take_output(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
     fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -270,7 +305,11 @@ impl RunningProcess {
         Ok(kill_process(pid.context("a process has a positive number")?, signal)?)
     }
 
-    fn usage(&self) -> Result<Usage> {
+    /// The resources that it has used so far; those of one that has ended are known until it is waited for.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub(crate) fn usage(&self) -> Result<Usage> {
         Usage::of_process(self.child.id())
     }
 }
@@ -316,15 +355,14 @@ fn start<Ready: for<'de> Deserialize<'de>>(
     // A process that is started again goes on in the log of the one before.
     let stderr = std::fs::File::options().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-    let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     // Guarded before its line is waited for: this process may be killed meanwhile.
-    let mut running = RunningProcess { _watch: KillGuard::over(&child)?, child };
-    let stdout = running.child.stdout.take().context("stdout is piped")?;
+    let mut running = RunningProcess::start(command)?;
+    let stdout = running.take_output().context("stdout is piped")?;
     let mut line = String::new();
     // That line is all that either command writes there, so the pipe may be closed behind it.
     BufReader::new(stdout).read_line(&mut line)?;
     if line.is_empty() {
-        let status = running.child.wait()?;
+        let status = running.wait()?;
         let said = std::fs::read_to_string(log).unwrap_or_default();
         let last = said.lines().last().unwrap_or("nothing");
         bail!("{command:?} ended with {status}; it said: {last}");

@@ -32,7 +32,10 @@ pub fn free_port() -> Result<u16> {
 
 /// The newest `program` in `PATH` or in `directories`, with the programs `beside` in the same directory. A `*` at the
 /// end of a directory's parent stands for every version.
-pub(crate) fn program(program: &str, beside: &[&str], directories: &[&str]) -> Result<PathBuf> {
+///
+/// # Errors
+/// [`NotInstalled`].
+pub fn program(program: &str, beside: &[&str], directories: &[&str]) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
     places.extend(directories.iter().flat_map(|pattern| expand(pattern)));

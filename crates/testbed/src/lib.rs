@@ -38,7 +38,7 @@ mod find;
 
 pub use aws::{ElasticMq, Moto};
 pub use disk::{DiskNamespace, SmallDisk};
-pub use find::{NotInstalled, free_port};
+pub use find::{NotInstalled, free_port, program as find_program};
 pub use http2::{Http2Limits, Http2Program, Http2Server, ServerIdentity};
 pub use kafka::Kafka;
 pub use mail::{Exim, OpenSmtpd, Postfix, SmtpSink};

@@ -2,19 +2,18 @@
 
 use std::io::Read as _;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use testbed::SmtpSink;
 
-use super::Bench;
 use super::job::as_float;
-use crate::process::KillGuard;
+use super::{Bench, missing};
+use crate::process::RunningProcess;
 use crate::report::Floor;
-use crate::usage::Usage;
 
 /// Connections of `h2load` to each of its threads, and streams of each.
 const CONNECTIONS: usize = 4;
@@ -28,13 +27,6 @@ const MAIL_BODY: u64 = 100;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server that ends with the holder of this.
-#[derive(Debug)]
-struct Server {
-    child: Child,
-    _watch: KillGuard,
-}
-
 /// The output of a program, and the processor time that it used.
 #[derive(Debug)]
 pub(super) struct EndedProgram {
@@ -47,9 +39,10 @@ pub(super) struct EndedProgram {
 /// # Errors
 /// When one of them does not run.
 pub(super) fn http2(bench: &Bench, requests: u64) -> Result<Result<Floor, String>> {
-    let [Some(load), Some(serve)] = ["h2load", "nghttpd"].map(find) else {
-        let note = "without a floor: h2load or nghttpd is not installed (Debian: nghttp2-client, nghttp2-server)";
-        return Ok(Err(note.to_owned()));
+    let find = |program| testbed::find_program(program, &[], &["/usr/bin", "/usr/sbin"]);
+    let (load, serve) = match (find("h2load"), find("nghttpd")) {
+        (Ok(load), Ok(serve)) => (load, serve),
+        (Err(error), _) | (_, Err(error)) => return missing("the floor of HTTP/2", error).map(Err),
     };
     bench.say("floor: h2load to nghttpd");
     let directory = bench.directory()?;
@@ -98,7 +91,7 @@ pub(super) fn smtp(bench: &Bench, mails: u64) -> Result<Result<Floor, String>> {
     }))
 }
 
-fn nghttpd(program: &Path, directory: &Path, port: u16) -> Result<Server> {
+fn nghttpd(program: &Path, directory: &Path, port: u16) -> Result<RunningProcess> {
     let identity = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
     let file = |name: &str, text: &str| {
         let path = directory.join(name);
@@ -111,7 +104,8 @@ fn nghttpd(program: &Path, directory: &Path, port: u16) -> Result<Server> {
     let mut command = Command::new(program);
     command.args(["-a", "127.0.0.1", "-m", "1000", "-n", &threads.to_string(), "-d"]);
     command.arg(directory).arg(port.to_string()).arg(key).arg(certificate);
-    let server = Server::start(command)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = RunningProcess::start(&mut command)?;
     let clock = flow::Clock::system();
     let started = clock.monotonic();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -127,41 +121,14 @@ fn nghttpd(program: &Path, directory: &Path, port: u16) -> Result<Server> {
 /// When it does not start, or fails.
 pub(super) fn run(mut command: Command) -> Result<EndedProgram> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-    let _watch = KillGuard::over(&child)?;
+    let mut running = RunningProcess::start(&mut command)?;
     let mut said = String::new();
-    child.stdout.take().context("stdout is piped")?.read_to_string(&mut said)?;
-    let process = Pid::from_raw(i32::try_from(child.id())?).context("a process has a number")?;
+    running.take_output().context("stdout is piped")?.read_to_string(&mut said)?;
+    let process = Pid::from_raw(i32::try_from(running.id())?).context("a process has a number")?;
     // The kernel keeps what it used until it is waited for.
     waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)?;
-    let cpu = Usage::of_process(child.id())?.cpu;
-    let status = child.wait()?;
+    let cpu = running.usage()?.cpu;
+    let status = running.wait()?;
     ensure!(status.success(), "{command:?} ended with {status}: {said}");
     Ok(EndedProgram { said, cpu })
-}
-
-/// `program` in `PATH`, or where Debian puts servers.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut places: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    places.extend(["/usr/sbin", "/usr/bin"].map(PathBuf::from));
-    places.iter().map(|place| place.join(program)).find(|program| program.is_file())
-}
-
-// === impl Server ===
-
-impl Server {
-    fn start(mut command: Command) -> Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-        Ok(Self { _watch: KillGuard::over(&child)?, child })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Both fail only when it is gone already.
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
-    }
 }

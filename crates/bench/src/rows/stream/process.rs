@@ -3,20 +3,19 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::process::KillGuard;
+use crate::process::RunningProcess;
 use crate::usage::Usage;
 
 /// A process that ends with the holder of this, however that one ends.
 #[derive(Debug)]
 pub struct PinnedProcess {
-    child: Child,
+    process: RunningProcess,
     /// Its stderr.
     log: File,
-    _watch: KillGuard,
 }
 
 // === impl PinnedProcess ===
@@ -32,13 +31,16 @@ impl PinnedProcess {
         command.args(["-c", &format!("0-{last}")]).arg(binary).args(arguments);
         let log = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
-        let child = command.spawn().context("taskset is needed, which is a part of util-linux")?;
-        Ok(Self { _watch: KillGuard::over(&child)?, log, child })
+        let process = RunningProcess::start(&mut command);
+        Ok(Self {
+            process: process.context("taskset is needed, which is a part of util-linux")?,
+            log,
+        })
     }
 
     /// Its number.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.process.id()
     }
 
     /// The resources that it has used so far.
@@ -46,7 +48,7 @@ impl PinnedProcess {
     /// # Errors
     /// When it has ended.
     pub fn usage(&self) -> Result<Usage> {
-        Usage::of_process(self.id())
+        self.process.usage()
     }
 
     /// Threads that it has now.
@@ -65,7 +67,7 @@ impl PinnedProcess {
     /// # Errors
     /// When it has ended, with its own words.
     pub fn ensure_runs(&mut self) -> Result<()> {
-        match self.child.try_wait()? {
+        match self.process.ended()? {
             None => Ok(()),
             Some(status) => {
                 let mut said = String::new();
@@ -77,13 +79,6 @@ impl PinnedProcess {
     }
 }
 
-impl Drop for PinnedProcess {
-    fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +87,7 @@ mod tests {
     fn one_that_ends_says_why() {
         let script = ["-c", "echo no such queue >&2; exit 3"];
         let mut process = PinnedProcess::start(Path::new("sh"), &script, 1).unwrap();
-        let _status = process.child.wait().unwrap();
+        let _status = process.process.wait().unwrap();
         let error = process.ensure_runs().unwrap_err().to_string();
         assert!(error.contains("exit status: 3: no such queue"), "{error}");
     }
