@@ -7,6 +7,9 @@ use stream::{Source, StreamError, StreamMessage};
 
 use crate::{PATIENCE, Topic, acknowledge, assert_empty, fetch, node, number, receipts};
 
+/// Wait of a fetch where two sources are asked in turn.
+const TURN: Duration = Duration::from_millis(500);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_position_is_committed_once_all_below_it_is_acknowledged() {
     let topic = Topic::new(1).await;
@@ -67,20 +70,28 @@ async fn two_members_share_partitions_and_lose_nothing_that_is_in_hand() {
         .map(|(message, _answer)| number(message))
         .collect();
     assert!(!gone.is_empty(), "messages of partitions that left");
-    assert!(gone.len() < open.len(), "messages of partitions that stayed");
     let mut seen: BTreeSet<u32> = moved.iter().map(number).collect();
-    acknowledge(&second, &moved).await;
-    while !gone.is_subset(&seen) {
-        let messages = fetch(&second, 1).await;
-        acknowledge(&second, &messages).await;
-        seen.extend(messages.iter().map(number));
-    }
+    let _told = second.acknowledge(&receipts(&moved)).await;
+    // What is gone comes again to the second. Or to the first: a heartbeat that is under way while its group changes is answered as
+    // if the member was forgotten, and the client takes all of its partitions for lost before it joins anew (krafka 0.28).
+    let again = async {
+        while !gone.is_subset(&seen) {
+            for source in [&second, &first] {
+                let messages = source.fetch(400, TURN).await.unwrap_or_default();
+                let _told = source.acknowledge(&receipts(&messages)).await;
+                seen.extend(messages.iter().map(number));
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, again).await.unwrap();
     assert!(!done.iter().any(|message| seen.contains(&number(message))), "committed");
     // One that leaves gives its partitions to the other.
     first.close().await;
     topic.put(400..440, 40).await;
-    let rest = fetch(&second, 40).await;
-    assert_eq!(rest.iter().map(number).collect::<BTreeSet<_>>().len(), 40);
+    let rest: BTreeSet<u32> = (400..440).collect();
+    while !rest.is_subset(&seen) {
+        seen.extend(fetch(&second, 1).await.iter().map(number));
+    }
     second.close().await;
 }
 
