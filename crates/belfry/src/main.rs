@@ -27,6 +27,7 @@ mod relay;
 mod requeue;
 mod send;
 mod serve;
+mod signals;
 mod status;
 mod streams;
 mod suppressions;

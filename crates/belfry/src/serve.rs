@@ -8,6 +8,7 @@ mod engine_tests;
 mod failed;
 mod live;
 mod open_files;
+mod relayed;
 mod role;
 mod senders;
 mod sources;
@@ -28,8 +29,11 @@ use crate::args::{StoreArgs, secret};
 use crate::config::{Config, Flags};
 use crate::exit::CliError;
 use crate::logging;
-use engine::Engine;
+use crate::signals::EndSignals;
+pub(crate) use engine::Engine;
+use failed::Failed;
 use live::Changes;
+pub(crate) use relayed::RelayRoute;
 pub(crate) use role::Role;
 
 /// `belfry serve`, `belfry produce`, `belfry consume`
@@ -75,13 +79,17 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     logging::start(&config.log)?;
     warn(config);
+    runtime()?.block_on(serve(role, config, read))
+}
+
+/// The runtime of an engine, in a process that may open as many files as the system lets it.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     open_files::raise();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")
         .enable_all()
-        .build()?;
-    runtime.block_on(serve(role, config, read))
+        .build()
 }
 
 async fn serve(
@@ -90,37 +98,42 @@ async fn serve(
     read: impl Fn() -> Result<Config, CliError>,
 ) -> anyhow::Result<ExitCode> {
     // Before the start, which may wait for a store or a broker: a signal ends it in order.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut ends = EndSignals::new()?;
     // From here on it ends nothing; what came during the start is looked at after it.
     let mut hangup = signal(SignalKind::hangup())?;
     let mut engine = tokio::select! {
         started = Engine::start(role, config, Clock::system()) => started?,
         // Nothing was taken in or claimed before the end of the start.
-        _ = terminate.recv() => return Ok(ExitCode::SUCCESS),
-        _ = interrupt.recv() => return Ok(ExitCode::SUCCESS),
+        () = ends.next() => return Ok(ExitCode::SUCCESS),
     };
     announce(&engine)?;
     let failure = loop {
         tokio::select! {
-            _ = terminate.recv() => break None,
-            _ = interrupt.recv() => break None,
+            () = ends.next() => break None,
             failure = engine.failed() => break Some(failure),
             _ = hangup.recv() => reload(&mut engine, &read).await,
         }
     };
+    Ok(end(engine, failure, &mut ends).await)
+}
+
+/// Ends `engine`: drains it, unless it failed or a second signal comes. The exit code is 1 when something is left to recovery.
+pub(crate) async fn end(
+    mut engine: Engine,
+    failure: Option<Failed>,
+    ends: &mut EndSignals,
+) -> ExitCode {
     if let Some(failure) = failure {
         // What is under way could not be settled: the restart recovers it, as after any crash.
         tracing::error!(%failure, "stopped: nothing is lost, start again to recover");
         engine.abandon(failure.ending()).await;
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::FAILURE;
     }
     tracing::info!("draining: what is under way is finished, the rest stays pending");
     let drained = tokio::select! {
         // The drain waits for providers to answer; a second signal asks not to.
         drained = engine.drain() => drained,
-        _ = terminate.recv() => Err("told twice"),
-        _ = interrupt.recv() => Err("told twice"),
+        () = ends.next() => Err("told twice"),
     };
     match drained {
         Ok(()) => tracing::info!("stopped"),
@@ -129,7 +142,7 @@ async fn serve(
             engine.abandon(Ending::Left).await;
         }
     }
-    Ok(if drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Goes by the configuration as it is now, if it is right; if not, everything stays.

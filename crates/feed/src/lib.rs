@@ -8,6 +8,7 @@
 mod dead_letters;
 mod event;
 mod progress;
+mod shape;
 mod source;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use event::{FeedContent, json_bytes};
 
 pub use dead_letters::DeadLetters;
 pub use progress::FeedProgress;
+pub use shape::{MessageShape, RecordCarrier};
 pub use source::{SourceCounts, SourceReader};
 
 /// Hands the changes of the suppression list on.

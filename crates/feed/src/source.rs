@@ -2,9 +2,9 @@
 //!
 //! A batch of messages is fetched, checked as a request is, stored, and then acknowledged: what a crash leaves unacknowledged comes
 //! again, and its idempotency key, the name of the source with the identifier of the message, has it stored once. A message that is no
-//! notification goes to the dead letters with the reason; it holds up no other. Where a map is given, it makes the notification of the
-//! message. While ingest has no room, nothing is fetched; while the store or the dead letters are away, messages are given back and the
-//! source waits. What keeps a source from work is logged once, and its end.
+//! notification, and of which none is made, goes to the dead letters with the reason; it holds up no other. While ingest has no room,
+//! nothing is fetched; while the store or the dead letters are away, messages are given back and the source waits. What keeps a source
+//! from work is logged once, and its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use flow::Backoff;
 use notification::{ByteString, Draft, Idempotency, Name, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
-use pipeline::ingest::{EventMap, IngestError, InvalidField, SourceEvent, parse};
+use pipeline::ingest::{IngestError, InvalidField, parse};
 use store::{Admission, ErrorKind, StoreError};
 use stream::dead_letter::{RECORD_ID_BYTES, record_id};
 use stream::{Source, StreamMessage, StreamReceipt};
@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::dead_letters::DeadLetters;
+use crate::shape::MessageShape;
 
 /// Reads notifications of one tenant from a source.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ pub struct SourceReader {
     pub source: Arc<dyn Source>,
     /// Tenant of the notifications.
     pub tenant: Name,
-    /// Makes notifications of messages that have a shape of their own; `None` where they are notifications.
-    pub map: Option<Arc<EventMap>>,
+    /// How its messages become notifications.
+    pub shape: MessageShape,
     /// Intake that accepts them.
     pub intake: Arc<Intake>,
     /// Destination of the messages that are no notifications.
@@ -153,15 +154,11 @@ impl SourceReader {
     /// The notification of a message.
     async fn draft(&self, message: &StreamMessage) -> Result<Draft, IngestError> {
         let invalid = |words: &str| InvalidField::new("", words);
-        let mut body = message.body.clone().ok_or_else(|| invalid("it has no content"))?;
-        if let Some(map) = &self.map {
-            let (id, key) = (message.id.clone(), message.key.clone());
-            body = self.intake.map(&self.tenant, map, SourceEvent { id, key, body }).await?;
-        }
-        if body.len() > limits::LINE_BYTES {
+        let json = self.shape.notification(message, &self.intake, &self.tenant).await?;
+        if json.len() > limits::LINE_BYTES {
             return Err(invalid("it has more bytes than a notification").into());
         }
-        let text = ByteString::try_from(body).map_err(|_| invalid("it is not UTF-8"))?;
+        let text = ByteString::try_from(json).map_err(|_| invalid("it is not UTF-8"))?;
         let (submission, to) = parse::notification(&text, &text).map_err(|error| match error {
             ParseError::Syntax(words) => invalid(&words),
             ParseError::Invalid(invalid) => invalid,

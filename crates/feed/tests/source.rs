@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use channel::dry_run::{DryRunChannel, Settings};
-use feed::{DeadLetters, SourceCounts, SourceReader};
+use feed::{DeadLetters, MessageShape, SourceCounts, SourceReader};
 use flow::Clock;
 use pipeline::ingest::EventMap;
 use pipeline::{Channels, Intake};
@@ -43,7 +43,7 @@ impl Rig {
             source: Arc::new(self.stream.source()),
             tenant: "shop".parse().unwrap(),
             intake: Arc::clone(&self.intake),
-            map: None,
+            shape: MessageShape::Notification,
             dead_letters: DeadLetters::Stream(Arc::new(self.dead.target())),
             random: fastrand::Rng::with_seed(7),
             counts: Arc::clone(&self.counts),
@@ -148,12 +148,12 @@ async fn a_message_of_another_shape_is_mapped_and_one_that_does_not_fit_is_burie
     let rig = Rig::new();
     let map = br#"{"channel": "dry", "to": "{{ body.who }}", "content": {"n": "{{ body.n }}"}}"#;
     let map = EventMap::compile(&Bytes::from_static(map)).unwrap();
-    let map = Some(Arc::new(map));
+    let shape = MessageShape::Event(Arc::new(map));
     for body in ["{\"who\": \"a\", \"n\": 1}", "{\"n\": 1}", "{"] {
         rig.push(body);
     }
     rig.stream.push(Some("k"), None);
-    rig.read_by(SourceReader { map, ..rig.reader() }, 4).await;
+    rig.read_by(SourceReader { shape, ..rig.reader() }, 4).await;
     assert_eq!(rig.counts(), [1, 0, 3]);
     let reasons: Vec<String> =
         rig.letters().iter().map(|letter| letter["reason"].to_string()).collect();

@@ -23,6 +23,8 @@ pub mod kinesis;
 pub mod nats;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+#[cfg(feature = "dead-letter")]
+pub mod record_map;
 #[cfg(feature = "relay")]
 pub mod relay;
 #[cfg(feature = "sqs")]

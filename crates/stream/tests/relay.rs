@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flow::Clock;
 use stream::double::StreamDouble;
+use stream::record_map::Unchanged;
 use stream::relay::{
     RelayBuffer, RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions, StreamRelay,
-    Unchanged,
 };
 use stream::{BatchLimits, PutError, Record, StreamError, Target};
 use tokio::sync::watch;

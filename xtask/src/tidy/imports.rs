@@ -33,7 +33,7 @@ const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report"])
 const SEAMS: &[&str] = &["store", "stream", "queue", "channel"];
 /// `kafka` is a stream and, upon that, a queue.
 const COMMON: &[&str] =
-    &["aws", "conformance", "broker", "connect", "dead_letter", "kafka", "ticket"];
+    &["aws", "conformance", "broker", "connect", "dead_letter", "kafka", "record_map", "ticket"];
 
 /// Names backends: it wires them together.
 const BINARY: &str = "belfry";

@@ -1,6 +1,7 @@
 //! Reads the configuration and names everything that is wrong with it at once.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use channel::Secret;
@@ -72,6 +73,23 @@ struct Document {
 // === impl Config ===
 
 impl Config {
+    /// The configuration of an engine with the store at `store`, a directory or a URL, and nothing else: no file and no variable counts.
+    /// It listens at a free port of the loopback interface.
+    ///
+    /// # Errors
+    /// What is wrong with `store`.
+    pub(crate) fn of_store(store: &Secret) -> Result<Self, CliError> {
+        let flags = Flags { store: Some(store.clone()), queue: None };
+        let source = ConfigSource { flags, ..ConfigSource::default() };
+        let mut config = source.read().map_err(|problems| {
+            let lines: Vec<String> =
+                problems.iter().map(|problem| source.describe(problem)).collect();
+            CliError::new(FailureKind::Config, lines.join("\n"))
+        })?;
+        config.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        Ok(config)
+    }
+
     /// Reads `file`, or `belfry.toml` if it exists, or nothing, and over it the environment and then `flags`.
     ///
     /// # Errors

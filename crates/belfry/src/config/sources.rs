@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use channel::Secret;
-use feed::DeadLetters;
+use feed::{DeadLetters, MessageShape};
 use flow::Clock;
 use notification::Name;
 use pipeline::ingest::EventMap;
@@ -53,7 +53,7 @@ pub(crate) struct SourceConfig {
 #[derive(Debug)]
 pub(crate) struct OpenedSource {
     pub(crate) source: Box<dyn Source>,
-    pub(crate) map: Option<Arc<EventMap>>,
+    pub(crate) shape: MessageShape,
     pub(crate) dead_letters: DeadLetters,
 }
 
@@ -84,7 +84,7 @@ impl SourceConfig {
         let opened = |error: StreamError| error.to_string();
         Ok(OpenedSource {
             source: place.source(parts).map_err(opened)?,
-            map: map.map(Arc::new),
+            shape: map.map_or(MessageShape::Notification, |map| MessageShape::Event(Arc::new(map))),
             dead_letters: self.dead_letters(&place, clock).map_err(opened)?,
         })
     }

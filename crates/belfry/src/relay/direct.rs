@@ -4,32 +4,28 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use channel::Secret;
 use flow::Clock;
 use stream::StreamError;
 use stream::relay::{
     RelayBuffer, RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions, StreamRelay,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{Duration, interval};
+use tokio::time::interval;
 
 use super::args::RelayArgs;
 use super::map;
+use super::place::{place, usage};
 #[cfg(feature = "kinesis")]
 use super::positions::FilePositions;
-use super::report::{LOOK_EVERY, RelayProgress};
-use crate::config::ServerUrl;
+use super::report::{LOOK_EVERY, PATIENCE, RelayProgress};
 use crate::exit::{CliError, FailureKind};
 use crate::output;
+use crate::signals::EndSignals;
 use crate::streams::{SourceParts, StreamPlace};
-
-/// Time in which the source must be reached once.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Relays, tells how far it is, and prints what was done.
 pub(super) async fn run(args: &RelayArgs) -> anyhow::Result<ExitCode> {
-    let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+    let mut ends = EndSignals::new()?;
     let relay = open(args)?;
     let mut progress = RelayProgress::new(Arc::clone(&relay.counts), relay.clock);
     let (stop, stopping) = watch::channel(false);
@@ -38,7 +34,7 @@ pub(super) async fn run(args: &RelayArgs) -> anyhow::Result<ExitCode> {
     let ended = loop {
         tokio::select! {
             ended = &mut running => break ended,
-            () = told(&mut ends) => {
+            () = ends.next() => {
                 if stop.send_replace(true) {
                     let summary = progress.summary();
                     output::json_or(args.json, &summary, || summary.to_string())?;
@@ -57,14 +53,6 @@ pub(super) async fn run(args: &RelayArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One of the signals came.
-async fn told([terminate, interrupt]: &mut [Signal; 2]) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-}
-
 fn kind(error: &RelayError) -> FailureKind {
     match error {
         RelayError::Refused { .. } | RelayError::Letter { .. } => FailureKind::BadInput,
@@ -75,6 +63,9 @@ fn kind(error: &RelayError) -> FailureKind {
 
 /// The relay that `args` ask for. Connects to nothing.
 fn open(args: &RelayArgs) -> Result<StreamRelay, CliError> {
+    if args.at_most_once && args.dead_letter.is_none() {
+        return Err(usage("--at-most-once", &"what may have been taken needs --dead-letter URL"));
+    }
     let (clock, mut random) = (Clock::system(), fastrand::Rng::new());
     let from = place("--from", &args.from)?;
     let wrong = |argument: &'static str| move |error: StreamError| usage(argument, &error);
@@ -114,11 +105,6 @@ fn open(args: &RelayArgs) -> Result<StreamRelay, CliError> {
     })
 }
 
-fn place(argument: &str, url: &Secret) -> Result<StreamPlace, CliError> {
-    let url: ServerUrl = url.expose().parse().map_err(|message: &str| usage(argument, &message))?;
-    StreamPlace::parse(&url, None).map_err(|error| usage(argument, &error))
-}
-
 #[cfg(feature = "kinesis")]
 fn positions_of(
     args: &RelayArgs,
@@ -136,8 +122,4 @@ fn positions_of(
         )),
         None => Ok(Arc::new(stream::kinesis::MemoryPositions::default())),
     }
-}
-
-fn usage(argument: &str, error: &dyn std::fmt::Display) -> CliError {
-    CliError::new(FailureKind::Usage, format!("{argument}: {error}"))
 }

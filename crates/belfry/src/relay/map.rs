@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pipeline::ingest::{EventMap, SourceEvent};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use stream::relay::{RelayMap, Unchanged};
+use stream::record_map::{RecordMap, Unchanged};
 use stream::{Record, StreamMessage};
 
 use crate::streams::read_map;
@@ -29,14 +29,14 @@ struct MappedRecord<'a> {
 ///
 /// # Errors
 /// When it cannot be read, or is no map.
-pub(super) fn read(file: Option<&Path>) -> Result<Box<dyn RelayMap>, String> {
+pub(super) fn read(file: Option<&Path>) -> Result<Box<dyn RecordMap>, String> {
     Ok(match file {
         Some(file) => Box::new(FileMap(read_map(file)?)),
         None => Box::new(Unchanged),
     })
 }
 
-impl RelayMap for FileMap {
+impl RecordMap for FileMap {
     fn record(&self, message: &StreamMessage) -> Result<Record, String> {
         let plain = Unchanged.record(message)?;
         let event =

@@ -30,52 +30,76 @@ pub(super) struct RelaySummary {
 
 /// Tells how far a relay is: on a terminal a line that changes, elsewhere a line now and then.
 #[derive(Debug)]
-pub(super) struct RelayProgress {
-    counts: Arc<RelayCounts>,
-    clock: Clock,
-    begun: Instant,
+pub(super) struct RelayLine {
     line: StatusLine,
     told: u64,
     looks: u32,
 }
 
+/// How far a relay without a store is.
+#[derive(Debug)]
+pub(super) struct RelayProgress {
+    counts: Arc<RelayCounts>,
+    clock: Clock,
+    begun: Instant,
+    line: RelayLine,
+}
+
+/// Time in which the source must be reached once.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks between two lines where there is no terminal.
 const LOOKS_PER_LINE: u32 = 10;
 
-// === impl RelayProgress ===
+// === impl RelayLine ===
 
-impl RelayProgress {
-    pub(super) fn new(counts: Arc<RelayCounts>, clock: Clock) -> Self {
-        let begun = clock.monotonic();
-        Self { counts, clock, begun, line: StatusLine::new(), told: 0, looks: 0 }
+impl RelayLine {
+    pub(super) fn new() -> Self {
+        Self { line: StatusLine::new(), told: 0, looks: 0 }
     }
 
-    /// Tells it, once each [`LOOK_EVERY`].
-    pub(super) fn tell(&mut self) {
-        let counts = &self.counts;
-        let (put, held) = (read(&counts.put), read(&counts.held));
+    /// Tells what `text` says of the messages a second, once each [`LOOK_EVERY`]; `done` are all messages so far.
+    pub(super) fn tell(&mut self, done: u64, text: impl FnOnce(u64) -> String) {
         self.looks += 1;
         let is_line = self.line.is_hidden();
         if is_line && !self.looks.is_multiple_of(LOOKS_PER_LINE) {
             return;
         }
         let looks = if is_line { u64::from(LOOKS_PER_LINE) } else { 1 };
-        let rate = (put - self.told) / (looks * LOOK_EVERY.as_secs());
-        self.told = put;
-        let [dead, repeated] = [&counts.dead, &counts.repeated].map(read);
-        let mut text = format!("{put} put, {rate}/s, {held} in hand");
-        for (count, what) in [(dead, "dead letters"), (repeated, "put again")] {
-            if count > 0 {
-                text.extend([", ", &count.to_string(), " ", what]);
-            }
-        }
+        let rate = (done - self.told) / (looks * LOOK_EVERY.as_secs());
+        self.told = done;
         if is_line {
-            complain(&text);
+            complain(&text(rate));
         } else {
-            self.line.say(|| text);
+            self.line.say(|| text(rate));
         }
+    }
+
+    /// Leaves a clean line for what comes next.
+    pub(super) fn finish(&self) {
+        self.line.finish();
+    }
+}
+
+// === impl RelayProgress ===
+
+impl RelayProgress {
+    pub(super) fn new(counts: Arc<RelayCounts>, clock: Clock) -> Self {
+        let begun = clock.monotonic();
+        Self { counts, clock, begun, line: RelayLine::new() }
+    }
+
+    /// Tells it, once each [`LOOK_EVERY`].
+    pub(super) fn tell(&mut self) {
+        let counts = &self.counts;
+        let (put, held) = (read(&counts.put), read(&counts.held));
+        let [dead, repeated] = [&counts.dead, &counts.repeated].map(read);
+        self.line.tell(put, |rate| {
+            let mut text = format!("{put} put, {rate}/s, {held} in hand");
+            push_counts(&mut text, ", ", &[(dead, "dead letters"), (repeated, "put again")]);
+            text
+        });
     }
 
     /// Counts so far.
@@ -103,8 +127,8 @@ impl RelayProgress {
 impl fmt::Display for RelaySummary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { put, acknowledged, seconds, .. } = self;
-        write!(formatter, "{put} put and {acknowledged} acknowledged in {seconds:.1} s")?;
-        for (count, what) in [
+        let mut text = format!("{put} put and {acknowledged} acknowledged in {seconds:.1} s");
+        let counts = [
             (self.dead, "to the dead letters"),
             (self.repeated, "put again"),
             (self.doubtful, "of these perhaps there twice"),
@@ -112,15 +136,19 @@ impl fmt::Display for RelaySummary {
             (self.unacknowledged, "not acknowledged: they come again"),
             (self.given_back, "given back"),
             (self.lost, "lost"),
-        ] {
-            if count > 0 {
-                write!(formatter, "; {count} {what}")?;
-            }
-        }
-        Ok(())
+        ];
+        push_counts(&mut text, "; ", &counts);
+        formatter.write_str(&text)
     }
 }
 
-fn read(counter: &AtomicU64) -> u64 {
+/// Appends each count that is above 0, with its name.
+pub(super) fn push_counts(text: &mut String, separator: &str, counts: &[(u64, &str)]) {
+    for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+        text.extend([separator, &count.to_string(), " ", what]);
+    }
+}
+
+pub(super) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

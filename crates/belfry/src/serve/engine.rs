@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::Readiness;
+use feed::SourceCounts;
 use flow::Clock;
 use flow::tasks::Ended;
+use notification::Account;
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::{Ending, StoreError};
@@ -20,6 +22,7 @@ use super::backend::Backend;
 use super::broker::{self, BrokerLink};
 use super::failed::Failed;
 use super::live::{Changes, Live};
+use super::relayed::RelayRoute;
 use super::sources;
 use super::stages::{StageParts, Stages};
 use crate::config::Config;
@@ -29,7 +32,7 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything that runs.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(crate) struct Engine {
     listen: SocketAddr,
     backend: Backend,
     link: Option<BrokerLink>,
@@ -38,6 +41,8 @@ pub(super) struct Engine {
     stages: Stages,
     intake: Arc<Intake>,
     live: Live,
+    /// Counts of the source of a relay.
+    relayed: Option<Arc<SourceCounts>>,
 }
 
 // === impl Engine ===
@@ -46,9 +51,27 @@ impl Engine {
     /// Listens, opens the store and the broker, and starts the stages of `role`, on a machine whose clock is `clock`. Until
     /// then the process lives and is not ready.
     pub(super) async fn start(role: Role, config: &Config, clock: Clock) -> anyhow::Result<Self> {
+        Self::start_with(role, config, None, clock).await
+    }
+
+    /// Starts an engine that also relays along `route`.
+    pub(crate) async fn start_relay(
+        config: &Config,
+        route: RelayRoute,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
+        Self::start_with(Role::Both, config, Some(route), clock).await
+    }
+
+    async fn start_with(
+        role: Role,
+        config: &Config,
+        route: Option<RelayRoute>,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         role.check(config)?;
         // Files are read and channels built before anything is connected to: a mistake ends the start at once.
-        let live = Live::new(config, clock)?;
+        let live = Live::new(config, route.as_ref(), clock)?;
         if role.consumes() {
             live.warn_of_forgetful();
         }
@@ -82,10 +105,15 @@ impl Engine {
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
         let mut parts =
             StageParts { config, live: &live, backend: &backend, clock, random, registry };
+        let mut relayed = None;
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
-            stages.read_sources(sources::open(&mut parts, &intake)?);
+            let relays = route.is_some();
+            let readers = sources::open(&mut parts, &intake, route)?;
+            let last = readers.last().filter(|_| relays);
+            relayed = last.map(|reader| Arc::clone(&reader.counts));
+            stages.read_sources(readers);
         }
         match &link {
             None => stages.dispatch(&mut parts)?,
@@ -102,7 +130,7 @@ impl Engine {
         // Before it is ready: a caller that is let in must not meet the site of the start.
         site.send_replace(parts.site(Arc::clone(&intake), readiness, role.produces())?);
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages, intake, live })
+        Ok(Self { listen, backend, link, works, stages, intake, live, relayed })
     }
 
     /// Goes by `config` from now on, as far as that needs no restart.
@@ -119,6 +147,19 @@ impl Engine {
     /// Where it listens.
     pub(super) fn listen(&self) -> SocketAddr {
         self.listen
+    }
+
+    /// Counts of the messages that it relays, if it does.
+    pub(crate) fn relayed(&self) -> Option<Arc<SourceCounts>> {
+        self.relayed.clone()
+    }
+
+    /// The account of its store.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn account(&self) -> Result<Account, StoreError> {
+        self.backend.reads().totals().await
     }
 
     /// Its store.
@@ -149,7 +190,7 @@ impl Engine {
     }
 
     /// Waits until something fails that the engine cannot go on without, and says what.
-    pub(super) async fn failed(&mut self) -> Failed {
+    pub(crate) async fn failed(&mut self) -> Failed {
         let Stages { tasks, senders, failures, .. } = &mut self.stages;
         let stage_ended = tasks.ended();
         let of_stages = Some(stage_ended.clone());

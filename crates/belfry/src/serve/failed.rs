@@ -6,7 +6,7 @@ use store::Ending;
 /// The failure that ends an engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub(super) struct Failed {
+pub(crate) struct Failed {
     reason: String,
     ending: Ending,
 }

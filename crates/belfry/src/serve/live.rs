@@ -14,6 +14,7 @@ use pipeline::{Channels, Intake, LaneQuotas, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
 
+use super::relayed::RelayRoute;
 use crate::config::{ChannelResources, Config, service_directory};
 
 /// The configuration that a process goes by.
@@ -41,16 +42,26 @@ pub(super) struct Changes {
 
 impl Live {
     /// Builds what `config` says. Reads the files that it names, and connects to nothing.
-    pub(super) fn new(config: &Config, clock: Clock) -> anyhow::Result<Self> {
+    /// The channel of `route` is there beside them, if there is one.
+    pub(super) fn new(
+        config: &Config,
+        route: Option<&RelayRoute>,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let shared = ChannelResources::new(config.store.place(), service_directory());
-        let channels = config.build_channels(&shared, None)?;
+        let mut channels = config.build_channels(&shared, None)?;
+        let mut policies = config.retry_policies()?;
+        if let Some(RelayRoute { channel_name, channel, .. }) = route {
+            channels.insert(channel_name.clone(), Arc::clone(channel));
+            policies.insert(channel_name.clone(), RelayRoute::policy());
+        }
         let quotas = Arc::new(LaneQuotas::new(clock));
         quotas.follow(config.quota_numbers(&channels));
         Ok(Self {
             templates: config.template_sources()?,
             channels: watch::Sender::new(channels),
             quotas,
-            policies: watch::Sender::new(config.retry_policies()?),
+            policies: watch::Sender::new(policies),
             keys: watch::Sender::new(config.server.api_keys()),
             config: config.clone(),
             shared,

@@ -14,8 +14,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::relayed::RelayRoute;
 use super::stages::StageParts;
-use crate::config::{OpenedSource, SourceConfig};
+use crate::config::OpenedSource;
 use crate::streams::SourceParts;
 #[cfg(feature = "kinesis")]
 use crate::streams::StorePositions;
@@ -24,60 +25,74 @@ use crate::streams::StorePositions;
 #[derive(Debug)]
 struct SourceMetrics(Vec<(Name, Arc<SourceCounts>)>);
 
-/// A reader for each source of the configuration, whose counts are among the metrics. Connects to nothing yet.
+/// A reader for each source of the configuration, whose counts are among the metrics; that of `route` is the last. Connects to nothing
+/// yet.
 ///
 /// # Errors
 /// When a source cannot be opened, with its name.
 pub(super) fn open(
     parts: &mut StageParts<'_>,
     intake: &Arc<Intake>,
+    route: Option<RelayRoute>,
 ) -> anyhow::Result<Vec<SourceReader>> {
-    let (mut readers, mut metrics) = (Vec::new(), Vec::new());
+    let mut readers = Vec::new();
     let usual_tenant: Name = "default".parse()?;
     for config in &parts.config.sources {
-        let tenant = config.tenant(&usual_tenant);
-        let random = parts.random.fork();
-        let reader = open_one(parts, (config, tenant), random, intake)
-            .map_err(|error| anyhow!("source {}: {error}", config.name))?;
-        metrics.push((config.name.clone(), Arc::clone(&reader.counts)));
-        readers.push(reader);
+        let (name, tenant) = (&config.name, config.tenant(&usual_tenant));
+        let source_parts = source_parts(parts, name, config.reader());
+        let opened =
+            config.open(source_parts).map_err(|error| anyhow!("source {name}: {error}"))?;
+        readers.push(reader(parts, (name.clone(), tenant), opened, intake));
     }
+    if let Some(route) = route {
+        let RelayRoute { source_name: name, from, reader: reads_as, shape, dead_letters, .. } =
+            route;
+        let source = from.source(source_parts(parts, &name, reads_as))?;
+        let opened = OpenedSource { source, shape, dead_letters };
+        readers.push(reader(parts, (name, usual_tenant), opened, intake));
+    }
+    let metrics: Vec<_> =
+        readers.iter().map(|reader| (reader.name.clone(), Arc::clone(&reader.counts))).collect();
     if !metrics.is_empty() {
         parts.registry.register_collector(Box::new(SourceMetrics(metrics)));
     }
     Ok(readers)
 }
 
-fn open_one(
-    parts: &StageParts<'_>,
-    (config, tenant): (&SourceConfig, Name),
-    mut random: fastrand::Rng,
-    intake: &Arc<Intake>,
-) -> Result<SourceReader, String> {
-    let source_parts = SourceParts {
-        reader: config.reader(),
+/// The needs of the source `name`; its readers in all processes are called `reads_as` in its system.
+fn source_parts(parts: &mut StageParts<'_>, name: &Name, reads_as: String) -> SourceParts {
+    let mut random = parts.random.fork();
+    SourceParts {
+        reader: reads_as,
         clock: parts.clock,
         random: random.fork(),
         #[cfg(feature = "kinesis")]
         positions: Arc::new(StorePositions::new(
-            config.name.clone(),
+            name.clone(),
             random.u64(..),
             parts.backend.store() as _,
             parts.backend.reads(),
             parts.clock,
         )),
-    };
-    let OpenedSource { source, map, dead_letters } = config.open(source_parts)?;
-    Ok(SourceReader {
-        name: config.name.clone(),
+    }
+}
+
+fn reader(
+    parts: &mut StageParts<'_>,
+    (name, tenant): (Name, Name),
+    OpenedSource { source, shape, dead_letters }: OpenedSource,
+    intake: &Arc<Intake>,
+) -> SourceReader {
+    SourceReader {
+        name,
         source: Arc::from(source),
         tenant,
-        map,
+        shape,
         intake: Arc::clone(intake),
         dead_letters,
         counts: Arc::default(),
-        random,
-    })
+        random: parts.random.fork(),
+    }
 }
 
 // === impl SourceMetrics ===

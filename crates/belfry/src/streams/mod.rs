@@ -4,11 +4,13 @@
 mod late;
 mod map;
 mod place;
+mod place_targets;
 #[cfg(feature = "kinesis")]
 mod positions;
 mod servers;
 
 pub(crate) use map::read_map;
 pub(crate) use place::{SourceParts, StreamPlace};
+pub(crate) use place_targets::PlaceTargets;
 #[cfg(feature = "kinesis")]
 pub(crate) use positions::StorePositions;

@@ -111,6 +111,26 @@ impl StreamPlace {
         place
     }
 
+    /// Its system, and its name there, as recipients of a stream channel have them.
+    ///
+    /// # Errors
+    /// When it names nothing to put into, with how that is named.
+    pub(crate) fn recipient(&self) -> Result<(&'static str, String), StreamError> {
+        Ok(match self {
+            Self::Nats(nats) => ("nats", nats.subject.clone()),
+            Self::RabbitMq(rabbit) => {
+                let (exchange, key) = rabbit.put_to()?;
+                ("amqp", format!("{exchange}/{key}"))
+            }
+            #[cfg(feature = "kafka")]
+            Self::Kafka(kafka) => ("kafka", kafka.topic.clone()),
+            #[cfg(feature = "sqs")]
+            Self::Sqs(sqs) => ("sqs", sqs.queue.clone()),
+            #[cfg(feature = "kinesis")]
+            Self::Kinesis(kinesis) => ("kinesis", kinesis.stream.clone()),
+        })
+    }
+
     /// Checks that it can be read from, without I/O.
     ///
     /// # Errors

@@ -11,9 +11,14 @@ use crate::systems::{Place, System};
 /// Any wait ends before.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Without a store.
 pub(crate) fn relay(from: &str, to: &str, more: &[&str]) -> Command {
+    command(&["relay", "--direct", "--from", from, "--to", to], more)
+}
+
+pub(crate) fn command(arguments: &[&str], more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
-    command.args(["relay", "--direct", "--from", from, "--to", to]).args(more);
+    command.args(arguments).args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -54,7 +59,7 @@ pub(crate) async fn take(source: &dyn Source, wait: Duration) -> Vec<StreamMessa
 }
 
 /// The bodies of the first `count` that come.
-async fn bodies(place: &Place, count: usize) -> Vec<String> {
+pub(crate) async fn bodies(place: &Place, count: usize) -> Vec<String> {
     let source = place.source().await;
     let all = async {
         let mut bodies = Vec::new();

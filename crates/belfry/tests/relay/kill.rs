@@ -1,7 +1,7 @@
 //! SIGKILL at seeded moments, and restarts of the target's server: nothing is lost, little comes twice, keys keep their order.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 
 use stream::Record;
 use testbed::Nats;
@@ -11,7 +11,9 @@ use crate::command::{PATIENCE, put_all, record, relay, take, terminate};
 use crate::systems::{Place, System};
 
 /// Messages of a run, and their keys.
-const MESSAGES: usize = 3_000;
+pub(crate) const MESSAGES: usize = 3_000;
+/// The message that comes last.
+const LAST: usize = MESSAGES - 1;
 const KEYS: usize = 7;
 /// Kills of a run.
 const KILLS: usize = 2;
@@ -25,7 +27,7 @@ const FEW: &[(System, System)] = &[
     (System::RabbitMq, System::Nats),
 ];
 /// Pairs of the long run.
-const ALL: &[(System, System)] = &[
+pub(crate) const ALL: &[(System, System)] = &[
     (System::Kafka, System::Kafka),
     (System::Kafka, System::Kinesis),
     (System::Kafka, System::SqsFifo),
@@ -42,10 +44,12 @@ const ALL: &[(System, System)] = &[
 
 /// Messages that arrived: the numbers of each key, in the order in which they came.
 #[derive(Debug, Default)]
-struct Arrived {
+pub(crate) struct Arrived {
     by_key: BTreeMap<String, Vec<usize>>,
     count: usize,
     numbers: BTreeSet<usize>,
+    /// In NATS, where an identifier is a place in the stream.
+    ids: BTreeSet<String>,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,34 +80,61 @@ async fn killed_while_its_targets_server_is_restarted_it_loses_nothing() {
     }
 }
 
-/// Relays with kills, `between` before each start; and once more until all is there.
-async fn run(from: &Place, to: &Place, seed: u64, mut between: impl AsyncFnMut(usize)) {
-    let what = format!("{:?} to {:?}, seed {seed}", from.system, to.system);
-    let mut random = fastrand::Rng::with_seed(seed);
-    let records: Vec<Record> = (0..MESSAGES)
-        .map(|number| record(&format!("k{}", number % KEYS), &format!("{number}")))
-        .collect();
-    put_all(&*from.target(), &records).await;
-    let judge = to.source().await;
-    let mut arrived = Arrived::default();
+/// Relays without a store and with kills, `between` before each start; and once more until all is there.
+async fn run(from: &Place, to: &Place, seed: u64, between: impl AsyncFnMut(usize)) {
     let folder = tempfile::tempdir().unwrap();
     let positions = folder.path().join("positions");
     let (buffer, positions) = (BUFFER.to_string(), positions.to_str().unwrap().to_owned());
-    let start = || -> Child {
-        let more = ["--buffer", &buffer, "--positions", &positions];
-        let mut command = relay(&from.url, &to.url, &more);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-    };
+    let start = || relay(&from.url, &to.url, &["--buffer", &buffer, "--positions", &positions]);
+    let arrived = relay_with_kills(from, to, seed, start, between).await;
+    let what = format!("{:?} to {:?}, seed {seed}", from.system, to.system);
+    let twice = arrived.count - MESSAGES;
+    assert!(twice <= KILLS * BUFFER, "{what}: {twice} came twice");
+    if has_order(from.system) && has_order(to.system) {
+        for (key, numbers) in arrived.by_key {
+            let mut known = BTreeSet::new();
+            let first: Vec<usize> =
+                numbers.into_iter().filter(|number| known.insert(*number)).collect();
+            assert!(first.is_sorted(), "{what}: {key} {first:?}");
+        }
+    }
+}
+
+/// Relays [`MESSAGES`] messages, by a process that is started [`KILLS`] times to be killed at seeded moments, and once more until all is
+/// there and it is told to end. `between` comes after each start.
+pub(crate) async fn relay_with_kills(
+    from: &Place,
+    to: &Place,
+    seed: u64,
+    command: impl Fn() -> Command,
+    mut between: impl AsyncFnMut(usize),
+) -> Arrived {
+    let what = format!("{:?} to {:?}, seed {seed}", from.system, to.system);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let message = |number: usize| record(&format!("k{}", number % KEYS), &number.to_string());
+    let records: Vec<Record> = (0..LAST).map(message).collect();
+    put_all(&*from.target(), &records).await;
+    let judge = to.source().await;
+    let mut arrived = Arrived::default();
     for kill in 0..=KILLS {
-        let mut running = start();
+        let mut running = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         between(kill).await;
         // After a seeded part of what is left has come; at last all of it.
-        let left = MESSAGES - arrived.numbers.len();
-        let until = MESSAGES - if kill < KILLS { left - random.usize(0..=left / 2) } else { 0 };
+        let left = LAST - arrived.numbers.len();
+        let until = if kill < KILLS {
+            LAST - left + random.usize(0..=left / 2)
+        } else {
+            // One that only this process can relay: it runs when it is told to end.
+            put_all(&*from.target(), &[message(LAST)]).await;
+            MESSAGES
+        };
         let came = async {
             while arrived.numbers.len() < until {
                 for message in take(&*judge, PATIENCE).await {
-                    arrived.add(&message.body.unwrap());
+                    // A server that was killed may have forgotten that it was acknowledged: that is no second put.
+                    if to.system != System::Nats || arrived.ids.insert(message.id) {
+                        arrived.add(&message.body.unwrap());
+                    }
                 }
             }
         };
@@ -118,16 +149,7 @@ async fn run(from: &Place, to: &Place, seed: u64, mut between: impl AsyncFnMut(u
         }
     }
     judge.close().await;
-    let twice = arrived.count - MESSAGES;
-    assert!(twice <= KILLS * BUFFER, "{what}: {twice} came twice");
-    if has_order(from.system) && has_order(to.system) {
-        for (key, numbers) in arrived.by_key {
-            let mut known = BTreeSet::new();
-            let first: Vec<usize> =
-                numbers.into_iter().filter(|number| known.insert(*number)).collect();
-            assert!(first.is_sorted(), "{what}: {key} {first:?}");
-        }
-    }
+    arrived
 }
 
 /// Kinesis as a target is one of ordered puts here; NATS has a subject as its key, and `RabbitMQ` none.
@@ -144,7 +166,8 @@ impl Arrived {
     }
 }
 
+/// Seeds of a run; more than one pass all pairs.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration but the environment")]
-fn seeds() -> u64 {
+pub(crate) fn seeds() -> u64 {
     std::env::var("BELFRY_RELAY_SEEDS").map_or(1, |text| text.parse().unwrap())
 }

@@ -5,7 +5,6 @@
 //! keeps the order of a key, those of its key wait for it. One that the target refuses goes to the dead letters, or ends the relay.
 //!
 //! - `options`: bounds, guarantee, and how it ends.
-//! - `map`: what record a message becomes.
 //! - `held`: how much is in hand, and how much more may be fetched.
 //! - `waiting`: the records that wait for a put, and which go next.
 //! - `window`: how many records may be under way.
@@ -13,13 +12,11 @@
 //! - `settle`: what follows when a call has ended.
 
 mod held;
-mod map;
 mod options;
 mod run;
 mod settle;
 mod waiting;
 mod window;
 
-pub use map::{RelayMap, Unchanged};
 pub use options::{RelayBuffer, RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions};
 pub use run::StreamRelay;

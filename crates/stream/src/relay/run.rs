@@ -10,11 +10,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::held::HeldCount;
-use super::map::RelayMap;
 use super::options::{RelayCounts, RelayEnd, RelayError, RelayGuarantee, RelayOptions};
 use super::waiting::{HeldMessage, RelayItem, WaitingItems};
 use super::window::{PutPass, PutWindow, pause};
 use crate::dead_letter::letter_record;
+use crate::record_map::RecordMap;
 use crate::{PutError, Record, Source, StreamError, StreamMessage, StreamReceipt, Target};
 
 /// A source, a target, and what lies between.
@@ -27,7 +27,7 @@ pub struct StreamRelay {
     /// Where what is refused goes; without it the relay ends with the first that is.
     pub dead_letters: Option<Arc<dyn Target>>,
     /// The map from messages to records.
-    pub map: Arc<dyn RelayMap>,
+    pub map: Arc<dyn RecordMap>,
     /// Options.
     pub options: RelayOptions,
     /// Messages so far, for others to read.

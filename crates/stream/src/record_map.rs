@@ -4,7 +4,7 @@ use crate::dead_letter::record_id;
 use crate::{Record, StreamMessage};
 
 /// Makes the record of a message.
-pub trait RelayMap: Send + Sync + std::fmt::Debug {
+pub trait RecordMap: Send + Sync + std::fmt::Debug {
     /// The record of `message`.
     ///
     /// # Errors
@@ -16,7 +16,7 @@ pub trait RelayMap: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unchanged;
 
-impl RelayMap for Unchanged {
+impl RecordMap for Unchanged {
     fn record(&self, message: &StreamMessage) -> Result<Record, String> {
         let Some(body) = message.body.clone() else {
             return Err("it has no content (a tombstone), and a record must have one".to_owned());
