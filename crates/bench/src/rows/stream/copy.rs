@@ -49,7 +49,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The relay beside the plain copy.
 const RATIO_MIN: f64 = 0.8;
 
-/// The relay beside the plain copy, in turn.
+/// The relay beside the plain copy, in turn; and with a store, which accounts for each message.
 pub(super) fn report(bench: &Bench, rig: &KafkaRig) -> Result<RowReport> {
     let title =
         "From one topic of Kafka to another: the relay, and a loop that does nothing but copy";
@@ -59,23 +59,29 @@ pub(super) fn report(bench: &Bench, rig: &KafkaRig) -> Result<RowReport> {
         ("messages".into(), format!("{MESSAGES} of {BODY} bytes")),
     ];
     rig.fill(MESSAGES)?;
-    let (mut plain, mut relay) = (Vec::new(), Vec::new());
+    let (mut plain, mut relay, mut accounted) = (Vec::new(), Vec::new(), Vec::new());
     for run in 1..=bench.repetitions {
         bench.say(format!("from Kafka to Kafka: {MESSAGES} messages, run {run}"));
         plain.push(rig.copy(bench, &["bench", "stream-copy"], &format!("plain-{run}"))?);
         relay.push(rig.copy(bench, &["relay", "--direct"], &format!("relay-{run}"))?);
+        let store = tempfile::tempdir()?;
+        let stored = ["relay", "--store", &*store.path().to_string_lossy()];
+        accounted.push(rig.copy(bench, &stored, &format!("accounted-{run}"))?);
     }
-    let (plain, relay) = (point("plain copy", &plain), point("relay", &relay));
+    let (plain, relay) = (point("plain copy", &plain), point("relay --direct", &relay));
+    let accounted = point("relay with a store", &accounted);
     let ratio = relay.figure.value() / plain.figure.value();
     report.checks.push(Check {
-        what: format!("the relay has at least {RATIO_MIN} of the rate of the plain copy"),
+        what: format!(
+            "the relay without a store has at least {RATIO_MIN} of the rate of the plain copy"
+        ),
         found: format!("{ratio:.2}"),
         holds: ratio >= RATIO_MIN,
     });
     report.notes.push(
         "counted by the offsets of the target, which say nothing of which record it is".into(),
     );
-    (report.points, report.auto) = (vec![plain], Some(relay));
+    (report.points, report.auto) = (vec![plain, accounted], Some(relay));
     Ok(report)
 }
 
@@ -135,7 +141,8 @@ impl KafkaRig {
     pub fn fill(&self, count: u32) -> Result<()> {
         let settings: KafkaSettings = format!("{}/{FROM}", self.node.url()).parse()?;
         let target = KafkaTarget::new(settings)?;
-        let body: bytes::Bytes = vec![b'x'; BODY].into();
+        // JSON, which a store keeps.
+        let body: bytes::Bytes = format!("\"{}\"", "x".repeat(BODY - 2)).into();
         let mut numbers = 0..count;
         self.runtime.block_on(async {
             loop {
