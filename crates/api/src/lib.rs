@@ -40,6 +40,7 @@ use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
+use feed::SourceCounts;
 use flow::Backoff;
 use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
@@ -61,7 +62,8 @@ pub use readiness::Readiness;
 pub use requeue::RequeuedOne;
 pub use server::serve;
 pub use status::{
-    ClusterAnswer, LaneAnswer, ParkedAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
+    ClusterAnswer, LaneAnswer, ParkedAnswer, SourceAnswer, StatusAnswer, SuppressionFeed,
+    WorkerAnswer,
 };
 pub use suppressions::{LiftAnswer, SuppressAnswer, SuppressionPages};
 
@@ -89,6 +91,8 @@ pub struct ApiState {
     pub worker: Option<String>,
     /// How often and when each channel tries again, as it is when a request comes.
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
+    /// Sources that this process reads, by their names.
+    pub sources: Vec<(Name, Arc<SourceCounts>)>,
     /// The feed of the suppression list that this process runs.
     pub feed: Option<Name>,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.

@@ -2,12 +2,13 @@
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use feed::FeedProgress;
+use feed::{FeedProgress, SourceCounts};
 use notification::{Account, Name, Pauses, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
@@ -40,6 +41,9 @@ pub struct StatusAnswer {
     /// Pauses that hold.
     #[serde(default)]
     pub pauses: Vec<PauseAnswer>,
+    /// Sources that this engine reads, since its start; none where the store itself was read.
+    #[serde(default)]
+    pub sources: Vec<SourceAnswer>,
     /// The feed of the suppression list, where there is one.
     pub suppression_feed: Option<SuppressionFeed>,
     /// Workers of the cluster; none with the embedded store.
@@ -100,6 +104,27 @@ pub struct ParkedAnswer {
     pub at_least: bool,
 }
 
+/// A stream of another system that an engine reads notifications from.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SourceAnswer {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Messages fetched, those that came again too.
+    pub read: u64,
+    /// Stored as notifications.
+    pub accepted: u64,
+    /// Stored before, and come again.
+    pub repeated: u64,
+    /// No notifications: put to the dead letters, or dropped where there are none.
+    pub dead_lettered: u64,
+    /// Acknowledged to the source.
+    pub acknowledged: u64,
+    /// Since when something keeps it from its work.
+    pub waiting_since: Option<String>,
+    /// The last error of that.
+    pub waits_for: Option<String>,
+}
+
 /// How far the feed of the suppression list is.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SuppressionFeed {
@@ -150,6 +175,8 @@ pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Respon
     }
     let parked = shared.reads.parked(channels).await?;
     status.parked = parked.into_iter().map(ParkedAnswer::from).collect();
+    status.sources =
+        shared.sources.iter().map(|(name, counts)| SourceAnswer::new(name, counts)).collect();
     Ok(Json(status).into_response())
 }
 
@@ -191,6 +218,7 @@ impl StatusAnswer {
             // The store itself knows of no channels.
             parked: Vec::new(),
             pauses: in_order(&pauses),
+            sources: Vec::new(),
             suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
             cluster: reads.cluster().await?.map(ClusterAnswer::from),
         })
@@ -230,6 +258,26 @@ impl From<ParkedChannel> for ParkedAnswer {
         let ParkedChannel { channel, lanes, notifications, next_due_at, is_at_least } = parked;
         let (channel, next_due_at) = (show(channel), show(next_due_at));
         Self { channel, lanes, notifications, next_due_at, at_least: is_at_least }
+    }
+}
+
+// === impl SourceAnswer ===
+
+impl SourceAnswer {
+    fn new(name: &Name, counts: &SourceCounts) -> Self {
+        let SourceCounts { read, accepted, repeated, dead, acknowledged, .. } = counts;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let trouble = counts.trouble();
+        Self {
+            name: show(name),
+            read: count(read),
+            accepted: count(accepted),
+            repeated: count(repeated),
+            dead_lettered: count(dead),
+            acknowledged: count(acknowledged),
+            waiting_since: trouble.as_ref().map(|trouble| show(trouble.since)),
+            waits_for: trouble.map(|trouble| trouble.reason),
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use api::{
-    BroadcastAnswer, ClusterAnswer, LaneAnswer, ParkedAnswer, PauseAnswer, StatusAnswer,
-    SuppressionFeed, WorkerAnswer,
+    BroadcastAnswer, ClusterAnswer, LaneAnswer, ParkedAnswer, PauseAnswer, SourceAnswer,
+    StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
 use channel::Secret;
 use clap::Args;
@@ -177,6 +177,14 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     for PauseAnswer { tenant, scope, since, .. } in &status.pauses {
         writeln!(text, "paused     {scope} of {tenant}, since {since}")?;
     }
+    for SourceAnswer { name, waiting_since, waits_for, .. } in &status.sources {
+        if let (Some(since), Some(reason)) = (waiting_since, waits_for) {
+            writeln!(text, "source     {name} waits since {since}: {}", output::plain(reason))?;
+        }
+    }
+    if !status.sources.is_empty() {
+        writeln!(text, "\n{}", sources_text(&status.sources))?;
+    }
     if !status.lanes.is_empty() {
         writeln!(text, "\n{}", lanes_text(&status.lanes))?;
     }
@@ -184,6 +192,19 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
         write!(text, "\n{}", cluster_text(cluster)?)?;
     }
     Ok(text)
+}
+
+fn sources_text(sources: &[SourceAnswer]) -> TextTable<6> {
+    let mut table =
+        TextTable::new(["source", "read", "accepted", "repeated", "dead letters", "acknowledged"]);
+    for source in sources {
+        let SourceAnswer { name, read, accepted, repeated, dead_lettered, acknowledged, .. } =
+            source;
+        let counts = [read, accepted, repeated, dead_lettered, acknowledged].map(u64::to_string);
+        let [read, accepted, repeated, dead, acknowledged] = &counts;
+        table.push([name, read, accepted, repeated, dead, acknowledged]);
+    }
+    table
 }
 
 fn lanes_text(lanes: &[LaneAnswer]) -> TextTable<11> {
@@ -302,6 +323,8 @@ mod tests {
                 {"channel": "fcm", "lanes": 1, "notifications": 2, "next_due_at": "2026-11-21T08:30:01.000Z", "at_least": false},
                 {"channel": "old", "lanes": 7, "notifications": 10000, "next_due_at": "2026-11-20T08:30:01.000Z", "at_least": true},
             ],
+            "sources": [{"name": "orders", "read": 12, "accepted": 9, "repeated": 2, "dead_lettered": 1, "acknowledged": 11,
+                "waiting_since": "2026-11-21T08:29:30.000Z", "waits_for": "no such queue"}],
             "pauses": [{"tenant": "shop", "scope": "channel/hooks", "since": "2026-11-21T08:20:00.000Z"}],
             "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
@@ -321,7 +344,10 @@ mod tests {
              feed       64.2 s behind, since 2026-11-21T08:29:00.000Z: the application has all up to 7-2\n\
              parked     2 in 1 lane, the first due 2026-11-21T08:30:01.000Z: there is no channel fcm\n\
              parked     at least 10000 in 7 lanes, the first due 2026-11-20T08:30:01.000Z: there is no channel old\n\
-             paused     channel/hooks of shop, since 2026-11-21T08:20:00.000Z\n\n\
+             paused     channel/hooks of shop, since 2026-11-21T08:20:00.000Z\n\
+             source     orders waits since 2026-11-21T08:29:30.000Z: no such queue\n\n\
+             source  read  accepted  repeated  dead letters  acknowledged\n\
+             orders    12         9         2             1            11\n\n\
              lane   destination  priority  tenant   under way  limit  latency  learned rate  next due  last answer               closed until\n\
              hooks  g            bulk      shop             1  -      -        -             -         -                         2026-11-21T08:31:00.000Z\n\
              ios    h            bulk      default       1200   1000  82.3 ms  5820/min      -         2026-11-21T08:30:02.000Z  -\n\n\

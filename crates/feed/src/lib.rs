@@ -30,7 +30,7 @@ use event::{FeedContent, json_bytes};
 pub use dead_letters::DeadLetters;
 pub use progress::FeedProgress;
 pub use shape::{MessageShape, RecordCarrier};
-pub use source::{SourceCounts, SourceReader};
+pub use source::{SourceCounts, SourceReader, SourceTrouble};
 
 /// Hands the changes of the suppression list on.
 #[derive(Debug)]

@@ -6,12 +6,12 @@
 //! nothing is fetched; while the store or the dead letters are away, messages are given back and the source waits. What keeps a source
 //! from work is logged once, and its end.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::Backoff;
-use notification::{ByteString, Draft, Idempotency, Name, limits};
+use notification::{ByteString, Draft, Idempotency, Name, Timestamp, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{IngestError, InvalidField, parse};
@@ -58,8 +58,17 @@ pub struct SourceCounts {
     pub dead: AtomicU64,
     /// Acknowledged to the source.
     pub acknowledged: AtomicU64,
-    /// True while it waits for something that fails: itself, the store, the dead letters.
-    pub is_failing: AtomicBool,
+    /// While it waits for something that fails: itself, the store, the dead letters.
+    trouble: Mutex<Option<SourceTrouble>>,
+}
+
+/// What keeps a source from its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceTrouble {
+    /// The last error.
+    pub reason: String,
+    /// When it began.
+    pub since: Timestamp,
 }
 
 /// A source that is read.
@@ -178,6 +187,23 @@ impl SourceReader {
 // === impl SourceCounts ===
 
 impl SourceCounts {
+    /// What keeps the source from its work now, if something does.
+    pub fn trouble(&self) -> Option<SourceTrouble> {
+        self.lock().clone()
+    }
+
+    /// Notes that it waits for something since `now`, unless it does already.
+    fn note_trouble(&self, reason: &str, now: Timestamp) {
+        let mut trouble = self.lock();
+        let since = trouble.as_ref().map_or(now, |trouble| trouble.since);
+        *trouble = Some(SourceTrouble { reason: reason.to_owned(), since });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<SourceTrouble>> {
+        // Whole between any two statements.
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn count(&self, admission: Admission) {
         match admission {
             Admission::Accepted(_) => add(&self.accepted, 1),
@@ -309,7 +335,7 @@ impl SourceRun {
 
     /// Notes that `obstacle` keeps the source from its work, and logs it if that is new.
     fn fails(&mut self, obstacle: Obstacle, error: &str) {
-        self.reader.counts.is_failing.store(true, Ordering::Relaxed);
+        self.reader.counts.note_trouble(error, self.reader.intake.now());
         if self.obstacle.replace(obstacle) == Some(obstacle) {
             return;
         }
@@ -336,7 +362,7 @@ impl SourceRun {
     fn works_again(&mut self, obstacle: Obstacle) {
         if self.obstacle == Some(obstacle) {
             self.obstacle = None;
-            self.reader.counts.is_failing.store(false, Ordering::Relaxed);
+            *self.reader.counts.lock() = None;
             let source = &self.reader.name;
             tracing::info!(%source, "the source is read again");
         }

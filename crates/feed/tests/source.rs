@@ -188,9 +188,10 @@ async fn a_source_says_that_it_fails_for_as_long_as_it_does() {
     rig.dead.fail_puts([away(), away(), away()]);
     let (stop, stopping) = watch::channel(false);
     let looking = async {
-        until(|| rig.counts.is_failing.load(Ordering::Relaxed)).await;
+        until(|| rig.counts.trouble().is_some()).await;
+        assert_eq!(rig.counts.trouble().unwrap().since, rig.intake.now());
         rig.stream.until_acknowledged(1).await;
-        until(|| !rig.counts.is_failing.load(Ordering::Relaxed)).await;
+        until(|| rig.counts.trouble().is_none()).await;
         stop.send_replace(true);
     };
     let (read, ()) = tokio::join!(rig.reader().run(stopping), looking);

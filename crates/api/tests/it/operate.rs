@@ -186,6 +186,15 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn operators_see_the_sources_of_the_process() {
+    let fixture = fixture(Vec::new());
+    let sources = fixture.get("/v1/status").await.json()["sources"].clone();
+    let expect = json!([{"name": "orders", "read": 0, "accepted": 0, "repeated": 0, "dead_lettered": 0, "acknowledged": 0,
+        "waiting_since": null, "waits_for": null}]);
+    assert_eq!(sources, expect);
+}
+
+#[tokio::test(start_paused = true)]
 async fn operators_see_for_how_long_the_feed_of_the_suppression_list_has_stood_still() {
     let fixture = fixture(Vec::new());
     let gauge = async || {

@@ -96,6 +96,7 @@ pub(crate) fn fixture_over(
         readiness: Readiness::default().and("start", is_ready),
         worker: Some("here".to_owned()),
         policies: watch::channel(BTreeMap::new()).1,
+        sources: vec![("orders".parse().unwrap(), Arc::default())],
         feed: Some("feed".parse().unwrap()),
         takes_in: true,
         started_at: pipeline::timestamp(clock),

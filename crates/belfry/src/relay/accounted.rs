@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use aws_lc_rs::digest::{SHA256, digest};
@@ -206,12 +205,16 @@ impl RelayWatch {
     /// When the source was not reached from the beginning, or the store cannot be read.
     async fn look(&mut self, engine: &Engine) -> anyhow::Result<bool> {
         let (now, all_read) = (self.clock.monotonic(), read(&self.counts.read));
-        let is_failing = self.counts.is_failing.load(Ordering::Relaxed);
-        if all_read == 0 && is_failing && now - self.begun >= PATIENCE {
-            let message = format!("the source was not reached within {} s", PATIENCE.as_secs());
+        let trouble = self.counts.trouble();
+        if let Some(trouble) = &trouble
+            && all_read == 0
+            && now - self.begun >= PATIENCE
+        {
+            let message =
+                format!("nothing was read within {} s: {}", PATIENCE.as_secs(), trouble.reason);
             return Err(CliError::new(FailureKind::Unreachable, message).into());
         }
-        if is_failing || all_read > self.read {
+        if trouble.is_some() || all_read > self.read {
             (self.read, self.silent_since) = (all_read, now);
         }
         let Account { delivered, pending, .. } = engine.account().await?;

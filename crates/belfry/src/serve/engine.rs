@@ -103,8 +103,15 @@ impl Engine {
 
         let registry = Registry::default();
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
-        let mut parts =
-            StageParts { config, live: &live, backend: &backend, clock, random, registry };
+        let mut parts = StageParts {
+            config,
+            live: &live,
+            backend: &backend,
+            clock,
+            random,
+            registry,
+            sources: Vec::new(),
+        };
         let mut relayed = None;
         if role.produces() {
             stages.drain_outbox(&parts, &intake);

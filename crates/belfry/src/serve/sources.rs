@@ -51,10 +51,10 @@ pub(super) fn open(
         let opened = OpenedSource { source, shape, dead_letters };
         readers.push(reader(parts, (name, usual_tenant), opened, intake));
     }
-    let metrics: Vec<_> =
-        readers.iter().map(|reader| (reader.name.clone(), Arc::clone(&reader.counts))).collect();
-    if !metrics.is_empty() {
-        parts.registry.register_collector(Box::new(SourceMetrics(metrics)));
+    let counts = |reader: &SourceReader| (reader.name.clone(), Arc::clone(&reader.counts));
+    parts.sources = readers.iter().map(counts).collect();
+    if !readers.is_empty() {
+        parts.registry.register_collector(Box::new(SourceMetrics(parts.sources.clone())));
     }
     Ok(readers)
 }
@@ -121,7 +121,7 @@ impl Collector for SourceMetrics {
         let name = "belfry_source_failing";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (source, counts) in &self.0 {
-            let is_failing = u32::from(counts.is_failing.load(Ordering::Relaxed));
+            let is_failing = u32::from(counts.trouble().is_some());
             let labels = [("source", source.as_str())];
             ConstGauge::new(is_failing).encode(family.encode_family(&labels)?)?;
         }

@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use api::{ApiState, Readiness, Site};
-use feed::{Feed, SourceReader};
+use feed::{Feed, SourceCounts, SourceReader};
 use flow::{Clock, Tasks};
-use notification::{Chunk, Ticket, limits};
+use notification::{Chunk, Name, Ticket, limits};
 use pipeline::ingest::{self, Intake};
 use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadAffinity, report};
 use prometheus_client::registry::Registry;
@@ -43,6 +43,8 @@ pub(super) struct StageParts<'a> {
     pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
     pub(super) registry: Registry,
+    /// Counts of the sources that it reads, by their names.
+    pub(super) sources: Vec<(Name, Arc<SourceCounts>)>,
 }
 
 /// Closes a queue when the stage that feeds it ends, however it ends: senders take what is in the queue, and end as well.
@@ -290,6 +292,7 @@ impl StageParts<'_> {
             reads: self.backend.reads(),
             operations: api::Locked::new(store),
             keys: self.live.keys(),
+            sources: self.sources,
             default_tenant: "default".parse()?,
             registry: Arc::new(self.registry),
             readiness,

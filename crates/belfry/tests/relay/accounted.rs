@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::command::{bodies, command, put_all, record};
-use crate::kill::{ALL, MESSAGES, relay_with_kills, seeds};
+use crate::kill::{ALL, MESSAGES, RESTARTS, relay_with_kills, seeds, with_restarts};
 use crate::systems::{Place, System};
 
 /// Pairs that every test run passes with one seed.
@@ -78,18 +78,28 @@ async fn it_maps_and_says_which_messages_were_not_put() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_any_moment_it_accounts_for_each_message() {
     let seeds = seeds();
-    let pairs = if seeds > 1 { ALL } else { FEW };
+    let (pairs, restarts) = if seeds > 1 { (ALL, RESTARTS) } else { (FEW, &[][..]) };
     for seed in 1..=seeds {
         for (from, to) in pairs {
             let (from, to) = (from.place(None).await, to.place(None).await);
-            let folder = tempfile::tempdir().unwrap();
-            let start = || relay(&from, &to, folder.path(), &[]);
-            relay_with_kills(&from, &to, seed, start, async |_kill| {}).await;
-            // What the killed ones held came again, and was known.
-            let account = audit(folder.path());
-            let expected = MESSAGES as u64;
-            let counts = [&account["accepted"], &account["delivered"]];
-            assert_eq!(counts, [expected, expected], "{from:?} to {to:?}, seed {seed}");
+            run(&from, &to, seed, &mut |_kill| {}).await;
+        }
+        for restarts in restarts {
+            with_restarts(*restarts, async |from, to, between| {
+                run(&from, &to, seed, between).await;
+            })
+            .await;
         }
     }
+}
+
+/// Relays with kills, `between` after each start; each message is accepted once, and delivered.
+async fn run(from: &Place, to: &Place, seed: u64, between: &mut dyn FnMut(usize)) {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || relay(from, to, folder.path(), &[]);
+    relay_with_kills(from, to, seed, start, between).await;
+    // What the killed ones held came again, and was known.
+    let account = audit(folder.path());
+    let counts = ["accepted", "delivered"].map(|count| account.get(count)?.as_u64());
+    assert_eq!(counts, [Some(MESSAGES as u64); 2], "{from:?} to {to:?}, seed {seed}");
 }

@@ -8,4 +8,5 @@
 mod accounted;
 mod command;
 mod kill;
+mod own_server;
 mod systems;
