@@ -1,8 +1,8 @@
 //! Plans by costs that are easily added.
 
 use super::*;
-use crate::report::{Point, Unit};
 use crate::report::tests::sample;
+use crate::report::{Point, Unit};
 
 /// Reports of `consumers`, `e2e` and `channels`.
 fn measured() -> Vec<RowReport> {

@@ -48,7 +48,7 @@ pub struct BroadcastResult {
     pub duplicated: u64,
 }
 
-/// What an engine and those beside it have used so far.
+/// Processor time and memory that an engine and those beside it have used so far.
 #[derive(Debug, Clone, Copy)]
 pub struct JobUsage {
     engine: Usage,

@@ -98,7 +98,7 @@ impl StreamWay {
     /// Measures it while more waits than it takes.
     pub(super) fn measure(
         self,
-        rig: &mut StreamRig,
+        rig: &StreamRig,
         binary: &Path,
         span: StreamSpan,
     ) -> Result<StreamMeasured> {
@@ -127,7 +127,7 @@ impl StreamWay {
     /// Has it empty the queue, and counts its requests, and what came of the messages.
     pub(super) fn count(
         self,
-        rig: &mut StreamRig,
+        rig: &StreamRig,
         binary: &Path,
         span: StreamSpan,
     ) -> Result<StreamCounted> {

@@ -57,7 +57,7 @@ struct WayRuns {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
-    let mut rig = StreamRig::start().context(
+    let rig = StreamRig::start().context(
         "ElasticMQ and moto are needed: scripts/fetch-aws-servers.sh puts them into the build folder that the binary is in",
     )?;
     let mut reports = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
             waiting: bench.size.pick(40_000, 80_000),
             counted: bench.size.pick(1_000, 3_000),
         };
-        let ways = all_runs(bench, &mut rig, span)?;
+        let ways = all_runs(bench, &rig, span)?;
         reports.push(report(bench, &ways, span));
     }
     drop(rig);
@@ -79,7 +79,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
 }
 
 /// All of [`WAYS`] in turn, so that none has the better minutes.
-fn all_runs(bench: &Bench, rig: &mut StreamRig, span: StreamSpan) -> Result<Vec<WayRuns>> {
+fn all_runs(bench: &Bench, rig: &StreamRig, span: StreamSpan) -> Result<Vec<WayRuns>> {
     let mut ways = Vec::new();
     for way in WAYS {
         bench.say(format!("{}: counting the calls of {}", span.distance.row(), way.name()));
@@ -106,7 +106,7 @@ fn report(bench: &Bench, ways: &[WayRuns], span: StreamSpan) -> RowReport {
         }
     };
     report.configuration = vec![
-        ("servers".into(), "ElasticMQ and moto, on the same processors".into()),
+        ("servers".into(), "ElasticMQ, in memory, and moto, on the same processors".into()),
         ("way to the servers".into(), span.distance.name()),
         ("messages".into(), "256 bytes".into()),
         ("length of a run".into(), format!("{} s", span.span.as_secs())),
