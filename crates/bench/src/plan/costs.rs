@@ -141,8 +141,8 @@ impl<'a> Costs<'a> {
         let below = points.iter().rfind(|(ms, _)| *ms <= at);
         let above = points.iter().find(|(ms, _)| *ms > at);
         match (below, above) {
-            (Some((ms, us)), Some((next_ms, next_us))) => {
-                Some(us + (next_us - us) * (at - ms) / (next_ms - ms))
+            (Some((ms, us)), Some((next, dear))) => {
+                Some(us + (dear - us) * (at - ms) / (next - ms))
             }
             (one, other) => one.or(other).map(|(_, us)| *us),
         }

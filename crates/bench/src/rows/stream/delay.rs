@@ -14,6 +14,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 /// A link that delays. Its connections are closed when it is dropped.
@@ -47,13 +48,15 @@ impl DelayingLink {
 }
 
 async fn listen(listener: TcpListener, server: SocketAddr, delay: Duration) {
+    // Few: they end with the link.
+    let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         let Ok(server) = TcpStream::connect(server).await else { continue };
         let _delayed = (client.set_nodelay(true), server.set_nodelay(true));
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        tokio::spawn(pass(from_client, to_server, delay));
-        tokio::spawn(pass(from_server, to_client, delay));
+        connections.spawn(pass(from_client, to_server, delay));
+        connections.spawn(pass(from_server, to_client, delay));
     }
 }
 
