@@ -61,6 +61,10 @@ fn add_consumers(reports: &[RowReport], checks: &mut Vec<PlanCheck>) -> Result<(
     let is_consumers = |report: &&RowReport| CONSUMERS.contains(&report.row.as_str());
     for report in reports.iter().filter(is_consumers) {
         let cores = report.machine.cores;
+        let mut alike = reports.iter().filter(is_consumers).filter(|it| it.machine.cores == cores);
+        if alike.any(|it| it.taken_at > report.taken_at) {
+            continue;
+        }
         let others = reports.iter().filter(|it| !is_consumers(it) || it.machine.cores != cores);
         let others: Vec<RowReport> = others.cloned().collect();
         if !others.iter().any(|it| is_consumers(&it)) {
