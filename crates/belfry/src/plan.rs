@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use bench::plan::{CapacityPlan, PlanTarget};
+use bench::plan::{self, CapacityPlan, PlanCheck, PlanTarget, Unmeasured};
 use bench::report::number;
 use clap::{Args, ValueEnum};
 
@@ -17,8 +17,12 @@ use crate::output;
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PlanArgs {
     /// Notifications to deliver, in a second, a minute or an hour: `100k/s`, `5M/min`, `2M/h`
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    rate: f64,
+    #[arg(long, value_name = "RATE", value_parser = rate, required_unless_present = "check")]
+    rate: Option<f64>,
+
+    /// Print plans beside what was measured, for each configuration that their costs are not taken from
+    #[arg(long, conflicts_with_all = ["rate", "latency", "deployment", "channel", "cores"])]
+    check: bool,
 
     /// How long the provider takes for an answer
     #[arg(long, value_name = "DURATION", default_value = "80ms", value_parser = span)]
@@ -48,7 +52,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "COUNT", default_value = "10000000")]
     backlog: u32,
 
-    /// The provider's own work is done on the same machines, as it is by `belfry provider-sim` in a test
+    /// The work of the provider and of the caller is done on the same machines, as it is by `belfry bench`
     #[arg(long)]
     with_provider: bool,
 
@@ -94,8 +98,14 @@ const STREAMS: f64 = 1_000.0;
 /// # Errors
 /// When nothing was measured, or not what the plan needs.
 pub(crate) fn run(args: &PlanArgs) -> Result<()> {
+    let reports = reports_of(&args.from)?;
+    let unmeasured = |error: Unmeasured| CliError::new(FailureKind::BadInput, error.to_string());
+    let Some(rate) = args.rate else {
+        let checks = plan::check(&reports).map_err(unmeasured)?;
+        return output::json_or(args.json, &checks, || checks_to_text(&checks));
+    };
     let target = PlanTarget {
-        rate: args.rate,
+        rate,
         latency: args.latency,
         deployment: args.deployment.setting().to_owned(),
         channel: args.channel.setting().to_owned(),
@@ -106,8 +116,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<()> {
         streams: if args.channel.is_http2() { STREAMS } else { 1.0 },
         backlog: f64::from(args.backlog),
     };
-    let plan = CapacityPlan::new(&target, &reports_of(&args.from)?)
-        .map_err(|error| CliError::new(FailureKind::BadInput, error.to_string()))?;
+    let plan = CapacityPlan::new(&target, &reports).map_err(unmeasured)?;
     output::json_or(args.json, &plan, || to_text(&target, &plan))
 }
 
@@ -134,8 +143,47 @@ fn to_text(target: &PlanTarget, plan: &CapacityPlan) -> String {
         ("memory of the engines", mib(plan.memory_bytes)),
         ("disk for the backlog", mib(plan.disk_bytes)),
         ("used up first", plan.bottleneck.clone()),
+        ("costs", costs_text(target, plan)),
     ];
     rows.map(|(name, value)| format!("  {name:<24}{value}")).join("\n")
+}
+
+/// The measurement that the costs are of.
+fn costs_text(target: &PlanTarget, plan: &CapacityPlan) -> String {
+    let measured = plan.measured_cores;
+    let of = format!("`{}` as measured on {}", target.deployment, processors(measured));
+    if f64::from(u32::try_from(measured).unwrap_or(u32::MAX)).total_cmp(&target.cores).is_eq() {
+        return of;
+    }
+    format!(
+        "{of}, not on {}: a broker that shares fewer processors costs more (`belfry plan --check`)",
+        target.cores
+    )
+}
+
+fn checks_to_text(checks: &[PlanCheck]) -> String {
+    let head = ("configuration", "planned", "measured", "planned / measured");
+    let (configuration, planned, measured, ratio) = head;
+    let mut lines = vec![format!("  {configuration:<44}{planned:>12}{measured:>12}  {ratio}")];
+    for check in checks {
+        let mut name = format!("{}, {}", check.configuration, processors(check.cores));
+        if check.costs_of_cores != check.cores {
+            name = format!("{name} by {}", check.costs_of_cores);
+        }
+        let (planned, measured) = (number(check.planned), number(check.measured));
+        let ratio = check.planned_to_measured;
+        lines.push(format!("  {name:<44}{planned:>12}{measured:>12}  {ratio:.2}"));
+    }
+    let within = checks.iter().filter(|check| check.is_near()).count();
+    lines.push(format!(
+        "{within} of {} are within 20 %; `2 processors by 1` is planned from the costs on one processor",
+        checks.len()
+    ));
+    lines.join("\n")
+}
+
+fn processors(count: usize) -> String {
+    if count == 1 { "1 processor".to_owned() } else { format!("{count} processors") }
 }
 
 // === impl PlannedDeployment ===

@@ -57,7 +57,7 @@ fn from_kafka(binary: &Path) -> Result<()> {
 
 /// From SQS to Kinesis, which is stopped: what is in hand is more than its visibility (30 s) old.
 fn from_sqs(binary: &Path) -> Result<()> {
-    let mut rig = StreamRig::start()?;
+    let rig = StreamRig::start()?;
     rig.fill(SQS_MESSAGES)?;
     let process = rig.target_process().context("moto runs")?;
     let (queues, streams) = rig.endpoints();

@@ -20,6 +20,7 @@
 //! - [`plan`]: what a rate needs, by the costs that rows have measured.
 //! - [`report`]: the result of a row, for a program, a terminal, a slide, a browser.
 
+pub mod affinity;
 pub mod caller;
 pub mod client;
 pub mod cluster;

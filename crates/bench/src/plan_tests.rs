@@ -1,8 +1,8 @@
 //! Plans by costs that are easily added.
 
 use super::*;
-use crate::report::Unit;
 use crate::report::tests::sample;
+use crate::report::{Point, Unit};
 
 /// Reports of `consumers`, `e2e` and `channels`.
 fn measured() -> Vec<RowReport> {
@@ -121,4 +121,91 @@ fn what_was_not_measured_is_named_with_the_command_for_it() {
         error.contains("PostgreSQL + NATS") && error.contains("belfry bench consumers"),
         "{error}"
     );
+}
+
+/// As [`measured`], with a measurement of `consumers` on one processor, where the broker costs 10 us.
+fn with_one_processor() -> Vec<RowReport> {
+    let mut reports = measured();
+    let mut one = reports[0].clone();
+    one.row = "consumers-one".to_owned();
+    one.machine.cores = 1;
+    one.points[1].servers_cpu_us_per_item[1].1 = 10.0;
+    one.points[1].figure = Unit::PerMinute.figure(60e6 / 14.5);
+    reports.push(one);
+    reports
+}
+
+#[test]
+fn costs_are_those_on_the_nearest_number_of_processors() {
+    let (mut reports, rate) = (with_one_processor(), 100_000.0);
+    let broker_on = |cores: f64, reports: &[RowReport]| {
+        let plan = CapacityPlan::new(&PlanTarget { cores, ..target(rate) }, reports).unwrap();
+        let broker = plan.cores_used.iter().find(|(name, _)| name == "broker").unwrap().1;
+        (plan.measured_cores, format!("{broker:.2}"))
+    };
+    assert_eq!(broker_on(1.0, &reports), (1, "1.00".into()));
+    assert_eq!(broker_on(2.0, &reports), (2, "0.05".into()));
+    assert_eq!(broker_on(16.0, &reports), (2, "0.05".into()));
+    // The row itself may have been run on one processor, too; the newest counts.
+    let again = RowReport { row: "consumers".into(), ..reports[4].clone() };
+    reports.push(RowReport { taken_at: "2099-01-01T00:00:00Z".into(), ..again });
+    reports[5].points[1].servers_cpu_us_per_item[1].1 = 20.0;
+    assert_eq!(broker_on(1.0, &reports), (1, "2.00".into()));
+    assert_eq!(broker_on(2.0, &reports), (2, "0.05".into()));
+}
+
+#[test]
+fn a_latency_lies_between_the_two_that_were_measured() {
+    let mut reports = measured();
+    let near = Point {
+        setting: "100 ms".into(),
+        cpu_us_per_item: Some(0.8),
+        ..reports[1].points[0].clone()
+    };
+    reports[1].points.push(near);
+    let engines_at = |milliseconds: u64| {
+        let latency = Duration::from_millis(milliseconds);
+        let plan = CapacityPlan::new(&PlanTarget { latency, ..target(1e6) }, &reports).unwrap();
+        plan.cores_used.iter().find(|(name, _)| name == "the engines").unwrap().1
+    };
+    assert_near(engines_at(0), 2.0);
+    assert_near(engines_at(50), 1.9);
+    assert_near(engines_at(100), 1.8);
+    assert_near(engines_at(200), 2.2);
+    assert_near(engines_at(900), 2.6);
+}
+
+#[test]
+fn the_provider_and_the_caller_of_a_channel_are_those_of_a_test_machine_alone() {
+    let mut reports = measured();
+    let with =
+        |us: [f64; 2]| ["provider", "caller"].map(str::to_owned).into_iter().zip(us).collect();
+    reports[0].points[1].servers_cpu_us_per_item.push(("caller".into(), 0.5));
+    reports[1].points[0].servers_cpu_us_per_item = with([1.0, 0.5]);
+    reports[2].points[1].servers_cpu_us_per_item = with([5.0, 2.5]);
+    let smtp = PlanTarget { channel: "SMTP".into(), ..target(1e6) };
+    let used = |target: &PlanTarget| {
+        CapacityPlan::new(target, &reports).unwrap().cores_used.iter().map(|(_, cores)| cores).sum()
+    };
+    // 22 of the engines, 2 of PostgreSQL and the broker.
+    assert_near(used(&smtp), 24.0);
+    assert_near(used(&PlanTarget { has_provider: true, ..smtp }), 24.0 + 5.0 + 2.5);
+}
+
+#[test]
+fn a_check_plans_what_was_measured_from_the_costs_of_others() {
+    let checks = check(&with_one_processor()).unwrap();
+    let of = |name: &str, cores: usize| {
+        let found = checks.iter().find(|it| it.configuration == name && it.cores == cores);
+        let found = found.unwrap_or_else(|| panic!("{name}"));
+        (found.costs_of_cores, format!("{:.2}", found.planned_to_measured), found.is_near())
+    };
+    assert_eq!(checks.len(), 2 + 2 + 2 + 2);
+    assert_eq!(of("e2e, 0 ms", 2), (2, "1.00".into(), true));
+    assert_eq!(of("e2e, 300 ms", 2), (2, "1.00".into(), true));
+    assert_eq!(of("channels, SMTP", 2), (2, "1.00".into(), true));
+    assert_eq!(of("consumers, PostgreSQL + RabbitMQ", 1), (2, "2.90".into(), false));
+    assert_eq!(of("consumers, PostgreSQL + RabbitMQ", 2), (1, "0.34".into(), false));
+    // Without a second number of processors there is nothing to hold that row against.
+    assert_eq!(check(&measured()).unwrap().len(), 2 + 2);
 }

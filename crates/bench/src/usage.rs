@@ -84,6 +84,15 @@ pub fn cpu_of_tree(root: u32) -> Result<Duration> {
     Ok(Duration::from_millis(TICK_MS * ticks_of_tree(&processes, root)))
 }
 
+/// Processor time of this process, and of its children that ended and were waited for: the commands by which it calls an engine.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn caller_cpu() -> Result<Duration> {
+    let times = Times::of(std::process::id())?;
+    Ok(Duration::from_millis(TICK_MS * (times.own_ticks + times.ended_ticks)))
+}
+
 /// Processor time of this process, all its threads, to the nanosecond.
 pub fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -167,5 +176,6 @@ mod tests {
         assert!(cpu_of_tree(std::process::id()).unwrap() >= usage.cpu);
         // What the one rounds down to ticks, the other has whole.
         assert!(own_cpu() >= usage.cpu && own_cpu() > Duration::ZERO);
+        assert!(caller_cpu().unwrap() >= usage.cpu);
     }
 }

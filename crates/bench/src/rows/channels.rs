@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::job::BroadcastResult;
+use super::job::{BroadcastResult, JobUsage};
 use super::{Bench, PATIENCE, floor};
 use crate::report::{RowReport, Unit};
 use crate::tally::{JournalBooks, Tally};
@@ -110,13 +110,13 @@ impl BenchChannel {
             ..Setup::new(bench.binary(), directory.path(), &[])
         };
         let trial = Trial::start(setup)?;
-        let before = trial.engine().usage()?;
+        let before = JobUsage::of(&trial)?;
         let asked_us = u64::try_from(flow::Clock::system().wall().as_micros())?;
         self.submit(&trial, count)?;
         trial.drain(PATIENCE, || Ok(()))?;
-        let usage = trial.engine().usage()?;
+        let after = JobUsage::of(&trial)?;
         let tally = self.tally(&trial.simulator().ready.journal, count)?;
-        Ok(BroadcastResult::of(&tally, asked_us, count, before, usage))
+        Ok(BroadcastResult::of(&tally, asked_us, count, before, after))
     }
 
     fn submit(self, trial: &Trial, count: u64) -> Result<()> {

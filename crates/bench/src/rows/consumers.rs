@@ -9,19 +9,23 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::job::as_float;
-use super::{Bench, PATIENCE, missing};
+use super::{Bench, PATIENCE, Size, missing};
+use crate::affinity::OneProcessor;
 use crate::cluster::{Backing, Cluster, ClusterSetup, Cpu};
 use crate::published::CONSUMERS;
 use crate::report::{Check, Point, RowReport, Unit, median};
 use crate::tally::{JournalTail, Tally};
 use crate::trial::{Setup, Trial};
+use crate::usage::caller_cpu;
 use crate::workload::{Workload, WorkloadGuarantee};
 
 /// Settings that an operator would choose for such a load on such a machine; commits stay durable.
 const STORE_SETTINGS: &[(&str, &str)] = &[("shared_buffers", "1GB"), ("max_wal_size", "8GB")];
-/// Recipients of one broadcast of the supply, and how many may wait for delivery before more are supplied.
+/// Recipients of one broadcast of the supply, and how many may wait for delivery before more are supplied, where there are all processors.
 const BROADCAST: u64 = 500_000;
 const AHEAD: u64 = 1_500_000;
+/// The time that is counted with one processor.
+const WINDOW_OF_ONE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
 
@@ -47,15 +51,54 @@ struct MinuteFigures {
     store_us: f64,
     broker_us: f64,
     provider_us: f64,
+    caller_us: f64,
     memory_bytes_max: u64,
     lost: u64,
     duplicated: u64,
 }
 
+/// How a deployment is measured.
+#[derive(Debug, Clone, Copy)]
+struct ConsumersSpan {
+    /// The time that is counted.
+    window: Duration,
+    /// Recipients that may wait for delivery before more are supplied.
+    ahead: u64,
+}
+
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
     let title = "Delivered in the minute after the first message, one machine with everything";
     let mut report = bench.report_beside("consumers", title, &CONSUMERS);
-    let window = window(bench);
+    let span = ConsumersSpan { window: Duration::from_secs(bench.size.pick(10, 60)), ahead: AHEAD };
+    fill(bench, &mut report, span)?;
+    for (deployment, least) in [
+        (Deployment::Servers(Backing::RabbitMq), 7_000_000.0),
+        (Deployment::Embedded, 10_000_000.0),
+    ] {
+        let name = deployment.name();
+        let point = report.points.iter().find(|point| point.setting == name);
+        let found = point.map_or(0.0, |point| point.figure.value());
+        report.checks.push(Check::at_least(&format!("{name}, a minute"), found, least));
+    }
+    let one = match bench.size {
+        Size::Full if report.machine.cores > 1 => Some(on_one_processor(bench)?),
+        Size::Short | Size::Full => None,
+    };
+    Ok([Some(report), one].into_iter().flatten().collect())
+}
+
+/// The deployments with everything on one processor: what a notification costs is not the same there (see [`plan`](crate::plan)).
+fn on_one_processor(bench: &Bench) -> Result<RowReport> {
+    let _pinned = OneProcessor::pin()?;
+    let title = "Delivered in a minute, one machine with everything on one processor";
+    let mut report = bench.report("consumers-one", title, Unit::PerMinute);
+    fill(bench, &mut report, ConsumersSpan { window: WINDOW_OF_ONE, ahead: BROADCAST })?;
+    Ok(report)
+}
+
+/// Fills `report` with all deployments.
+fn fill(bench: &Bench, report: &mut RowReport, span: ConsumersSpan) -> Result<()> {
+    let seconds = span.window.as_secs();
     report.configuration = vec![
         (
             "processes".into(),
@@ -67,42 +110,25 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
             "fsync and synchronous_commit on, shared_buffers 1 GB, max_wal_size 8 GB".into(),
         ),
         ("provider".into(), "APNs over TLS, answers at once".into()),
-        ("window".into(), format!("{} s", window.as_secs())),
+        ("window".into(), format!("{seconds} s")),
     ];
-    if window < Duration::from_mins(1) {
-        report.notes.push(format!(
-            "the short size counts {} s, and scales them to a minute",
-            window.as_secs()
-        ));
+    if seconds < 60 {
+        report.notes.push(format!("{seconds} s are counted, and scaled to a minute"));
     }
     for deployment in Deployment::ALL {
-        match point(bench, deployment) {
+        match point(bench, deployment, span) {
             Ok(point) => report.points.push(point),
             Err(error) => report.notes.push(missing(deployment.name(), error)?),
         }
     }
-    for (deployment, least) in [
-        (Deployment::Servers(Backing::RabbitMq), 7_000_000.0),
-        (Deployment::Embedded, 10_000_000.0),
-    ] {
-        let name = deployment.name();
-        let point = report.points.iter().find(|point| point.setting == name);
-        let found = point.map_or(0.0, |point| point.figure.value());
-        report.checks.push(Check::at_least(&format!("{name}, a minute"), found, least));
-    }
-    Ok(vec![report])
+    Ok(())
 }
 
-/// The time that is counted.
-fn window(bench: &Bench) -> Duration {
-    Duration::from_secs(bench.size.pick(10, 60))
-}
-
-fn point(bench: &Bench, deployment: Deployment) -> Result<Point> {
+fn point(bench: &Bench, deployment: Deployment, span: ConsumersSpan) -> Result<Point> {
     let mut runs = Vec::new();
     for run in 1..=bench.repetitions.min(3) {
         bench.say(format!("{}, run {run}", deployment.name()));
-        runs.push(measure(bench, deployment)?);
+        runs.push(measure(bench, deployment, span)?);
     }
     let of = |value: fn(&MinuteFigures) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
     Ok(Point {
@@ -111,6 +137,7 @@ fn point(bench: &Bench, deployment: Deployment) -> Result<Point> {
             ("PostgreSQL", median(&of(|run| run.store_us))),
             ("broker", median(&of(|run| run.broker_us))),
             ("provider", median(&of(|run| run.provider_us))),
+            ("caller", median(&of(|run| run.caller_us))),
         ]
         .into_iter()
         .filter(|(_, us)| *us > 0.0)
@@ -123,16 +150,17 @@ fn point(bench: &Bench, deployment: Deployment) -> Result<Point> {
     })
 }
 
-fn measure(bench: &Bench, deployment: Deployment) -> Result<MinuteFigures> {
-    let directory = bench.directory()?;
+fn measure(bench: &Bench, deployment: Deployment, span: ConsumersSpan) -> Result<MinuteFigures> {
+    let (directory, window) = (bench.directory()?, span.window);
     let mut running = deployment.start(bench, directory.path())?;
-    let before = running.cpu()?;
-    let supplied = supply(&running, window(bench))?;
+    let (before, called_before) = (running.cpu()?, caller_cpu()?);
+    let supplied = supply(&running, span)?;
     running.drain(supplied)?;
+    let called = caller_cpu()?.saturating_sub(called_before);
     let (after, memory_bytes_max) = (running.cpu()?, running.memory_bytes_max()?);
     let tally = running.finish(supplied)?;
     let first = tally.accepted_by_us(0.0).unwrap_or(0);
-    let end = first + u64::try_from(window(bench).as_micros())?;
+    let end = first + u64::try_from(window.as_micros())?;
     ensure!(
         tally.accepted_by_us(1.0).is_some_and(|last| last >= end),
         "the supply ended before the window did"
@@ -142,19 +170,21 @@ fn measure(bench: &Bench, deployment: Deployment) -> Result<MinuteFigures> {
     };
     let within = tally.accepted_at_us.partition_point(|at| *at < end) as u64;
     Ok(MinuteFigures {
-        per_minute: as_float(within) * 60.0 / window(bench).as_secs_f64(),
+        per_minute: as_float(within) * 60.0 / window.as_secs_f64(),
         engines_us: each(|cpu| cpu.engines),
         store_us: each(|cpu| cpu.store),
         broker_us: each(|cpu| cpu.broker),
         provider_us: each(|cpu| cpu.simulator),
+        caller_us: called.as_secs_f64() * 1e6 / as_float(supplied),
         memory_bytes_max,
         lost: tally.missing + tally.refused,
         duplicated: tally.duplicates,
     })
 }
 
-/// Broadcasts one after the other until `window` after the first delivery is over; how many recipients there were.
-fn supply(running: &RunningDeployment, window: Duration) -> Result<u64> {
+/// Broadcasts one after the other until the window after the first delivery is over; how many recipients there were.
+fn supply(running: &RunningDeployment, span: ConsumersSpan) -> Result<u64> {
+    let ConsumersSpan { window, ahead } = span;
     let clock = flow::Clock::system();
     let mut journal = running.journal()?;
     let (mut supplied, mut first, started) = (0, None, clock.monotonic());
@@ -167,7 +197,7 @@ fn supply(running: &RunningDeployment, window: Duration) -> Result<u64> {
             first = Some(clock.monotonic());
         }
         ensure!(clock.monotonic().duration_since(started) < PATIENCE, "nothing is delivered");
-        if supplied > delivered + AHEAD {
+        if supplied > delivered + ahead {
             std::thread::sleep(LOOK_EVERY);
             continue;
         }

@@ -6,10 +6,10 @@ use anyhow::Result;
 
 use super::{Bench, PATIENCE};
 use crate::rate::between;
-use crate::report::{Point, Unit};
+use crate::report::{Point, Unit, median};
 use crate::tally::Tally;
 use crate::trial::{Setup, Trial};
-use crate::usage::Usage;
+use crate::usage::{Usage, caller_cpu};
 use crate::workload::{Workload, WorkloadGuarantee};
 
 /// A broadcast, and the settings that it is sent with.
@@ -36,12 +36,24 @@ pub struct BroadcastResult {
     pub per_minute: f64,
     /// Of the engine.
     pub cpu_us: f64,
+    /// Processor time of the provider, microseconds for each.
+    pub provider_us: f64,
+    /// Of the harness and the commands by which it calls.
+    pub caller_us: f64,
     /// Of the engine, the peak.
     pub memory_bytes_max: u64,
     /// Recipients that the provider never accepted.
     pub lost: u64,
     /// Acceptances beyond the first.
     pub duplicated: u64,
+}
+
+/// Processor time and memory that an engine and those beside it have used so far.
+#[derive(Debug, Clone, Copy)]
+pub struct JobUsage {
+    engine: Usage,
+    provider: Duration,
+    caller: Duration,
 }
 
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
@@ -75,11 +87,11 @@ impl BroadcastJob {
             trial.broadcast(first..start, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
             trial.drain(PATIENCE, || Ok(()))?;
         }
-        let before = trial.engine().usage()?;
+        let before = JobUsage::of(trial)?;
         let asked_us = u64::try_from(flow::Clock::system().wall().as_micros())?;
         trial.broadcast(start..end, CONTENT, WorkloadGuarantee::AtLeastOnce)?;
         trial.drain(PATIENCE, || Ok(()))?;
-        let after = trial.engine().usage()?;
+        let after = JobUsage::of(trial)?;
         let books = trial.books(&Workload { tokens: end, webhooks: Vec::new() })?;
         let whole = books.tally_of(first..end);
         Ok(BroadcastResult {
@@ -114,15 +126,19 @@ impl BroadcastJob {
 impl BroadcastResult {
     /// Of `count` notifications that were asked for at `asked_us`, microseconds since the Unix epoch, by an engine that had used
     /// `before` then, and has used `after`.
-    pub fn of(tally: &Tally, asked_us: u64, count: u64, before: Usage, after: Usage) -> Self {
+    pub fn of(tally: &Tally, asked_us: u64, count: u64, before: JobUsage, after: JobUsage) -> Self {
         let by = |share| tally.accepted_by_us(share).unwrap_or(asked_us).saturating_sub(asked_us);
-        let cpu = after.cpu.saturating_sub(before.cpu);
+        let each = |before: Duration, after: Duration| {
+            after.saturating_sub(before).as_secs_f64() * 1e6 / as_float(count.max(1))
+        };
         Self {
             seconds: seconds(by(1.0)),
             seconds_to_90: seconds(by(0.9)),
             per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
-            cpu_us: cpu.as_secs_f64() * 1e6 / as_float(count.max(1)),
-            memory_bytes_max: after.memory_bytes_max,
+            cpu_us: each(before.engine.cpu, after.engine.cpu),
+            provider_us: each(before.provider, after.provider),
+            caller_us: each(before.caller, after.caller),
+            memory_bytes_max: after.engine.memory_bytes_max,
             lost: tally.missing + tally.refused,
             duplicated: tally.duplicates,
         }
@@ -135,14 +151,35 @@ impl BroadcastResult {
             Unit::PerMinute => of(|run| run.per_minute),
             Unit::Seconds | Unit::MsPerOp => of(|run| run.seconds),
         };
+        let servers = [
+            ("provider", median(&of(|run| run.provider_us))),
+            ("caller", median(&of(|run| run.caller_us))),
+        ];
         Point {
             parallel: parallel.map(as_float),
-            cpu_us_per_item: Some(crate::report::median(&of(|run| run.cpu_us))),
+            cpu_us_per_item: Some(median(&of(|run| run.cpu_us))),
+            servers_cpu_us_per_item: servers.map(|(name, us)| (name.to_owned(), us)).into(),
             memory_bytes_max: runs.iter().map(|run| run.memory_bytes_max).max(),
             lost: runs.iter().map(|run| run.lost).sum(),
             duplicated: runs.iter().map(|run| run.duplicated).sum(),
             ..Point::of_runs(setting, unit, &figures)
         }
+    }
+}
+
+// === impl JobUsage ===
+
+impl JobUsage {
+    /// Of `trial`, and of this process.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn of(trial: &Trial) -> Result<Self> {
+        Ok(Self {
+            engine: trial.engine().usage()?,
+            provider: trial.simulator().usage()?.cpu,
+            caller: caller_cpu()?,
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use crate::published::Published;
 use crate::report::{RowReport, Unit};
 
-pub use job::{BroadcastJob, BroadcastResult};
+pub use job::{BroadcastJob, BroadcastResult, JobUsage};
 
 /// Something that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(20);

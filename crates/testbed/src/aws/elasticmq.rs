@@ -1,4 +1,4 @@
-//! `ElasticMQ`: SQS, standard and FIFO, with its queues in files.
+//! `ElasticMQ`: SQS, standard and FIFO, with its queues in files or in memory.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -16,6 +16,16 @@ use crate::{find, running_server};
 pub struct ElasticMq {
     keeper: Keeper,
     port: u16,
+    storage: ElasticMqStorage,
+}
+
+/// Where the queues are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ElasticMqStorage {
+    /// They outlive the process, which starts quickly and is slow.
+    Files,
+    /// They end with the process, which gets fast with the work that it does.
+    Memory,
 }
 
 const SERVER: &str = "elasticmq";
@@ -42,8 +52,20 @@ impl ElasticMq {
     /// # Errors
     /// When it was not fetched, there is no Java, or it does not start; its log is quoted.
     pub fn start() -> Result<Self> {
+        Self::start_with(ElasticMqStorage::Files)
+    }
+
+    /// Starts an empty server that keeps nothing and takes as much as it can, for measurements.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_in_memory() -> Result<Self> {
+        Self::start_with(ElasticMqStorage::Memory)
+    }
+
+    fn start_with(storage: ElasticMqStorage) -> Result<Self> {
         let keeper = Keeper::new("belfry-elasticmq-", Signal::KILL)?;
-        let mut server = Self { keeper, port: find::free_port()? };
+        let mut server = Self { keeper, port: find::free_port()?, storage };
         server.write_configuration()?;
         server.start_again()?;
         Ok(server)
@@ -71,8 +93,12 @@ impl ElasticMq {
         let libraries = place("elasticmq", "")?.join("*");
         let directory = self.keeper.directory();
         let mut command = Command::new(java);
-        // It is to start quickly, and lives for seconds.
-        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
+        command.arg("-XX:+UseSerialGC");
+        match self.storage {
+            // It is to start quickly, and lives for seconds.
+            ElasticMqStorage::Files => command.args(["-XX:TieredStopAtLevel=1", "-Xmx256m"]),
+            ElasticMqStorage::Memory => command.arg("-Xmx1g"),
+        };
         let mut file = OsStr::new("-Dconfig.file=").to_owned();
         file.push(directory.join("elasticmq.conf"));
         command.arg(file).arg("-cp").arg(libraries).arg("org.elasticmq.server.Main");
@@ -98,16 +124,23 @@ impl ElasticMq {
         let (port, data) = (self.port, directory.join("data"));
         std::fs::create_dir(&data)?;
         let data = data.display();
-        // What it confirms is in the file by then: no delay of writes. Its own bound of a message is the quarter of what SQS has
-        // now, so it does not check bounds.
+        let storage = match self.storage {
+            ElasticMqStorage::Memory => String::new(),
+            // What it confirms is in the file by then: no delay of writes.
+            ElasticMqStorage::Files => format!(
+                r#"
+queues-storage {{ enabled = true, path = "{data}/queues.conf" }}
+messages-storage {{ enabled = true, driver-class = "org.h2.Driver", uri = "jdbc:h2:{data}/messages;WRITE_DELAY=0" }}
+"#
+            ),
+        };
+        // Its own bound of a message is the quarter of what SQS has now, so it does not check bounds.
         let text = format!(
             r#"
 node-address {{ protocol = http, host = "127.0.0.1", port = {port}, context-path = "" }}
 rest-sqs {{ enabled = true, bind-port = {port}, bind-hostname = "127.0.0.1", sqs-limits = relaxed }}
 rest-stats {{ enabled = false }}
-queues-storage {{ enabled = true, path = "{data}/queues.conf" }}
-messages-storage {{ enabled = true, driver-class = "org.h2.Driver", uri = "jdbc:h2:{data}/messages;WRITE_DELAY=0" }}
-"#
+{storage}"#
         );
         Ok(std::fs::write(directory.join("elasticmq.conf"), text)?)
     }

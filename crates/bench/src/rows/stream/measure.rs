@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use flow::Clock;
 
 use super::counting::CountingWay;
+use super::delay::DelayingLink;
 use super::process::PinnedProcess;
 use super::rig::{ArrivedRecords, StreamRig, from_url, to_url};
 use crate::rows::job::as_float;
@@ -19,6 +20,23 @@ pub(super) enum StreamWay {
     Pool { threads: usize },
     /// `belfry relay`, on so many processors.
     Relay { processors: usize },
+}
+
+/// Where those that are compared find the servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamDistance {
+    /// Behind links of which each direction takes [`DELAY`], as those to a managed service do.
+    Delayed,
+    /// On loopback.
+    None,
+}
+
+/// The ways to both servers: SQS, and Kinesis.
+#[derive(Debug)]
+struct StreamLinks {
+    queues: String,
+    streams: String,
+    _links: Vec<DelayingLink>,
 }
 
 /// Work of one while much waits.
@@ -41,23 +59,25 @@ pub(super) struct StreamCounted {
     pub(super) duplicated: u64,
 }
 
-/// How much is measured.
+/// How much is measured, and how far from the servers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamSpan {
+    pub(super) distance: StreamDistance,
     /// Length of a measurement.
     pub(super) span: Duration,
-    /// Messages that wait before it for a relay: more than any takes.
-    pub(super) for_relay: usize,
-    /// Messages of a counted run.
+    /// Messages that wait before it: more than any takes.
+    pub(super) waiting: usize,
+    /// Messages of a counted run of a relay; a pool, which does the same for each, has [`COUNTED_PART`] of them.
     pub(super) counted: usize,
 }
 
 /// Of these machines; pools have all of them.
 pub(super) const PROCESSORS: usize = 2;
+/// Of each direction of a link: a call takes twice as much longer.
+pub(super) const DELAY: Duration = Duration::from_millis(5);
 /// Before a measurement, to start.
 const BEFORE: Duration = Duration::from_secs(1);
-/// Messages that wait for a pool.
-const FOR_POOL: usize = 10_000;
+const COUNTED_PART: usize = 5;
 /// A counted run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -78,13 +98,13 @@ impl StreamWay {
     /// Measures it while more waits than it takes.
     pub(super) fn measure(
         self,
-        rig: &mut StreamRig,
+        rig: &StreamRig,
         binary: &Path,
         span: StreamSpan,
     ) -> Result<StreamMeasured> {
-        rig.fill(if matches!(self, Self::Relay { .. }) { span.for_relay } else { FOR_POOL })?;
-        let (queues, streams) = rig.endpoints();
-        let mut running = self.begin(binary, &queues, &streams)?;
+        rig.fill(span.waiting)?;
+        let links = StreamLinks::to(rig, span.distance)?;
+        let mut running = self.begin(binary, &links.queues, &links.streams)?;
         let clock = Clock::system();
         thread::sleep(BEFORE);
         let (left, before, begun) = (rig.left()?, running.usage()?, clock.monotonic());
@@ -107,13 +127,17 @@ impl StreamWay {
     /// Has it empty the queue, and counts its requests, and what came of the messages.
     pub(super) fn count(
         self,
-        rig: &mut StreamRig,
+        rig: &StreamRig,
         binary: &Path,
-        messages: usize,
+        span: StreamSpan,
     ) -> Result<StreamCounted> {
+        let messages = match self {
+            Self::Relay { .. } => span.counted,
+            Self::Pool { .. } => span.counted / COUNTED_PART,
+        };
         rig.fill(messages)?;
-        let (queues, streams) = rig.endpoints();
-        let (queues, streams) = (CountingWay::to(&queues)?, CountingWay::to(&streams)?);
+        let links = StreamLinks::to(rig, span.distance)?;
+        let (queues, streams) = (CountingWay::to(&links.queues)?, CountingWay::to(&links.streams)?);
         let mut running = self.begin(binary, &queues.url, &streams.url)?;
         let clock = Clock::system();
         let begun = clock.monotonic();
@@ -148,5 +172,42 @@ impl StreamWay {
                 PinnedProcess::start(binary, &arguments, PROCESSORS)
             }
         }
+    }
+}
+
+// === impl StreamDistance ===
+
+impl StreamDistance {
+    /// The report.
+    pub(super) const fn row(self) -> &'static str {
+        match self {
+            Self::Delayed => "stream",
+            Self::None => "stream-loopback",
+        }
+    }
+
+    /// For a configuration.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Delayed => format!(
+                "a round trip of {} ms, by a link on loopback in the harness, for both that are compared",
+                2 * DELAY.as_millis()
+            ),
+            Self::None => "loopback".into(),
+        }
+    }
+}
+
+// === impl StreamLinks ===
+
+impl StreamLinks {
+    fn to(rig: &StreamRig, distance: StreamDistance) -> Result<Self> {
+        let (queues, streams) = rig.endpoints();
+        if distance == StreamDistance::None {
+            return Ok(Self { queues, streams, _links: Vec::new() });
+        }
+        let links = [DelayingLink::to(&queues, DELAY)?, DelayingLink::to(&streams, DELAY)?];
+        let [queues, streams] = links.each_ref().map(|link| link.url.clone());
+        Ok(Self { queues, streams, _links: links.into() })
     }
 }

@@ -5,10 +5,15 @@
 //! its requests and what is in the stream are counted: by the number that each message has. The servers share the processors with those who
 //! are compared, since there are no others.
 //!
+//! A managed service answers after a round trip, and what a blocking thread does is to wait for it. So each call takes 10 ms longer, for both
+//! that are compared, by links between them and the servers. `stream-loopback` is without the links: a call takes there what
+//! the servers need for it, and they are the bound of both.
+//!
 //! `stream-copy` is of the full size: from one topic of Kafka to another, beside a loop that does nothing but copy.
 
 mod copy;
 mod counting;
+mod delay;
 mod measure;
 mod pool;
 mod process;
@@ -21,7 +26,7 @@ use anyhow::{Context as _, Result};
 use super::{Bench, Size};
 use crate::published::STREAM;
 use crate::report::{Check, Point, RowReport, Unit, median};
-use measure::{StreamCounted, StreamMeasured, StreamSpan, StreamWay};
+use measure::{StreamCounted, StreamDistance, StreamMeasured, StreamSpan, StreamWay};
 
 pub use copy::{KafkaRig, MESSAGES, copy_main};
 pub use pool::pool_main;
@@ -52,17 +57,21 @@ struct WayRuns {
 }
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
-    let mut rig = StreamRig::start().context(
+    let rig = StreamRig::start().context(
         "ElasticMQ and moto are needed: scripts/fetch-aws-servers.sh puts them into the build folder that the binary is in",
     )?;
-    let span = StreamSpan {
-        span: Duration::from_secs(bench.size.pick(5, 10)),
-        for_relay: bench.size.pick(75_000, 150_000),
-        counted: bench.size.pick(1_000, 3_000),
-    };
-    let ways = all_runs(bench, &mut rig, span)?;
+    let mut reports = Vec::new();
+    for distance in [StreamDistance::Delayed, StreamDistance::None] {
+        let span = StreamSpan {
+            distance,
+            span: Duration::from_secs(bench.size.pick(5, 10)),
+            waiting: bench.size.pick(40_000, 80_000),
+            counted: bench.size.pick(1_000, 3_000),
+        };
+        let ways = all_runs(bench, &rig, span)?;
+        reports.push(report(bench, &ways, span));
+    }
     drop(rig);
-    let mut reports = vec![report(bench, &ways, span)];
     if bench.size == Size::Full {
         add_copy(bench, &mut reports)?;
     }
@@ -70,16 +79,17 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
 }
 
 /// All of [`WAYS`] in turn, so that none has the better minutes.
-fn all_runs(bench: &Bench, rig: &mut StreamRig, span: StreamSpan) -> Result<Vec<WayRuns>> {
+fn all_runs(bench: &Bench, rig: &StreamRig, span: StreamSpan) -> Result<Vec<WayRuns>> {
     let mut ways = Vec::new();
     for way in WAYS {
-        bench.say(format!("{}: counting {} messages", way.name(), span.counted));
-        let counted = way.count(rig, bench.binary(), span.counted)?;
+        bench.say(format!("{}: counting the calls of {}", span.distance.row(), way.name()));
+        let counted = way.count(rig, bench.binary(), span)?;
         ways.push(WayRuns { way, counted, runs: Vec::new() });
     }
     for run in 1..=bench.repetitions {
         for WayRuns { way, runs, .. } in &mut ways {
-            bench.say(format!("{}: {} s, run {run}", way.name(), span.span.as_secs()));
+            let (row, name) = (span.distance.row(), way.name());
+            bench.say(format!("{row}: {name}, {} s, run {run}", span.span.as_secs()));
             runs.push(way.measure(rig, bench.binary(), span)?);
         }
     }
@@ -88,12 +98,19 @@ fn all_runs(bench: &Bench, rig: &mut StreamRig, span: StreamSpan) -> Result<Vec<
 
 fn report(bench: &Bench, ways: &[WayRuns], span: StreamSpan) -> RowReport {
     let title = "From SQS to Kinesis: a pool of blocking threads, and the relay that replaces it";
-    let mut report = bench.report_beside("stream", title, &STREAM);
+    let mut report = match span.distance {
+        StreamDistance::Delayed => bench.report_beside(span.distance.row(), title, &STREAM),
+        StreamDistance::None => {
+            let title = format!("{title}, without a round trip");
+            bench.report(span.distance.row(), &title, Unit::PerMinute)
+        }
+    };
     report.configuration = vec![
-        ("servers".into(), "ElasticMQ and moto, on the same processors".into()),
+        ("servers".into(), "ElasticMQ, in memory, and moto, on the same processors".into()),
+        ("way to the servers".into(), span.distance.name()),
         ("messages".into(), "256 bytes".into()),
         ("length of a run".into(), format!("{} s", span.span.as_secs())),
-        ("messages of a counted run".into(), span.counted.to_string()),
+        ("messages of a counted run of a relay".into(), span.counted.to_string()),
     ];
     report.points = ways.iter().map(WayRuns::point).collect();
     report.auto = report.points.pop();
@@ -101,8 +118,9 @@ fn report(bench: &Bench, ways: &[WayRuns], span: StreamSpan) -> RowReport {
     report.notes.push(
         "processor time and memory are those of the pool's own process, or of the relay's".into(),
     );
-    if let [six, _three, one, two] = ways {
+    if let ([six, _three, one, two], StreamDistance::Delayed) = (ways, span.distance) {
         report.checks = checks(six, one, two);
+        report.notes.push(one.share_note());
     }
     report
 }
@@ -167,6 +185,16 @@ impl WayRuns {
             duplicated: self.counted.duplicated,
             ..Point::of_runs(self.way.name(), Unit::PerMinute, &self.of(|run| run.per_minute))
         }
+    }
+
+    /// The part of a processor that it uses.
+    fn share_note(&self) -> String {
+        let cpu = median(&self.of(|run| run.cpu_us));
+        let percent = 100.0 * self.per_minute() / 60.0 * cpu / 1e6;
+        format!(
+            "{} uses {percent:.0} % of it: the servers are the bound, and a second processor gives it nothing that it lacks",
+            self.way.name()
+        )
     }
 
     fn note(&self) -> String {

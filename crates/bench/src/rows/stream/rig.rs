@@ -55,7 +55,7 @@ impl StreamRig {
     /// When one was not fetched or does not start; the error says which script fetches it.
     pub fn start() -> Result<Self> {
         let runtime = Runtime::new()?;
-        let (queues, streams) = (ElasticMq::start()?, Moto::start()?);
+        let (queues, streams) = (ElasticMq::start_in_memory()?, Moto::start()?);
         let sqs = AwsUrl::parse(&from_url(&queues.url()), "sqs")?.aws;
         let kinesis = AwsUrl::parse(&to_url(&streams.url()), "kinesis")?.aws;
         let (sqs, kinesis) =
@@ -63,7 +63,7 @@ impl StreamRig {
         let (sqs, kinesis) =
             (aws_sdk_sqs::Client::new(&sqs), aws_sdk_kinesis::Client::new(&kinesis));
         let rig = Self { runtime, queues, streams, sqs, kinesis };
-        rig.runtime.block_on(rig.create_stream())?;
+        rig.runtime.block_on(rig.create())?;
         Ok(rig)
     }
 
@@ -81,14 +81,12 @@ impl StreamRig {
     ///
     /// # Errors
     /// When a server does not do its part.
-    pub fn fill(&mut self, count: usize) -> Result<()> {
-        self.queues.wipe()?;
+    pub fn fill(&self, count: usize) -> Result<()> {
         self.runtime.block_on(async {
             self.kinesis.delete_stream().stream_name(STREAM).send().await?;
-            self.create_stream().await?;
-            let create = self.sqs.create_queue().queue_name(QUEUE);
-            let create = create.attributes(QueueAttributeName::VisibilityTimeout, VISIBILITY);
-            let url = create.send().await?.queue_url.context("a queue has a URL")?;
+            let url = self.sqs.get_queue_url().queue_name(QUEUE).send().await?.queue_url;
+            self.sqs.delete_queue().set_queue_url(url).send().await?;
+            let url = self.create().await?;
             let firsts = (0..count).step_by(SENT);
             let sends = firsts.map(|first| self.send(&url, first..count.min(first + SENT)));
             let mut sends = futures_util::stream::iter(sends).buffer_unordered(SENDS);
@@ -168,10 +166,13 @@ impl StreamRig {
         Ok(())
     }
 
-    async fn create_stream(&self) -> Result<()> {
+    /// Creates the stream and the queue, and gives the URL of this.
+    async fn create(&self) -> Result<String> {
         let create = self.kinesis.create_stream().stream_name(STREAM).shard_count(SHARDS);
         create.send().await?;
-        Ok(())
+        let create = self.sqs.create_queue().queue_name(QUEUE);
+        let create = create.attributes(QueueAttributeName::VisibilityTimeout, VISIBILITY);
+        create.send().await?.queue_url.context("a queue has a URL")
     }
 }
 
