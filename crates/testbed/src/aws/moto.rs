@@ -18,33 +18,8 @@ pub struct Moto {
 }
 
 const SERVER: &str = "moto";
-/// Starts the server with a lock around each shard's records and around what is received from a queue: as it comes, two puts at a time give
-/// two records one sequence number, and one of them is lost; and two receives at a time give one message twice.
-const LAUNCH: &str = "\
-import sys, threading, time
-from moto.kinesis.models import Shard
-from moto.server import main
-from moto.sqs.models import SQSBackend
-lock = threading.Lock()
-def alone(function):
-    def locked(*arguments, **options):
-        with lock:
-            return function(*arguments, **options)
-    return locked
-Shard.put_record = alone(Shard.put_record)
-Shard.get_records = alone(Shard.get_records)
-receive = SQSBackend.receive_message
-def receive_alone(self, queue, count, seconds, *others):
-    end = time.time() + seconds
-    while True:
-        with lock:
-            messages = receive(self, queue, count, 0, *others)
-        if messages or time.time() >= end:
-            return messages
-        self.get_queue(queue).wait_for_messages(1)
-SQSBackend.receive_message = receive_alone
-main(sys.argv[1:])
-";
+/// Starts the server.
+const LAUNCH: &str = include_str!("moto.py");
 
 /// The address of the server that the tests of this process share: the one that `BELFRY_TEST_MOTO_URL` names, or one that is started
 /// by the first call. Streams and queues in it need names of their own ([`unique_prefix`](crate::unique_prefix)).
