@@ -15,6 +15,7 @@ use crate::output;
 
 /// The target.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct PlanArgs {
     /// Notifications to deliver, in a second, a minute or an hour: `100k/s`, `5M/min`, `2M/h`
     #[arg(long, value_name = "RATE", value_parser = rate, required_unless_present = "check")]

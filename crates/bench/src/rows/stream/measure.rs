@@ -65,8 +65,8 @@ pub(super) struct StreamSpan {
     pub(super) distance: StreamDistance,
     /// Length of a measurement.
     pub(super) span: Duration,
-    /// Messages that wait before it: more than any takes.
-    pub(super) waiting: usize,
+    /// Messages that wait before it for a relay: more than any takes.
+    pub(super) for_relay: usize,
     /// Messages of a counted run of a relay; a pool, which does the same for each, has [`COUNTED_PART`] of them.
     pub(super) counted: usize,
 }
@@ -78,6 +78,8 @@ pub(super) const DELAY: Duration = Duration::from_millis(5);
 /// Before a measurement, to start.
 const BEFORE: Duration = Duration::from_secs(1);
 const COUNTED_PART: usize = 5;
+/// Messages that wait for a pool.
+const FOR_POOL: usize = 10_000;
 /// A counted run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -102,7 +104,7 @@ impl StreamWay {
         binary: &Path,
         span: StreamSpan,
     ) -> Result<StreamMeasured> {
-        rig.fill(span.waiting)?;
+        rig.fill(if matches!(self, Self::Relay { .. }) { span.for_relay } else { FOR_POOL })?;
         let links = StreamLinks::to(rig, span.distance)?;
         let mut running = self.begin(binary, &links.queues, &links.streams)?;
         let clock = Clock::system();

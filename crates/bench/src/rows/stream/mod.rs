@@ -65,7 +65,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         let span = StreamSpan {
             distance,
             span: Duration::from_secs(bench.size.pick(5, 10)),
-            waiting: bench.size.pick(40_000, 80_000),
+            for_relay: bench.size.pick(100_000, 200_000),
             counted: bench.size.pick(1_000, 3_000),
         };
         let ways = all_runs(bench, &rig, span)?;
