@@ -62,7 +62,7 @@ pub struct SourceCounts {
     trouble: Mutex<Option<SourceTrouble>>,
 }
 
-/// What keeps a source from its work.
+/// The trouble that keeps a source from its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceTrouble {
     /// The last error.
@@ -187,7 +187,7 @@ impl SourceReader {
 // === impl SourceCounts ===
 
 impl SourceCounts {
-    /// What keeps the source from its work now, if something does.
+    /// The trouble that keeps the source from its work now, if there is one.
     pub fn trouble(&self) -> Option<SourceTrouble> {
         self.lock().clone()
     }

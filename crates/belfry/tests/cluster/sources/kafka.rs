@@ -73,6 +73,10 @@ fn an_engine_that_is_killed_reads_every_message_of_kafka_once() {
     let cut = letters.iter().filter(|letter| letter["cut_from_bytes"] == 2 << 20);
     assert!(cut.count() as u64 >= BAD / 4, "a letter has no place for 2 MiB");
     eventually("all positions are committed", || runtime.block_on(lag(&kafka, &group)) == Some(0));
-    assert_eq!(cluster.status(&engine)["sources"][0]["system"], "kafka");
+    let source = &cluster.status(&engine)["sources"][0];
+    assert_eq!(
+        (&source["name"], &source["waits_for"]),
+        (&"orders".into(), &serde_json::Value::Null)
+    );
     engine.stop();
 }

@@ -162,7 +162,7 @@ fn an_engine_takes_over_the_shards_of_one_that_was_killed() {
     let until = accepted(&[&one]) + fastrand::Rng::with_seed(4711).u64(1..MANY / 4);
     put_more(MANY);
     eventually("the first reads", || accepted(&[&one]) >= until);
-    // Whoever has the shard that is split: its children are found by one that lives.
+    // Either engine may have the shard that is split: its children are found by the one that lives.
     stream.split(&stream.open_shards()[0]);
     put_more(FEW);
     one.kill();
