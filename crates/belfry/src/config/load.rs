@@ -81,11 +81,7 @@ impl Config {
     pub(crate) fn of_store(store: &Secret) -> Result<Self, CliError> {
         let flags = Flags { store: Some(store.clone()), queue: None };
         let source = ConfigSource { flags, ..ConfigSource::default() };
-        let mut config = source.read().map_err(|problems| {
-            let lines: Vec<String> =
-                problems.iter().map(|problem| source.describe(problem)).collect();
-            CliError::new(FailureKind::Config, lines.join("\n"))
-        })?;
+        let mut config = source.read_or_say()?;
         config.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         Ok(config)
     }
@@ -97,10 +93,7 @@ impl Config {
     pub(crate) fn load(file: Option<&Path>, flags: Flags) -> Result<Self, CliError> {
         let fail = |message: String| CliError::new(FailureKind::Config, message);
         let source = ConfigSource::open(file, flags).map_err(fail)?;
-        source.read().map_err(|problems| {
-            let lines = problems.iter().map(|problem| source.describe(problem));
-            fail(lines.collect::<Vec<_>>().join("\n"))
-        })
+        source.read_or_say()
     }
 }
 
@@ -126,6 +119,15 @@ impl ConfigSource {
             .collect();
         let file = file.map(Path::to_path_buf);
         Ok(Self { file, text, variables, master_key: master_key(), flags })
+    }
+
+    /// Reads and checks everything, or says all that is wrong, one line for each.
+    fn read_or_say(&self) -> Result<Config, CliError> {
+        self.read().map_err(|problems| {
+            let lines: Vec<String> =
+                problems.iter().map(|problem| self.describe(problem)).collect();
+            CliError::new(FailureKind::Config, lines.join("\n"))
+        })
     }
 
     /// Reads and checks everything. Touches no network.

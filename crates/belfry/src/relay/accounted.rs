@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use aws_lc_rs::digest::{SHA256, digest};
 use channel::Channel as _;
 use channel::stream::{Settings, StreamChannel, StreamSystems};
@@ -86,12 +85,12 @@ async fn relay(
     route: RelayRoute,
     clock: Clock,
 ) -> anyhow::Result<Option<EndedRelay>> {
-    let mut ends = EndSignals::new()?;
+    let (mut ends, counts) = (EndSignals::new()?, Arc::clone(&route.counts));
     let mut engine = tokio::select! {
         started = Engine::start_relay(config, route, clock) => started?,
         () = ends.next() => return Ok(None),
     };
-    let mut watch = RelayWatch::new(args, &engine, clock).await?;
+    let mut watch = RelayWatch::new(args, &engine, counts, clock).await?;
     let mut looks = interval(LOOK_EVERY);
     let (failure, looked) = loop {
         tokio::select! {
@@ -138,6 +137,7 @@ fn route(args: &RelayArgs, config: &Config, clock: Clock) -> Result<RelayRoute, 
             guarantee,
         }),
         dead_letters: dead_letters(args, config.store.place(), clock)?,
+        counts: Arc::default(),
         channel_name,
         channel: Arc::new(channel),
     })
@@ -185,10 +185,15 @@ fn dead_letters(
 // === impl RelayWatch ===
 
 impl RelayWatch {
-    async fn new(args: &RelayArgs, engine: &Engine, clock: Clock) -> anyhow::Result<Self> {
+    async fn new(
+        args: &RelayArgs,
+        engine: &Engine,
+        counts: Arc<SourceCounts>,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         let begun = clock.monotonic();
         Ok(Self {
-            counts: engine.relayed().context("the engine has a source to relay")?,
+            counts,
             before: engine.account().await?,
             clock,
             begun,

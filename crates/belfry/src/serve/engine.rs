@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use api::Readiness;
-use feed::SourceCounts;
 use flow::Clock;
 use flow::tasks::Ended;
 use notification::Account;
@@ -41,8 +40,6 @@ pub(crate) struct Engine {
     stages: Stages,
     intake: Arc<Intake>,
     live: Live,
-    /// Counts of the source of a relay.
-    relayed: Option<Arc<SourceCounts>>,
 }
 
 // === impl Engine ===
@@ -112,15 +109,10 @@ impl Engine {
             registry,
             sources: Vec::new(),
         };
-        let mut relayed = None;
         if role.produces() {
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
-            let relays = route.is_some();
-            let readers = sources::open(&mut parts, &intake, route)?;
-            let last = readers.last().filter(|_| relays);
-            relayed = last.map(|reader| Arc::clone(&reader.counts));
-            stages.read_sources(readers);
+            stages.read_sources(sources::open(&mut parts, &intake, route)?);
         }
         match &link {
             None => stages.dispatch(&mut parts)?,
@@ -137,7 +129,7 @@ impl Engine {
         // Before it is ready: a caller that is let in must not meet the site of the start.
         site.send_replace(parts.site(Arc::clone(&intake), readiness, role.produces())?);
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages, intake, live, relayed })
+        Ok(Self { listen, backend, link, works, stages, intake, live })
     }
 
     /// Goes by `config` from now on, as far as that needs no restart.
@@ -154,11 +146,6 @@ impl Engine {
     /// Where it listens.
     pub(super) fn listen(&self) -> SocketAddr {
         self.listen
-    }
-
-    /// Counts of the messages that it relays, if it does.
-    pub(crate) fn relayed(&self) -> Option<Arc<SourceCounts>> {
-        self.relayed.clone()
     }
 
     /// The account of its store.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use channel::Channel;
-use feed::{DeadLetters, MessageShape};
+use feed::{DeadLetters, MessageShape, SourceCounts};
 use flow::Backoff;
 use notification::Name;
 use pipeline::RetryPolicy;
@@ -23,6 +23,8 @@ pub(crate) struct RelayRoute {
     pub(crate) shape: MessageShape,
     /// Destination of the messages of which none is made.
     pub(crate) dead_letters: DeadLetters,
+    /// Counts of the source, for those who watch it.
+    pub(crate) counts: Arc<SourceCounts>,
     /// Name of the channel.
     pub(crate) channel_name: Name,
     /// The channel.

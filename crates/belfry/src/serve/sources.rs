@@ -25,8 +25,7 @@ use crate::streams::StorePositions;
 #[derive(Debug)]
 struct SourceMetrics(Vec<(Name, Arc<SourceCounts>)>);
 
-/// A reader for each source of the configuration, whose counts are among the metrics; that of `route` is the last. Connects to nothing
-/// yet.
+/// A reader for each source of the configuration, whose counts are among the metrics; and for that of `route`. Connects to nothing yet.
 ///
 /// # Errors
 /// When a source cannot be opened, with its name.
@@ -45,11 +44,11 @@ pub(super) fn open(
         readers.push(reader(parts, (name.clone(), tenant), opened, intake));
     }
     if let Some(route) = route {
-        let RelayRoute { source_name: name, from, reader: reads_as, shape, dead_letters, .. } =
-            route;
-        let source = from.source(source_parts(parts, &name, reads_as))?;
+        let RelayRoute { source_name: name, from, shape, dead_letters, counts, .. } = route;
+        let source = from.source(source_parts(parts, &name, route.reader))?;
         let opened = OpenedSource { source, shape, dead_letters };
-        readers.push(reader(parts, (name, usual_tenant), opened, intake));
+        let reader = reader(parts, (name, usual_tenant), opened, intake);
+        readers.push(SourceReader { counts, ..reader });
     }
     let counts = |reader: &SourceReader| (reader.name.clone(), Arc::clone(&reader.counts));
     parts.sources = readers.iter().map(counts).collect();
