@@ -14,6 +14,7 @@ demo: setup
 
 ## test: everything that must hold; starts PostgreSQL, RabbitMQ, NATS, mail and HTTP/2 servers on private ports
 test: setup setup-servers
+	scripts/check-disk.sh
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO_TARGET_DIR)/debug/xtask test
 	scripts/fuzz.sh

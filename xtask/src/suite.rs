@@ -12,11 +12,17 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::Message;
 
 /// Programs that run at a time.
 const AT_ONCE: usize = 4;
+/// Seconds that a program may take, several times as long as the longest one does. A test that waits for ever, such as one whose
+/// store waits for space on a full disk, fails by its name and does not keep the run from ending.
+const LIMIT: u64 = 1200;
+/// Exit codes of `timeout` (GNU coreutils) when it ended the program, and when the program could not be run.
+const OVERDUE: i32 = 124;
+const NOT_RUN: [i32; 2] = [126, 127];
 /// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
 const LONGEST: &[&str] =
     &["store", "blame", "cluster", "postgres_conformance", "cluster_kill", "belfry"];
@@ -35,9 +41,17 @@ struct Program {
 /// The end of a program that was run.
 #[derive(Debug)]
 struct ProgramRun {
-    has_passed: bool,
+    end: ProgramEnd,
     took: Duration,
     printed: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProgramEnd {
+    Passed,
+    Failed,
+    /// It was ended, with the servers that it had started, for it did not end within its limit.
+    Overdue,
 }
 
 /// Builds and runs the tests of `packages`, of the whole workspace if there are none, and those in the documentation.
@@ -106,11 +120,11 @@ fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Res
             // A statement of its own: the lock is free again while the program runs.
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(program) = next else { return Ok(()) };
-            let outcome = program.run()?;
+            let outcome = program.run(LIMIT)?;
             let mut ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
             write!(ended.0, "\n     {program} {outcome}")?;
             ended.0.write_all(&outcome.printed)?;
-            if !outcome.has_passed {
+            if outcome.end != ProgramEnd::Passed {
                 ended.1.push(program.name);
             }
         }
@@ -128,14 +142,24 @@ fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Res
 
 impl Program {
     #[expect(clippy::disallowed_methods, reason = "how long a program took is only shown")]
-    fn run(&self) -> anyhow::Result<ProgramRun> {
+    fn run(&self, limit: u64) -> anyhow::Result<ProgramRun> {
         let began = Instant::now();
-        let mut command = Command::new(&self.executable);
+        // It ends the whole process group: the servers of a test with the test.
+        let mut command = Command::new("timeout");
+        command.arg("--kill-after=10").arg(limit.to_string()).arg(&self.executable);
         // Cargo runs tests in the folder of their package, and tests read files from there.
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
-        let output = output.with_context(|| format!("cannot run {}", self.executable.display()))?;
+        let output = output.context("cannot run timeout, of the GNU coreutils")?;
+        let end = match output.status.code() {
+            Some(0) => ProgramEnd::Passed,
+            Some(OVERDUE) => ProgramEnd::Overdue,
+            Some(code) if NOT_RUN.contains(&code) => {
+                bail!("cannot run {}", self.executable.display())
+            }
+            _ => ProgramEnd::Failed,
+        };
         let printed = [output.stdout, output.stderr].concat();
-        Ok(ProgramRun { has_passed: output.status.success(), took: began.elapsed(), printed })
+        Ok(ProgramRun { end, took: began.elapsed(), printed })
     }
 }
 
@@ -149,7 +173,11 @@ impl fmt::Display for Program {
 
 impl fmt::Display for ProgramRun {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.has_passed { "passed" } else { "FAILED" };
+        let word = match self.end {
+            ProgramEnd::Passed => "passed",
+            ProgramEnd::Failed => "FAILED",
+            ProgramEnd::Overdue => "FAILED: it did not end and was ended",
+        };
         writeln!(formatter, "{word} after {} s", self.took.as_secs())
     }
 }
@@ -176,6 +204,19 @@ mod tests {
         let out = String::from_utf8(out).unwrap();
         assert_eq!(out.matches("FAILED after").count(), failed.len());
         assert_eq!(out.matches("(/bin/pwd) passed after 0 s\n/\n").count(), 50 - failed.len());
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_ended_with_its_children_and_has_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("waits");
+        std::fs::write(&script, "#!/bin/sh\necho waits\nsleep 1000 & wait\n").unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .unwrap();
+        let program =
+            Program { name: String::new(), rank: 0, folder: "/".into(), executable: script };
+        let run = program.run(1).unwrap();
+        assert_eq!((run.end, run.printed.as_slice()), (ProgramEnd::Overdue, &b"waits\n"[..]));
     }
 
     #[test]
