@@ -3,8 +3,8 @@
 # of a store that waits for space wait for ever.
 set -euo pipefail
 
-# GiB that the tests write at a time, and a build of everything that they need (measured: CONTRIBUTING.md).
-tests=4 build=16
+# GiB that the tests write at a time, and a build of everything that they need: 2 and 6.5 by measure, and some room.
+tests=4 build=8
 build_folder=${CARGO_TARGET_DIR:-target}
 test_folder=${TMPDIR:-/tmp}
 mkdir -p "$build_folder"

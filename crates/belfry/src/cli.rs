@@ -5,6 +5,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::api_key::ApiKeyArgs;
 use crate::args::Global;
 use crate::audit::AuditArgs;
+use crate::backup::BackupArgs;
 use crate::bench::BenchCommand;
 use crate::cancel::CancelArgs;
 use crate::check_config::CheckConfigArgs;
@@ -64,6 +65,8 @@ pub(crate) enum CliCommand {
     Requeue(RequeueArgs),
     /// Count everything from the ground up (reads the store, the engine need not run)
     Audit(AuditArgs),
+    /// Copy the embedded store while the engine runs
+    Backup(BackupArgs),
     /// Read and change the list of recipients that are not tried
     #[command(subcommand)]
     Suppressions(SuppressionsCommand),

@@ -4,6 +4,7 @@ mod account;
 mod api_key;
 mod args;
 mod audit;
+mod backup;
 mod bench;
 mod cancel;
 mod check_config;
@@ -84,6 +85,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Audit(args) => {
             return audit::run(&args, &config(args.store.flags())?.store);
         }
+        CliCommand::Backup(args) => backup::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Suppressions(SuppressionsCommand::Export(args)) => {
             suppressions::export(&args, &config(args.store.flags())?.store)?;
         }

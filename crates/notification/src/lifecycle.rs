@@ -23,7 +23,8 @@ pub enum State {
     Cancelled,
     /// Its recipient is on the suppression list; the provider was not asked.
     Suppressed,
-    /// At most once, begun, and without an outcome: whether the provider has it is not known.
+    /// At most once, begun, and without an outcome: whether the provider has it is not known. In a store that was restored from a
+    /// backup also what waited then: it may have been sent since.
     InDoubt,
     /// Every attempt is used up, or it was quarantined. An operator may send it again.
     Dead,
@@ -60,6 +61,8 @@ pub enum Event {
     Quarantine,
     /// An operator sends it again: no provider has it.
     Requeue,
+    /// Its store was lost, and one of an earlier time took its place.
+    Restore,
 }
 
 words!(State, "a state of the lifecycle",
@@ -90,6 +93,7 @@ words!(Event, "an event of the lifecycle",
     Suppress = 11, "suppress";
     Quarantine = 12, "quarantine";
     Requeue = 13, "requeue";
+    Restore = 14, "restore";
 );
 
 /// One row of the table.
@@ -127,6 +131,9 @@ pub const TRANSITIONS: &[Transition] = &[
     split(State::Begun, Event::LoseLease, Some(State::Pending), Some(State::InDoubt)),
     // At most once, what has begun is in doubt after the first crash and is never sent again.
     split(State::Begun, Event::Quarantine, Some(State::Dead), None),
+    split(State::Pending, Event::Restore, Some(State::Pending), Some(State::InDoubt)),
+    split(State::Claimed, Event::Restore, Some(State::Pending), Some(State::InDoubt)),
+    split(State::Begun, Event::Restore, Some(State::Pending), Some(State::InDoubt)),
     both(State::Dead, Event::Requeue, State::Pending),
     // It was pending, and may be sent as its guarantee lets what is pending (decision 0034).
     both(State::Cancelled, Event::Requeue, State::Pending),

@@ -18,6 +18,7 @@
 //! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
 
 mod audit;
+mod backup;
 mod broadcast;
 mod cancel;
 mod cancel_scope;
@@ -41,6 +42,7 @@ mod release;
 #[cfg(test)]
 mod release_tests;
 mod requeue;
+mod restored;
 mod rows;
 mod settle;
 mod source_shards;
@@ -62,6 +64,7 @@ use notification::{Pauses, Timestamp};
 use rusqlite::ErrorCode;
 use tokio::sync::watch;
 
+pub use backup::{BackupProgress, back_up};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 

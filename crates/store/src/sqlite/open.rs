@@ -18,6 +18,7 @@ use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
 use super::filter::RecipientFilter;
 use super::owner::Owner;
 use super::pause::pauses;
+use super::restored;
 use super::transaction::{Transaction, WriterState};
 
 use crate::rows::lanes::Lanes;
@@ -133,7 +134,11 @@ pub(super) fn open(
         new_lanes: Vec::new(),
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
     };
+    let backup_at = restored::backup_at(&connection)?;
     let mut transaction = Transaction::begin(&connection, &mut state)?;
+    if let Some(backup_at) = backup_at {
+        transaction.restore(backup_at, now)?;
+    }
     let recovery = transaction.recover(ending, now)?;
     transaction.commit()?;
     // Only now: a start that fails before leaves all that was in flight to the next one, and how it came to be left.

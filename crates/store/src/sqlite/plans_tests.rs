@@ -38,6 +38,7 @@ const STEPS_PER_ROW: usize = 100;
 
 /// The cases that the statements are tried with.
 const CASES: &[Case] = &[
+    Case::new("backup.rs", "FROM sqlite_schema", ""),
     Case::new("audit.rs", "FROM log WHERE batch", "40000, 40010"),
     Case::new("audit.rs", "FROM chunk WHERE batch", "40000, 40010"),
     Case::new("audit.rs", "max(id), 0) FROM batch", ""),
@@ -145,6 +146,17 @@ const CASES: &[Case] = &[
     Case::new("rows.rs", "FROM broadcast WHERE id", "40000"),
     Case::new("rows.rs", "SELECT min(due_at)", "1"),
     Case::new("rows.rs", "SELECT span", "2000, 1"),
+    Case::new("restored.rs", "DELETE FROM meta", ""),
+    Case::new("restored.rs", "INSERT INTO sqlite_sequence", "'batch', 1"),
+    Case::new("restored.rs", "INSERT OR REPLACE", "1"),
+    Case::new("restored.rs", "FROM chunk", "40000, 10"),
+    Case::new("restored.rs", "SELECT broadcast", ""),
+    Case::new("restored.rs", "SELECT guarantee", "40000"),
+    Case::new("restored.rs", "SELECT passed", "7"),
+    Case::new("restored.rs", "SELECT value", ""),
+    Case::new("restored.rs", "UPDATE log", "1"),
+    Case::new("restored.rs", "UPDATE sqlite_sequence", "'batch', 1"),
+    Case::new("restored.rs", "UPDATE suppression_event", "1"),
     Case::new("source_shards.rs", "DELETE FROM source_shard", "'orders', 'shard', '', 1, 1"),
     Case::new("source_shards.rs", "INSERT INTO source_shard", "'orders', 'new', '', 1, 1"),
     Case::new("source_shards.rs", "SELECT shard", "'orders'"),
@@ -166,6 +178,9 @@ const CASES: &[Case] = &[
 
 /// Statements that scan or sort, and why that is bounded: file, part, reason.
 const BOUNDED: &[(&str, &str, &str)] = &[
+    ("backup.rs", "FROM sqlite_schema", "a row for each table and index"),
+    ("restored.rs", "SELECT broadcast", "broadcasts that are open, or wait for slices"),
+    ("restored.rs", "UPDATE sqlite_sequence", "a row for each table with such numbers"),
     ("audit.rs", "FROM unreleased", "broadcasts that are open, or wait for slices"),
     ("recover.rs", "FROM unreleased", "broadcasts that are open, or wait for slices"),
     ("release.rs", "withdrawn_at FROM unreleased", "broadcasts that are open, or wait for slices"),

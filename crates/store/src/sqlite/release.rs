@@ -92,7 +92,8 @@ impl Transaction<'_> {
         Ok(WaitingSlice { broadcast, batches, is_last })
     }
 
-    fn release(&mut self, slice: &WaitingSlice<WaitingBatch>) -> Result<(), StoreError> {
+    /// Makes the chunks of a slice.
+    pub(super) fn release(&mut self, slice: &WaitingSlice<WaitingBatch>) -> Result<(), StoreError> {
         let mut released = 0;
         for batch in &slice.batches {
             let rest = self.rest_of(batch)?;
