@@ -107,7 +107,7 @@ impl Member {
 
     /// Takes what the broker gave.
     pub(super) fn take(&self, records: Vec<ConsumerRecord>) {
-        // What the broker gave are parts of its answer, of up to 8 MiB: one message in hand would keep all of that.
+        // What the broker gave are parts of its answer, of up to 2 MiB: one message in hand would keep all of that.
         let own = |part: Option<Bytes>| part.map(|part| Bytes::copy_from_slice(&part));
         let mut state = self.state();
         state.trouble = None;

@@ -48,10 +48,11 @@ const HEARTBEAT: Duration = Duration::from_secs(2);
 const REBALANCE: Duration = Duration::from_secs(30);
 /// Messages that one poll gives, and that are decoded ahead of it.
 const POLL_MESSAGES: i32 = 2_000;
-/// Bytes of one answer of a broker, unless its first batch is larger.
-const FETCH_BYTES: i32 = 8 * 1024 * 1024;
+/// Bytes of one answer of a broker, unless its first batch is larger. Of an answer the client keeps what one poll and the next give,
+/// and throws the rest away: more would be fetched again and again.
+const FETCH_BYTES: i32 = 2 * 1024 * 1024;
 /// Bytes of one partition in it.
-const PARTITION_BYTES: i32 = 1024 * 1024;
+const PARTITION_BYTES: i32 = 256 * 1024;
 /// Time to commit and to leave the group.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The first pause after a failure, at most; the next ones double.
