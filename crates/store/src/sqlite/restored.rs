@@ -1,12 +1,14 @@
 //! A store that was opened from a copy of an earlier one: what happened since the copy was made is not known to it.
 //!
-//! - A notification that waited then may have been sent since. One with at most once is in doubt; one with at least once is sent,
-//!   perhaps once more, as its guarantee allows.
+//! - A notification that waited then may have been sent since. One with at most once is in doubt, unless it is scheduled and its time
+//!   has not come yet; one with at least once is sent, perhaps once more, as its guarantee allows.
 //! - Numbers that were given since must not be given again: callers have them in identifiers, and would read or cancel another
 //!   broadcast by them. Numbers of batches and broadcasts, positions of the log and of the suppression feed are raised by more
 //!   than any store gives between two copies.
 
-use notification::{BatchId, Guarantee, State, Timestamp};
+use std::time::Duration;
+
+use notification::{Guarantee, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::{self, select_chunk};
@@ -15,11 +17,14 @@ use crate::StoreError;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
 use crate::rows::members::Members;
+use crate::rows::model::ChunkRow;
 
 /// Numbers that the former store may have given since the copy was made. 16,000 restorations fit the numbers of batches.
 pub(super) const GIVEN_SINCE: i64 = 1 << 32;
 /// The log's words for one that is in doubt.
 const DETAIL: &str = "restored from a backup";
+/// Margin of the former store's clock: it has not sent what is scheduled for later than this after the restoration.
+const CLOCK_MARGIN: Duration = Duration::from_mins(1);
 /// Chunks that are read at a time.
 const PAGE: u32 = 1_000;
 
@@ -97,7 +102,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Ends all that waits with at most once in doubt, and says how many those are.
+    /// Ends all in doubt that waits with at most once and may have been sent, and says how many those are.
     fn doubt_at_most_once(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         let (mut passed, mut in_doubt) = (0, 0);
         loop {
@@ -106,7 +111,7 @@ impl Transaction<'_> {
             let Some(last) = chunks.last() else { return Ok(in_doubt) };
             passed = last.id.0.cast_signed();
             for chunk in &chunks {
-                if self.guarantee(chunk.batch)? != Guarantee::AtMostOnce {
+                if !self.is_to_doubt(chunk, now)? {
                     continue;
                 }
                 let (attempt, state, detail) = (chunk.attempt, State::InDoubt, DETAIL);
@@ -118,8 +123,15 @@ impl Transaction<'_> {
         }
     }
 
-    fn guarantee(&self, batch: BatchId) -> Result<Guarantee, StoreError> {
-        let mut select = self.sql("SELECT guarantee FROM batch WHERE id = ?1")?;
-        codes::guarantee(select.query_row([batch.0.cast_signed()], |row| row.get(0))?)
+    /// True if a chunk has at most once, and the former store may have sent of it.
+    fn is_to_doubt(&self, chunk: &ChunkRow, now: Timestamp) -> Result<bool, StoreError> {
+        let mut select = self.sql("SELECT guarantee, due_at FROM batch WHERE id = ?1")?;
+        let batch =
+            select.query_row([chunk.batch.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (code, due_at): (u8, i64) = batch?;
+        // One that has another time was tried, or put away by a pause, which may have ended.
+        let is_scheduled = chunk.due_at.millis() == due_at && chunk.lease_until.is_none();
+        let is_early = is_scheduled && chunk.due_at > now.plus(CLOCK_MARGIN);
+        Ok(codes::guarantee(code)? == Guarantee::AtMostOnce && !is_early)
     }
 }
