@@ -144,12 +144,14 @@ impl Program {
     #[expect(clippy::disallowed_methods, reason = "how long a program took is only shown")]
     fn run(&self, limit: u64) -> anyhow::Result<ProgramRun> {
         let began = Instant::now();
-        // It ends the whole process group: the servers of a test with the test.
-        let mut command = Command::new("timeout");
-        command.arg("--kill-after=10").arg(limit.to_string()).arg(&self.executable);
+        // `timeout` ends a process group of its own: the servers of a test with the test. An interrupt at the terminal does not reach
+        // that group, so the kernel ends `timeout` with this process.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"]);
+        command.arg(limit.to_string()).arg(&self.executable);
         // Cargo runs tests in the folder of their package, and tests read files from there.
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
-        let output = output.context("cannot run timeout, of the GNU coreutils")?;
+        let output = output.context("cannot run setpriv, of util-linux")?;
         let end = match output.status.code() {
             Some(0) => ProgramEnd::Passed,
             Some(OVERDUE) => ProgramEnd::Overdue,
