@@ -10,6 +10,7 @@
 use tokio_postgres::Client;
 
 use crate::StoreError;
+use crate::rows::GIVEN_SINCE;
 
 /// The highest number that was given, and the next one. Both from one snapshot: the numbers in it were given before.
 const NUMBERS: &str = "SELECT greatest((SELECT max(txid) FROM log), (SELECT max(txid) FROM suppression_event), \
@@ -28,8 +29,6 @@ const TAKE_OUTBOX: &str = "BEGIN; \
      UPDATE outbox SET txid = '3' WHERE txid >= pg_snapshot_xmax(pg_current_snapshot()); \
      UPDATE outbox_position SET snapshot = '3:3:', txid = NULL, id = NULL; \
      COMMIT";
-/// Numbers that the former server may have given after the dump was made, and that an application keeps, are passed over, too.
-const GIVEN_SINCE: i64 = 1 << 32;
 
 /// Brings new numbers behind those that the rows have. Every process does so before it opens the store.
 pub(super) async fn renumber(client: &Client) -> Result<(), StoreError> {

@@ -28,6 +28,10 @@ pub(crate) mod settlement;
 use flow::merge::Bounds;
 use notification::limits;
 
+/// Numbers that a store may have given since the copy or dump was made that it is restored from, and that callers keep: new ones
+/// begin behind so many.
+pub(crate) const GIVEN_SINCE: i64 = 1 << 32;
+
 /// Bounds of one transaction of a writer, and of the requests of each kind that may wait for it.
 pub(crate) const TRANSACTION: Bounds = Bounds {
     items: limits::TRANSACTION_COMMANDS,

@@ -6,9 +6,9 @@
 //!
 //! The copy says in itself that it is one: a store that is opened from it is an earlier state, and `restored` has what follows.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use notification::{Timestamp, limits};
@@ -33,7 +33,7 @@ pub struct BackupProgress {
 const PARTIAL: &str = "belfry.db.partial";
 /// Pages of a step, 8 MiB: after each the log is looked at.
 const STEP_PAGES: i32 = 1024;
-/// Part of the log's bound at which a copy is given up.
+/// Size of the log at which a copy is given up.
 const LOG_MAX: u64 = limits::WAL_BYTES / 4 * 3;
 
 /// Copies the store in `directory`, owned by another process or not, into the directory `to`, which is made if it is missing and may
@@ -87,6 +87,9 @@ fn copy(
     let mut copy = Connection::open(to)?;
     copy.busy_timeout(BUSY_TIMEOUT)?;
     let backup = Backup::new(source, &mut copy)?;
+    let log_bytes = || std::fs::metadata(log).map_or(0, |log| log.len());
+    // One that was long before and is written from its beginning again keeps its length.
+    let log_max = LOG_MAX.max(log_bytes());
     loop {
         match backup.step(STEP_PAGES)? {
             StepResult::Done => break,
@@ -98,8 +101,8 @@ fn copy(
             }
         }
         tell(progress(backup.progress()));
-        let log_bytes = std::fs::metadata(log).map_or(0, |log| log.len());
-        if log_bytes > LOG_MAX {
+        let log_bytes = log_bytes();
+        if log_bytes > log_max {
             return Err(StoreError::Unavailable(format!(
                 "so much was written while it was copied that the write-ahead log has {} MiB, and the copy was given up before \
                  notifications are refused for it: try again when less comes in, or write it to a faster disk",
@@ -138,13 +141,20 @@ fn cannot_write(place: &Path, error: &std::io::Error) -> StoreError {
 // === impl PartialCopy ===
 
 impl PartialCopy {
-    /// A name in `directory`, without what a copy that ended half-way has left there.
+    /// An empty file in `directory`, in place of what a copy that ended half-way has left there. No other user may read it: it will
+    /// have recipients and contents.
     fn new(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(PARTIAL);
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot_write(&path, &error)),
-            _removed_or_none => Ok(Self(path)),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(cannot_write(&path, &error));
+            }
+            _removed_or_none => {}
         }
+        let mut options = OpenOptions::new();
+        let made = options.write(true).create_new(true).mode(0o600).open(&path);
+        made.map_err(|error| cannot_write(&path, &error))?;
+        Ok(Self(path))
     }
 }
 

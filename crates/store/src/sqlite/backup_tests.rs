@@ -1,5 +1,7 @@
 //! Copies of stores that are written meanwhile, and stores that are opened from copies.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use notification::{BroadcastId, Bytes, Chunk, Guarantee, State, limits};
@@ -79,12 +81,27 @@ fn a_copy_that_takes_too_long_for_the_log_is_given_up_and_leaves_nothing() {
     let store = open(directory.path());
     runtime.block_on(ingest_large(&store, 500));
     let copy = tempfile::tempdir().unwrap();
-    // Longer, without a page that counts.
     let log = File::options().write(true).open(directory.path().join(WAL)).unwrap();
-    log.set_len(limits::WAL_BYTES).unwrap();
-    let failed = back_up(directory.path(), copy.path(), at(5), |_progress| ());
+    // Longer, without a page that counts.
+    let failed = back_up(directory.path(), copy.path(), at(5), |_progress| {
+        log.set_len(limits::WAL_BYTES).unwrap();
+    });
     assert!(matches!(failed, Err(StoreError::Unavailable(_))), "{failed:?}");
     assert_eq!(std::fs::read_dir(copy.path()).unwrap().count(), 0);
+    // One that has been long before does not grow.
+    back_up(directory.path(), copy.path(), at(5), |_progress| ()).unwrap();
+}
+
+#[test]
+fn a_copy_is_for_its_owner_alone_though_its_directory_is_for_all() {
+    let (directory, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _store = open(directory.path());
+    std::fs::set_permissions(copy.path(), Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(copy.path().join(PARTIAL), "left by one that was killed").unwrap();
+    back_up(directory.path(), copy.path(), at(5), |_progress| ()).unwrap();
+    let mode = copy.path().join(DATABASE).metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(!copy.path().join(PARTIAL).exists());
 }
 
 #[tokio::test]

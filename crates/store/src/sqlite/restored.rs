@@ -14,13 +14,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
 use crate::StoreError;
+use crate::rows::GIVEN_SINCE;
 use crate::rows::codec::LogLine;
 use crate::rows::codes;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
 
-/// Numbers that the former store may have given since the copy was made. 16,000 restorations fit the numbers of batches.
-pub(super) const GIVEN_SINCE: i64 = 1 << 32;
 /// The log's words for one that is in doubt.
 const DETAIL: &str = "restored from a backup";
 /// Margin of the former store's clock: it has not sent what is scheduled for later than this after the restoration.
@@ -72,6 +71,7 @@ impl Transaction<'_> {
                     .execute(params![table, GIVEN_SINCE])?;
             }
         }
+        // 16,000 restorations fit the 46 bits of a batch's number.
         self.state.next_batch += GIVEN_SINCE.cast_unsigned();
         // The next number is that of the last row and one. A reader of the last one reads it again.
         self.sql("UPDATE log SET id = id + ?1 WHERE id = (SELECT max(id) FROM log)")?
