@@ -21,6 +21,7 @@ mod operate;
 mod pauses;
 mod problem;
 mod prospect;
+mod prune;
 mod query;
 mod readiness;
 mod requeue;
@@ -58,6 +59,7 @@ pub use notifications::CancelAnswer;
 pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use problem::Located;
 pub use prospect::ProspectAnswer;
+pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
 pub use requeue::RequeuedOne;
 pub use server::serve;
@@ -77,6 +79,8 @@ pub struct ApiState {
     pub reads: Arc<dyn ReadStore>,
     /// Cancels, requeues, suppresses and lifts.
     pub operations: Locked,
+    /// Removes what has outlived its lifetime.
+    pub pruning: Pruning,
     /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
@@ -148,6 +152,7 @@ fn for_operators() -> Router<Arc<ApiState>> {
     Router::new()
         .route("/v1/log", get(operate::log))
         .route("/v1/audit", get(operate::audit))
+        .route("/v1/prune", post(prune::prune))
         .route("/v1/estimate", get(prospect::read))
         .route(
             "/v1/suppressions",

@@ -39,6 +39,8 @@ struct ManyAnswer {
     expired: u64,
     /// Those that were cancelled with a broadcast that is not written down yet.
     not_yet: u64,
+    /// Those whose content retention has removed.
+    content_removed: u64,
     next: Option<String>,
 }
 
@@ -55,6 +57,9 @@ struct Narrow {
     reason: Option<String>,
 }
 
+/// Words for one that cannot be sent again because nothing is left to send.
+const CONTENT_REMOVED: &str =
+    "its content has outlived its lifetime and was removed: send a new one";
 const NOT_YET: &str = "it was cancelled while its broadcast was not released: ask again in some seconds, or when the \
                        broadcast is resumed";
 
@@ -78,6 +83,7 @@ pub(crate) async fn one(
         )),
         Some(Requeued::OtherState) => Err(conflict("it is in no state that was asked for")),
         Some(Requeued::NotYet) => Err(conflict(NOT_YET)),
+        Some(Requeued::ContentRemoved) => Err(conflict(CONTENT_REMOVED)),
         Some(Requeued::Expired) => Err(conflict("its expires_at has passed: send a new one")),
         Some(Requeued::Unknown) | None => Err(unknown(id)),
     }
@@ -139,7 +145,11 @@ pub(crate) async fn many(
             let expires_at = history.envelope.expires_at;
             // It is not to be sent at that instant either.
             let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
-            answer.add(if is_expired { Requeued::Expired } else { Requeued::Requeued });
+            answer.add(match history.content {
+                None => Requeued::ContentRemoved,
+                Some(_) if is_expired => Requeued::Expired,
+                Some(_) => Requeued::Requeued,
+            });
             matched.push(history.id);
         }
         next = page.next;
@@ -168,6 +178,7 @@ impl ManyAnswer {
             Requeued::Requeued => self.requeued += 1,
             Requeued::Expired => self.expired += 1,
             Requeued::NotYet => self.not_yet += 1,
+            Requeued::ContentRemoved => self.content_removed += 1,
             // Another caller was faster.
             Requeued::OtherState | Requeued::Unknown => {}
         }

@@ -12,7 +12,7 @@ pub(crate) struct Notification {
     id: String,
     channel: String,
     destination: String,
-    to: String,
+    to: Option<String>,
     state: &'static str,
     guarantee: &'static str,
     priority: &'static str,
@@ -48,12 +48,13 @@ pub(crate) fn show(value: impl Display) -> String {
 impl Notification {
     /// Without its content, as lists show it.
     pub(crate) fn brief(history: History) -> Self {
+        let fallback_of = history.fallback_of();
         let envelope = history.envelope;
         Self {
             id: show(history.id),
             channel: show(envelope.lane.channel),
             destination: show(envelope.lane.destination),
-            to: show(history.recipient),
+            to: history.recipient.map(show),
             state: history.state.as_str(),
             guarantee: envelope.guarantee.as_str(),
             priority: envelope.lane.priority.as_str(),
@@ -62,7 +63,7 @@ impl Notification {
             expires_at: envelope.expires_at.map(show),
             broadcast: envelope.broadcast.map(show),
             next_attempt_at: history.next_attempt_at.map(show),
-            fallback_of: history.content.fallback.as_ref().and_then(|it| it.of).map(show),
+            fallback_of: fallback_of.map(show),
             fallback_id: history.fallback_id.map(show),
             attempts: history.attempts,
             content: None,
@@ -72,8 +73,9 @@ impl Notification {
 
     /// With its content.
     pub(crate) fn full(history: History) -> Self {
-        let content = raw(&history.content.payload);
-        let options = raw(&history.content.options);
+        let stored = history.content.as_ref();
+        let content = stored.and_then(|content| raw(&content.payload));
+        let options = stored.and_then(|content| raw(&content.options));
         Self { content, options, ..Self::brief(history) }
     }
 }

@@ -17,6 +17,7 @@ use crate::import::ImportArgs;
 use crate::log::LogArgs;
 use crate::pause::PauseArgs;
 use crate::plan::PlanArgs;
+use crate::prune::PruneArgs;
 use crate::relay::RelayArgs;
 use crate::requeue::RequeueArgs;
 use crate::send::SendArgs;
@@ -65,6 +66,8 @@ pub(crate) enum CliCommand {
     Requeue(RequeueArgs),
     /// Count everything from the ground up (reads the store, the engine need not run)
     Audit(AuditArgs),
+    /// Remove what has outlived its lifetime now, and not with the next look
+    Prune(PruneArgs),
     /// Copy the embedded store while the engine runs
     Backup(BackupArgs),
     /// Read and change the list of recipients that are not tried

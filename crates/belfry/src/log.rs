@@ -57,7 +57,7 @@ struct Story {
     priority: Priority,
     guarantee: Guarantee,
     broadcast: Option<String>,
-    to: ByteString,
+    to: Option<ByteString>,
     accepted_at: Timestamp,
     state: State,
     next_attempt_at: Option<Timestamp>,
@@ -98,7 +98,7 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
     let history = reads.find(id).await?.ok_or_else(|| {
         CliError::new(
             FailureKind::BadInput,
-            format!("this store never accepted the notification {id}"),
+            format!("this store has no notification {id}: it was never accepted, or retention has removed it"),
         )
     })?;
     let story = Story::from(history);
@@ -106,6 +106,7 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
         return output::json(&story);
     }
     let Story { id, channel, to, accepted_at, state, .. } = &story;
+    let to = to.as_deref().unwrap_or("a recipient that was removed");
     output::line(format_args!("{id} {state}: {channel} to {to}, accepted {accepted_at}"))?;
     if let Some(of) = &story.fallback_of {
         output::line(format_args!("stands in for {of}, which was refused"))?;
@@ -142,6 +143,7 @@ impl<'a> From<&'a LogEntry> for ReceivedLogLine<'a> {
 
 impl From<History> for Story {
     fn from(history: History) -> Self {
+        let fallback_of = history.fallback_of();
         let envelope = history.envelope;
         let lane = envelope.lane;
         Self {
@@ -152,11 +154,11 @@ impl From<History> for Story {
             priority: lane.priority,
             guarantee: envelope.guarantee,
             broadcast: envelope.broadcast.map(|broadcast| broadcast.to_string()),
+            fallback_of,
             to: history.recipient,
             accepted_at: history.accepted_at,
             state: history.state,
             next_attempt_at: history.next_attempt_at,
-            fallback_of: history.content.fallback.and_then(|it| it.of),
             fallback_id: history.fallback_id,
             attempts: history.attempts,
         }

@@ -23,6 +23,7 @@ mod output;
 mod pause;
 mod plan;
 mod progress;
+mod prune;
 mod reader;
 mod relay;
 mod requeue;
@@ -82,6 +83,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
         CliCommand::Resume(args) => pause::resume(&args, &client()?)?,
         CliCommand::Requeue(args) => requeue::run(&args, &client()?)?,
+        CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &config(args.store.flags())?.store);
         }

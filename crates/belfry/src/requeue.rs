@@ -64,6 +64,8 @@ struct RequeueAnswer {
     /// An engine of an older version says nothing of it.
     #[serde(default)]
     not_yet: u64,
+    #[serde(default)]
+    content_removed: u64,
     #[serde(skip_serializing)]
     next: Option<String>,
 }
@@ -90,12 +92,18 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
         Some(TargetId::Broadcast(id)) => many(args, Some(id), client)?,
         None => many(args, None, client)?,
     };
-    let RequeueAnswer { matched, requeued, expired, not_yet, .. } = &total;
+    let RequeueAnswer { matched, requeued, expired, not_yet, content_removed, .. } = &total;
     let verb = if args.dry_run { "would be requeued" } else { "requeued" };
     let state = args.state.replace(',', " or ");
     let mut text = format!("{requeued} of {matched} {state} notifications {verb}");
     if *expired > 0 {
         write!(text, "; {expired} expired and stay {state}: send new ones")?;
+    }
+    if *content_removed > 0 {
+        write!(
+            text,
+            "; of {content_removed} the content is gone, and they stay {state}: send new ones"
+        )?;
     }
     if *not_yet > 0 {
         write!(
@@ -164,6 +172,7 @@ fn many(
             requeued: total.requeued + answer.requeued,
             expired: total.expired + answer.expired,
             not_yet: total.not_yet + answer.not_yet,
+            content_removed: total.content_removed + answer.content_removed,
             next: answer.next,
         };
         if total.next.is_none() {

@@ -9,6 +9,7 @@ mod failed;
 mod live;
 mod open_files;
 mod relayed;
+mod retention;
 mod role;
 mod senders;
 mod sources;

@@ -2,7 +2,7 @@
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
 //! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries and [`Operations`] for changes by callers and
-//! operators. [`Store`] is all of them, with a reader that answers its queries.
+//! operators, [`Prune`] for retention. [`Store`] is all of them, with a reader that answers its queries.
 //!
 //! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
 //! second. (Leases and open broadcasts need only outlive the process, not a power cut: both end with it.) Calls of all callers
@@ -19,6 +19,7 @@ mod operations;
 mod quota;
 mod read;
 mod recovery;
+mod retention;
 mod rows;
 mod source_shard;
 
@@ -53,6 +54,9 @@ pub use read::{
     LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
+pub use retention::{
+    Lifetimes, Prune, PruneStep, Removed, RetainedPart, Retention, TenantRetention,
+};
 pub use source_shard::ShardCursor;
 pub use sqlite::{Sqlite, SqliteReader};
 pub use suppression::{
@@ -63,7 +67,7 @@ pub use suppression::{
 use notification::Chunk;
 
 /// The whole interface of a backend.
-pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations {
+pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations + Prune {
     /// Answers questions about the store, and can do nothing else.
     fn reader(&self) -> &dyn ReadStore;
 }

@@ -22,6 +22,8 @@ pub enum Requeued {
     /// The notification was cancelled while its broadcast waits to be released (decision 0023), and can be sent again when its
     /// slice has passed: nothing has changed.
     NotYet,
+    /// Its content was removed ([`Retention`](crate::Retention)): nothing has changed.
+    ContentRemoved,
     /// The tenant has no such notification.
     Unknown,
 }

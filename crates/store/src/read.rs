@@ -40,10 +40,10 @@ pub struct History {
     pub envelope: Envelope,
     /// Time of acceptance.
     pub accepted_at: Timestamp,
-    /// Device token, endpoint, address.
-    pub recipient: ByteString,
-    /// Its content.
-    pub content: Content,
+    /// Device token, endpoint, address; `None` once it was removed.
+    pub recipient: Option<ByteString>,
+    /// Its content; `None` once it was removed.
+    pub content: Option<Content>,
     /// Its state.
     pub state: State,
     /// Due time of its next attempt, while it is pending.
@@ -216,9 +216,15 @@ impl BroadcastPart {
 // === impl History ===
 
 impl History {
+    /// The notification in whose place this one was sent; not known any more once its content was removed.
+    pub fn fallback_of(&self) -> Option<NotificationId> {
+        self.content.as_ref()?.fallback.as_ref()?.of
+    }
+
     /// The key under which to look for [`History::fallback_id`], if something may be there.
     pub(crate) fn fallback_key(&self) -> Option<ByteString> {
-        let has_next = self.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
+        let fallback = self.content.as_ref().and_then(|content| content.fallback.as_ref());
+        let has_next = fallback.is_some_and(|it| !it.next.is_empty());
         // After any other end it may have arrived, or is no longer wanted, and nothing was sent in its place.
         let falls_back = has_next && matches!(self.state, State::Refused | State::Suppressed);
         falls_back.then(|| Idempotency::in_place_of(self.id).key)

@@ -33,7 +33,7 @@ async fn fallbacks_are_rendered_and_stored_with_their_notification() {
             options: r#"{"topic":"t"}"#.into(),
         },
     ];
-    assert_eq!(stored.content.fallback, Some(Arc::new(Fallback { of: None, next })));
+    assert_eq!(stored.content.unwrap().fallback, Some(Arc::new(Fallback { of: None, next })));
     let path = format!("/v1/notifications/{}", stored.id);
     let shown = fixture.get(&path).await.json();
     assert_eq!((&shown["fallback_of"], &shown["fallback_id"]), (&json!(null), &json!(null)));
@@ -127,10 +127,14 @@ async fn stored(fixture: &Fixture) -> Vec<(String, Vec<(String, String, String)>
         .items
         .into_iter()
         .map(|history| {
-            let next = history.content.fallback.iter().flat_map(|fallback| &fallback.next);
+            let next = history
+                .content
+                .iter()
+                .flat_map(|it| &it.fallback)
+                .flat_map(|fallback| &fallback.next);
             let next = next
                 .map(|it| (it.channel.to_string(), it.recipient.to_string(), text(&it.payload)));
-            (history.recipient.to_string(), next.collect())
+            (history.recipient.as_ref().unwrap().to_string(), next.collect())
         })
         .collect();
     rows.sort();

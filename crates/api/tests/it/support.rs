@@ -18,7 +18,7 @@ use pipeline::ingest::{TemplateSource, Templates};
 use pipeline::{Channels, Intake};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use store::{Claims, Ingest, Memory, Operations, ReadStore};
+use store::{Claims, Ingest, Memory, Operations, ReadStore, Retention};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
@@ -89,6 +89,10 @@ pub(crate) fn fixture_over(
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
+        pruning: api::Pruning {
+            store: Arc::clone(&store) as _,
+            retention: Arc::new(Retention::for_ever()),
+        },
         changes: Claims::<Chunk>::changes(&*store),
         keys: watch::channel(Keys::new(keys)).1,
         default_tenant: "default".parse().unwrap(),

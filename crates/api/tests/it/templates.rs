@@ -10,8 +10,8 @@ async fn stored(fixture: &Fixture) -> Vec<(String, String, String)> {
     let page = fixture.store.list(Filter::default(), None, 100).await.unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let items = page.items.into_iter().map(|history| {
-        let content = history.content;
-        (history.recipient.to_string(), text(&content.payload), text(&content.options))
+        let content = history.content.unwrap();
+        (history.recipient.unwrap().to_string(), text(&content.payload), text(&content.options))
     });
     items.collect()
 }

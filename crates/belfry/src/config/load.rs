@@ -17,8 +17,8 @@ use super::places::add_password;
 use super::problem::Mistake;
 use super::table::read_table;
 use super::{
-    ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, ServerConfig, SourceConfig,
-    StoreConfig, SuppressionsConfig, TemplateConfig, TenantConfig,
+    ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, RetentionConfig, ServerConfig,
+    SourceConfig, StoreConfig, SuppressionsConfig, TemplateConfig, TenantConfig,
 };
 
 /// Read in the working directory when no file is named.
@@ -64,6 +64,7 @@ struct Document {
     delivery: DeliveryConfig,
     log: LogConfig,
     suppressions: SuppressionsConfig,
+    retention: RetentionConfig,
     channels: BTreeMap<String, Table>,
     templates: BTreeMap<Name, TemplateConfig>,
     tenants: BTreeMap<Name, TenantConfig>,
@@ -227,7 +228,7 @@ impl Document {
             }
         }
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
-        let Self { templates, tenants, mut sources, .. } = self;
+        let Self { retention, templates, tenants, mut sources, .. } = self;
         let given = (store.password.as_ref(), store.password_file.as_deref());
         add_password("store", &mut store.url, given, problems);
         let given = (queue.password.as_ref(), queue.password_file.as_deref());
@@ -244,6 +245,7 @@ impl Document {
             delivery,
             log,
             suppressions,
+            retention,
             channels,
             templates,
             tenants,

@@ -10,6 +10,7 @@ mod load;
 mod places;
 mod problem;
 mod reference;
+mod retention;
 mod retry;
 mod server_url;
 mod sources;
@@ -38,6 +39,7 @@ pub(crate) use kinds::ChannelResources;
 pub(crate) use load::{USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
+pub(crate) use retention::RetentionConfig;
 pub(crate) use server_url::{BrokerKind, ServerUrl};
 pub(crate) use sources::{OpenedSource, SourceConfig};
 pub(crate) use suppressions::SuppressionsConfig;
@@ -62,6 +64,8 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Feed of the suppression list.
     pub(crate) suppressions: SuppressionsConfig,
+    /// How long what is settled is kept.
+    pub(crate) retention: RetentionConfig,
     /// The channels, by name. None by default.
     pub(crate) channels: BTreeMap<Name, ChannelConfig>,
     /// Contents that callers name in place of one. None by default.
@@ -207,6 +211,7 @@ impl Config {
             ("delivery", self.delivery != other.delivery),
             ("log", self.log != other.log),
             ("suppressions", self.suppressions != other.suppressions),
+            ("retention", self.retention != other.retention),
             ("sources", self.sources != other.sources),
         ];
         tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -272,6 +277,7 @@ impl Config {
             problems.extend(template.check(name, &self.channels));
         }
         problems.extend(self.suppressions.check(&self.channels));
+        problems.extend(self.retention.check(&self.tenants));
         problems.extend(SourceConfig::check_all(&self.sources));
         problems
     }

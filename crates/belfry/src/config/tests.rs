@@ -82,8 +82,10 @@ fn the_default_file_documents_every_key_and_no_other() {
         tables.push((kind.unwrap(), channel.clone()));
     }
     tables.push(("feed", document["suppressions"]["feed"].clone()));
+    tables.push(("lifetimes", document["retention"]["states"]["dead"].clone()));
+    tables.push(("lifetimes", document["tenants"]["shop"]["retention"].clone()));
     tables.extend(
-        ["server", "store", "queue", "delivery", "log", "suppressions"]
+        ["server", "store", "queue", "delivery", "log", "suppressions", "retention"]
             .map(|name| (name, document[name].clone())),
     );
     for (name, table) in tables {
@@ -141,6 +143,8 @@ fn known_keys(table: &str) -> Vec<String> {
         "store" => probe::<StoreConfig>(),
         "queue" => probe::<QueueConfig>(),
         "delivery" => probe::<DeliveryConfig>(),
+        "retention" => probe::<RetentionConfig>(),
+        "lifetimes" => probe::<retention::LifetimesConfig>(),
         "suppressions" => probe::<SuppressionsConfig>(),
         "feed" => probe::<suppressions::FeedConfig>(),
         "apns" => probe::<channel::apns::Settings>(),
@@ -450,7 +454,7 @@ fn quotas_are_of_channels_and_of_tenants() {
     let wrong = |text| complaints(&source(text, &[]));
     assert_eq!(
         wrong("tenants.shop.per_minute = 600")[0],
-        "f.toml: tenants.shop.per_minute: unknown key, known here: messages_per_minute"
+        "f.toml: tenants.shop.per_minute: unknown key, known here: messages_per_minute, retention"
     );
     assert!(
         wrong("tenants.'A b' = {}")[0].starts_with("f.toml: tenants.A b: \"A b\" is not a name")

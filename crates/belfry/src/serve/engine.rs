@@ -107,9 +107,11 @@ impl Engine {
             clock,
             random,
             registry,
+            retention: Arc::new(config.retention.retention(&config.tenants)),
             sources: Vec::new(),
         };
         if role.produces() {
+            stages.retain(&parts);
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
             stages.read_sources(sources::open(&mut parts, &intake, route)?);

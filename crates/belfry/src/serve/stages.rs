@@ -10,13 +10,14 @@ use notification::{Chunk, Name, Ticket, limits};
 use pipeline::ingest::{self, Intake};
 use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadAffinity, report};
 use prometheus_client::registry::Registry;
-use store::{Claims, StoreError};
+use store::{Claims, Retention, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::BrokerLink;
 use super::live::Live;
+use super::retention::RetentionTask;
 use super::senders::Senders;
 use crate::config::Config;
 
@@ -43,6 +44,8 @@ pub(super) struct StageParts<'a> {
     pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
     pub(super) registry: Registry,
+    /// Lifetimes of what is stored.
+    pub(super) retention: Arc<Retention>,
     /// Counts of the sources that it reads, by their names.
     pub(super) sources: Vec<(Name, Arc<SourceCounts>)>,
 }
@@ -130,6 +133,18 @@ impl Stages {
         };
         self.start("feed", feed.run(self.stopping()));
         Ok(())
+    }
+
+    /// Removes what has outlived its lifetime.
+    pub(super) fn retain(&mut self, parts: &StageParts<'_>) {
+        let store = parts.backend.store();
+        let task = RetentionTask {
+            changes: Claims::<Chunk>::changes(&*store),
+            store: store as _,
+            retention: Arc::clone(&parts.retention),
+            clock: parts.clock,
+        };
+        self.start("retention", task.run(self.stopping()));
     }
 
     /// Reads notifications from the sources that are configured. One that cannot be read is tried again, and ends nothing.
@@ -290,6 +305,7 @@ impl StageParts<'_> {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             reads: self.backend.reads(),
+            pruning: api::Pruning { store: Arc::clone(&store) as _, retention: self.retention },
             operations: api::Locked::new(store),
             keys: self.live.keys(),
             sources: self.sources,

@@ -366,6 +366,8 @@ fn a_store_is_read_without_an_engine() {
     );
     let unknown = "018f3c5a-0000-8000-8000-000000000000";
     let ended = workspace.belfry(&["log", "--id", unknown]);
-    let message = format!("belfry: this store never accepted the notification {unknown}");
+    let message = format!(
+        "belfry: this store has no notification {unknown}: it was never accepted, or retention has removed it"
+    );
     assert_eq!((ended.code, ended.err), (65, vec![message]));
 }

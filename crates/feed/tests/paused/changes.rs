@@ -79,7 +79,7 @@ async fn told(rig: &Rig) -> Vec<(String, String)> {
     let (mut told, mut position) = (Vec::new(), Value::from("0-0"));
     for history in notifications(rig).await {
         if history.state == State::Delivered {
-            let content: Value = serde_json::from_slice(&history.content.payload).unwrap();
+            let content: Value = serde_json::from_slice(&history.content.unwrap().payload).unwrap();
             assert_eq!(content["after"], position);
             position = content["until"].clone();
             for event in content["events"].as_array().unwrap() {

@@ -47,7 +47,7 @@ async fn chain(rig: &Rig, first: NotificationId) -> Vec<State> {
     let (mut before, mut next) = (None, Some(first));
     while let Some(id) = next {
         let history = find(rig, id).await;
-        assert_eq!(history.content.fallback.as_ref().and_then(|it| it.of), before);
+        assert_eq!(history.fallback_of(), before);
         states.push(history.state);
         (before, next) = (Some(id), history.fallback_id);
     }
@@ -221,9 +221,7 @@ fn a_crash_anywhere_makes_no_fallback_twice_and_loses_none() {
                 let mut fallbacks = 0;
                 for id in ids {
                     let history = find(&rig, id).await;
-                    let of_this = listed.iter().filter(|it| {
-                        it.content.fallback.as_ref().and_then(|fallback| fallback.of) == Some(id)
-                    });
+                    let of_this = listed.iter().filter(|it| it.fallback_of() == Some(id));
                     let count = of_this.count();
                     assert_eq!(count, usize::from(history.state == State::Refused), "{history:?}");
                     fallbacks += count;

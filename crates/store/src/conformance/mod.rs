@@ -21,6 +21,7 @@ mod pausing;
 mod probing;
 mod quotas;
 mod requeueing;
+mod retention;
 mod settling;
 mod slices;
 mod sources;
@@ -265,6 +266,15 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_expired_meanwhile_is_not_sent_again
             two_who_requeue_the_same_requeue_it_once
             a_broadcast_counts_what_was_requeued_and_died_again;
+        retention:
+            parts_go_one_after_the_other
+            what_is_long_over_goes_at_once
+            what_is_pending_stays_until_it_has_ended
+            lifetimes_are_of_tenant_and_state
+            a_broadcast_counts_what_is_gone_until_all_of_it_is
+            a_key_is_kept_for_its_lifetime_and_as_long_as_the_content
+            many_batches_take_many_steps
+            old_changes_of_the_list_go_but_the_last;
         ledger:
             strangers_are_not_found
             a_list_is_paged_and_filtered

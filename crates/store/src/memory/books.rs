@@ -48,6 +48,10 @@ pub(super) struct Books {
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     pub(super) pauses: Arc<Pauses>,
+    /// Notifications that were removed, by the state in which they ended.
+    pub(super) tombstones: BTreeMap<State, u64>,
+    /// Those of broadcasts of which others are left.
+    pub(super) broadcast_tombstones: BTreeMap<BroadcastId, BTreeMap<State, u64>>,
     numbers: u64,
 }
 
@@ -56,6 +60,8 @@ pub(super) struct Batch {
     pub(super) envelope: Envelope,
     pub(super) accepted_at: Timestamp,
     pub(super) entries: Vec<Entry>,
+    /// Number of its parts that were removed.
+    pub(super) removed: u8,
 }
 
 /// A notification.
@@ -140,7 +146,7 @@ impl Books {
         entries: Vec<(ByteString, Content)>,
     ) -> BatchId {
         let id = BatchId(self.next_number());
-        self.batches.insert(id, Batch { envelope, accepted_at, entries: Vec::new() });
+        self.batches.insert(id, Batch { envelope, accepted_at, entries: Vec::new(), removed: 0 });
         for (recipient, content) in entries {
             self.append(id, recipient, content);
         }

@@ -9,6 +9,7 @@ mod books;
 mod claim;
 mod ingest;
 mod pause;
+mod prune;
 mod quota;
 mod read;
 mod settle;
@@ -29,9 +30,9 @@ use crate::{
     Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
-    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers,
-    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, ShardCursor, Store,
-    StoreError, Suppression, SuppressionPage, TakeTickets,
+    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune,
+    PruneStep, ReadStore, RecipientGroup, Recovery, Requeued, Retention, Settled, Settlements,
+    ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -368,5 +369,12 @@ impl Operations for Memory {
             }
             is_moved
         }))
+    }
+}
+
+#[async_trait]
+impl Prune for Memory {
+    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<PruneStep, StoreError> {
+        Ok(self.change(|books| books.prune(retention, now)))
     }
 }

@@ -30,8 +30,8 @@ impl Books {
             id: self.id(batch, index),
             envelope: stored.envelope.clone(),
             accepted_at: stored.accepted_at,
-            recipient: entry.recipient.clone(),
-            content: entry.content.clone(),
+            recipient: (stored.removed < 2).then(|| entry.recipient.clone()),
+            content: (stored.removed < 1).then(|| entry.content.clone()),
             state: entry.state,
             next_attempt_at: due_at.filter(|at| *at < PUT_AWAY),
             attempts: entry.attempts.clone(),
@@ -70,6 +70,9 @@ impl Books {
         let broadcast = self.broadcasts.get(&id)?;
         let (mut account, members) = (Account::default(), self.members_of(id)?);
         let mut parts = BroadcastParts::new(0);
+        if let Some(gone) = self.broadcast_tombstones.get(&id) {
+            add_counts(gone, &mut account);
+        }
         for &(batch, index) in &members {
             account.accepted += 1;
             account.add(self.history(batch, index)?.state, 1);
@@ -103,6 +106,7 @@ impl Books {
 
     pub(super) fn account(&self) -> Account {
         let mut account = Account::default();
+        add_counts(&self.tombstones, &mut account);
         for batch in self.batches.values().filter(|batch| self.is_accepted(batch)) {
             account.accepted += batch.entries.len() as u64;
             for entry in &batch.entries {
@@ -185,5 +189,12 @@ impl Books {
             page.next.0 += 1;
         }
         page
+    }
+}
+
+fn add_counts(ended: &BTreeMap<State, u64>, account: &mut Account) {
+    for (&state, &count) in ended {
+        account.add(state, count);
+        account.accepted += count;
     }
 }

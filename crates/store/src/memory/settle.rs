@@ -179,6 +179,9 @@ impl Books {
         if !states.contains(&state) || !state.may_be_requeued() {
             return Requeued::OtherState;
         }
+        if self.batch(batch).removed > 0 {
+            return Requeued::ContentRemoved;
+        }
         if is_expired {
             return Requeued::Expired;
         }

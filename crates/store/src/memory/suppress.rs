@@ -100,7 +100,8 @@ impl Books {
     }
 
     fn tell(&mut self, (channel, recipient): &(Name, ByteString), at: Timestamp, change: Change) {
-        let position = EventPosition { transaction: 0, event: self.events.len() as u64 + 1 };
+        let event = self.events.last().map_or(0, |last| last.position.event) + 1;
+        let position = EventPosition { transaction: 0, event };
         let (channel, recipient) = (channel.clone(), recipient.clone());
         self.events.push(SuppressionEvent { position, at, channel, recipient, change });
     }

@@ -39,6 +39,7 @@ impl Snapshot<'_> {
         // The reading of these statements, and so their time, grows with the store.
         self.transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
         let mut audit = Audit::default();
+        self.add_counts("SELECT state, count FROM tombstone", &[], &mut audit.account).await?;
         let open = "SELECT id FROM broadcast WHERE sealed_at IS NULL";
         let open: BTreeSet<Option<i64>> =
             self.transaction.query(open, &[]).await?.iter().map(|row| row.get(0)).collect();

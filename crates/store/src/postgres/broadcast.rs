@@ -32,7 +32,8 @@ pub(super) struct SealBroadcast(pub(super) BroadcastId, pub(super) Timestamp);
 pub(super) struct AbandonBroadcast(pub(super) BroadcastId);
 
 /// Seals a broadcast: from here on all of it waits for its chunks.
-const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker = NULL WHERE id = $1) \
+const SEAL: &str = "WITH sealed AS (UPDATE broadcast SET sealed_at = $2, worker = NULL, \
+       recipients = (SELECT coalesce(sum(recipients), 0) FROM unreleased WHERE broadcast = $1) WHERE id = $1) \
      UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = $1 RETURNING recipients";
 
 #[async_trait]

@@ -56,7 +56,7 @@ macro_rules! select_batch {
              coalesce(batch.options, broadcast.options), \
              CASE WHEN batch.payload IS NOT NULL THEN batch.payload \
                WHEN row_number() OVER (PARTITION BY broadcast.id, batch.payload IS NULL) = 1 THEN broadcast.payload END, \
-             items, lane.channel, lane.destination, lane.priority, batch.tenant, batch.payload IS NULL \
+             items, lane.channel, lane.destination, lane.priority, batch.tenant, batch.payload IS NULL, removed \
              FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
              WHERE ",
             $condition
@@ -401,6 +401,7 @@ pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
         },
         accepted_at: Timestamp::from_millis(row.try_get(2)?),
         content,
+        removed: u8::try_from(row.try_get::<_, i16>(14)?).unwrap_or(u8::MAX),
         items: Bytes::copy_from_slice(row.try_get(8)?),
     })
 }

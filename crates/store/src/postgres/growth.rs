@@ -20,7 +20,7 @@ pub(super) struct Sizes {
 }
 
 /// Tables that grow with the work.
-pub(super) const TABLES: [&str; 10] = [
+pub(super) const TABLES: [&str; 11] = [
     "batch",
     "broadcast",
     "chunk",
@@ -28,6 +28,7 @@ pub(super) const TABLES: [&str; 10] = [
     "tenant_lane",
     "log",
     "outbox_rejected",
+    "retention_later",
     "suppression",
     "suppression_event",
     "suppression_lift",

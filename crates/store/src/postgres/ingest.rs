@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
@@ -54,6 +55,9 @@ const BATCH_TYPES: [Type; 12] = [
 ];
 /// Numbers that one value of the sequence stands for; its increment.
 const NUMBERS: u64 = 64;
+/// Time for which numbers are given after they were drawn: batches of all processes are in the order of their numbers but for this
+/// long, and retention goes by that order.
+pub(super) const NUMBERS_KEPT_FOR: Duration = Duration::from_mins(10);
 
 #[async_trait]
 impl WriterRequest for IngestDrafts {
@@ -139,6 +143,13 @@ impl Transaction<'_> {
 
     /// Sees to it that `count` numbers of batches are in hand.
     pub(super) async fn reserve_batches(&mut self, count: usize) -> Result<(), Error> {
+        let (now, since) = (self.begun_at, self.state.batch_numbers_since);
+        if now.since(since) >= NUMBERS_KEPT_FOR {
+            self.state.batch_numbers.clear();
+        }
+        if self.state.batch_numbers.is_empty() {
+            self.state.batch_numbers_since = now;
+        }
         let in_hand: u64 =
             self.state.batch_numbers.iter().map(|numbers| numbers.end - numbers.start).sum();
         let missing = (count as u64).saturating_sub(in_hand).div_ceil(NUMBERS);

@@ -43,6 +43,8 @@ mod pause_view;
 mod placement;
 #[cfg(test)]
 mod plans_tests;
+mod prune;
+mod prune_rows;
 mod quota_ledger;
 #[cfg(test)]
 mod races;

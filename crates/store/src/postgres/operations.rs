@@ -11,13 +11,14 @@ use notification::{
 use tokio::sync::watch;
 
 use super::{
-    Postgres, broadcast, cancel, claim, ingest, pause, requeue, settle, source_shards, suppress,
+    Postgres, broadcast, cancel, claim, ingest, pause, prune, requeue, settle, source_shards,
+    suppress,
 };
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, FeedCursor, Ingest, Lift, Mark, MarkAnswer, Operations,
-    Paused, ReadStore, RecipientGroup, Requeued, Settled, Settlements, ShardCursor, Store,
-    StoreError, Suppression,
+    Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Retention, Settled, Settlements,
+    ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -117,6 +118,14 @@ impl Settlements for Postgres {
 impl Store for Postgres {
     fn reader(&self) -> &dyn ReadStore {
         &self.reader
+    }
+}
+
+#[async_trait]
+impl Prune for Postgres {
+    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<PruneStep, StoreError> {
+        let retention = Arc::new(retention.clone());
+        self.work.run_or_give_up(prune::PruneRows { retention, now }).await
     }
 }
 

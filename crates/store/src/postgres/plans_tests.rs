@@ -259,6 +259,9 @@ async fn fill(client: &Client) {
          INSERT INTO commit_token SELECT '00000000-0000-0000-0000-000000000001'::uuid, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO quota_share SELECT n::text, 2, 1, 1, 1, clock_timestamp() + interval '1 hour' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO learned_rate SELECT n::text, 1, 1, 1, 1, 1, 1, 1, 0, n FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO retention_later SELECT 1, n, n FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO tombstone VALUES ('tenant', 'channel', 3, 1); \
+         INSERT INTO broadcast_tombstone SELECT n, 3, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO feed (name) VALUES ('feed'); \
          INSERT INTO source_shard SELECT n::text, 'shard', '', 1, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO totals_delta VALUES (0, 1), (1, 1);"

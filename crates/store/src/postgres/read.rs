@@ -211,6 +211,8 @@ impl<'a> Snapshot<'a> {
         let rows = self.transaction.query(select, &[&number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let mut account = Account { accepted: unsigned(row, 3)?, ..Account::default() };
+        let gone = "SELECT state, count FROM broadcast_tombstone WHERE broadcast = $1";
+        self.add_counts(gone, &[&number], &mut account).await?;
         let mut unreleased = 0;
         let waiting = "SELECT waiting, withdrawn_at FROM unreleased \
              WHERE broadcast = $1 AND passed IS NOT NULL";
@@ -274,15 +276,25 @@ impl<'a> Snapshot<'a> {
     pub(super) async fn totals(&self) -> Result<Account, StoreError> {
         let mut account = Account::default();
         let select = "SELECT state, sum(change)::int8 FROM totals_delta GROUP BY state";
-        for row in self.transaction.query(select, &[]).await? {
-            let state = u8::try_from(row.try_get::<_, i16>(0)?).ok().and_then(State::from_code);
-            let state = state.ok_or_else(|| StoreError::Damaged("a state in the totals".into()))?;
+        self.add_counts(select, &[], &mut account).await?;
+        Ok(account)
+    }
+
+    /// Adds notifications by state: the rows of `sql` are states and counts.
+    pub(super) async fn add_counts(
+        &self,
+        sql: &str,
+        parameters: Parameters<'_>,
+        account: &mut Account,
+    ) -> Result<(), StoreError> {
+        for row in self.transaction.query(sql, parameters).await? {
+            let code = u8::try_from(row.try_get::<_, i16>(0)?).unwrap_or(u8::MAX);
             let count = unsigned(&row, 1)?;
-            account.add(state, count);
+            account.add(codes::state(code)?, count);
             // Each notification stands in one state, so together they are all that were accepted.
             account.accepted += count;
         }
-        Ok(account)
+        Ok(())
     }
 
     /// Claimed chunks are selected as a span of leases: of a span the planner knows that it is small, before it knows anything.

@@ -26,7 +26,7 @@ pub(super) struct RequeueNotifications {
 /// The rows are locked, so that of two calls that requeue the same notification, the second one sees the result of the first. In
 /// one order, so that they never wait for each other.
 const SELECT_OWNED: &str = "SELECT batch.id, batch.lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, \
-     channel, destination FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
+     channel, destination, removed > 0 FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
      LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
      WHERE batch.id = ANY($1) AND batch.tenant = $2 AND (batch.broadcast IS NULL \
      OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL) \
@@ -83,6 +83,7 @@ impl RequeueNotifications {
                 accepted_at: Timestamp::from_millis(row.try_get(2)?),
                 expires_at: expires_at.map(Timestamp::from_millis),
                 count: u16::try_from(row.try_get::<_, i32>(4)?).map_err(damaged)?,
+                has_no_content: row.try_get(9)?,
                 waiting: row.try_get::<_, bool>(5)?.then_some(waiting),
                 log: logged.remove(&number).unwrap_or_default(),
             };

@@ -41,6 +41,8 @@ pub(super) struct WriterState {
     pub(super) lane_numbers: HashMap<Lane, LaneId>,
     /// Batch numbers that are ours to give.
     pub(super) batch_numbers: Vec<Range<u64>>,
+    /// The database's time when the first of them were drawn.
+    pub(super) batch_numbers_since: Timestamp,
     pub(super) claiming: ClaimState,
     /// Deliveries that it has stored lately, by destination: they say where new chunks go.
     pub(super) recent_arrivals: RecentArrivals,
@@ -118,6 +120,7 @@ impl WriterState {
             time,
             lane_numbers: HashMap::new(),
             batch_numbers: Vec::new(),
+            batch_numbers_since: Timestamp::from_millis(0),
             claiming: ClaimState::default(),
             recent_arrivals: RecentArrivals::new(HOT_FROM),
             offered: None,

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! 1           version
-//! 0 | 1 | 3   what each item has of its own: no content, a content, a content with fallbacks
+//! 0 | 1 | 3   what each item has of its own: no content, a content, a content with fallbacks; or
+//! 4           nothing follows: the recipients were removed
 //! [ length-of-table { payload options } ... ]                      with fallbacks only
 //! { recipient [payload options | content fallback] } ...
 //! ```
@@ -49,6 +50,8 @@ pub(crate) enum ItemContent {
     Content = 1,
     /// A content, some of them with fallbacks.
     Fallback = 3,
+    /// Nothing, and no recipient either: both were removed.
+    Removed = 4,
 }
 
 /// Reads the items of a batch. All of them share one allocation.
@@ -113,6 +116,7 @@ impl Items {
             Some([VERSION, 0]) => ItemContent::Nothing,
             Some([VERSION, 1]) => ItemContent::Content,
             Some([VERSION, 3]) => ItemContent::Fallback,
+            Some([VERSION, 4]) => ItemContent::Removed,
             _ => return Err(damaged("items of a batch")),
         };
         let (mut pieces, mut table) = (BlobReader { bytes, position: 2 }, Vec::new());
@@ -125,11 +129,14 @@ impl Items {
         Ok(Self { pieces, own, table })
     }
 
-    /// The next item.
+    /// The next item. Its recipient is empty when it was removed.
     pub(crate) fn read(&mut self) -> Result<(ByteString, Option<Content>), StoreError> {
+        if self.own == ItemContent::Removed {
+            return Ok((ByteString::new(), None));
+        }
         let recipient = self.pieces.text()?;
         let content = match self.own {
-            ItemContent::Nothing => return Ok((recipient, None)),
+            ItemContent::Nothing | ItemContent::Removed => return Ok((recipient, None)),
             ItemContent::Content => {
                 let (payload, options) = (self.pieces.next()?, self.pieces.next()?);
                 Content { payload, options, fallback: None }
@@ -145,9 +152,12 @@ impl Items {
 
     /// Passes over the next item.
     pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
+        if self.own == ItemContent::Removed {
+            return Ok(());
+        }
         self.pieces.range()?;
         match self.own {
-            ItemContent::Nothing => {}
+            ItemContent::Nothing | ItemContent::Removed => {}
             ItemContent::Content => {
                 self.pieces.range()?;
                 self.pieces.range()?;
@@ -190,6 +200,25 @@ impl BlobReader {
         self.position = input.position;
         Ok(input.position - length..input.position)
     }
+}
+
+/// The items of a batch of `count` without their contents, which are removed.
+pub(crate) fn without_contents(items: Bytes, count: usize) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::with_capacity(items.len().min(count * 256));
+    let mut items = Items::new(items)?;
+    if items.own == ItemContent::Removed {
+        return Ok(without_recipients());
+    }
+    bytes.extend([VERSION, ItemContent::Nothing as u8]);
+    for _ in 0..count {
+        put_slice(&mut bytes, items.read()?.0.as_bytes());
+    }
+    Ok(bytes)
+}
+
+/// The items of a batch without recipients and contents.
+pub(crate) fn without_recipients() -> Vec<u8> {
+    vec![VERSION, ItemContent::Removed as u8]
 }
 
 /// Writes the items of a batch, as far as each has its `own`.

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use notification::{Guarantee, Name, Priority};
+use notification::{Guarantee, Name, Priority, State};
 
 use crate::StoreError;
 
@@ -19,4 +19,8 @@ pub(crate) fn guarantee(code: u8) -> Result<Guarantee, StoreError> {
 
 pub(crate) fn priority(code: u8) -> Result<Priority, StoreError> {
     Priority::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no priority")))
+}
+
+pub(crate) fn state(code: u8) -> Result<State, StoreError> {
+    State::from_code(code).ok_or_else(|| StoreError::Damaged(format!("{code} is no state")))
 }

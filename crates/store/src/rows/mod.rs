@@ -22,6 +22,7 @@ pub(crate) mod period;
 pub(crate) mod progress;
 pub(crate) mod release;
 pub(crate) mod requeue;
+pub(crate) mod retention;
 pub(crate) mod room;
 pub(crate) mod settlement;
 

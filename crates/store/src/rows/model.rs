@@ -61,6 +61,8 @@ pub(crate) struct BatchRow {
     pub(crate) accepted_at: Timestamp,
     /// The content of all members, when it is stored here.
     pub(crate) content: Option<Content>,
+    /// Number of its parts that retention has removed, in the order of [`RetainedPart`](crate::RetainedPart).
+    pub(crate) removed: u8,
     pub(crate) items: Bytes,
 }
 
@@ -201,14 +203,16 @@ impl BatchHistory {
                 return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
             }
             let own = delivery.content.map(|content| *content);
-            let content = own.or_else(|| batch.content.clone());
+            let content = own.or_else(|| batch.content.clone()).filter(|_| batch.removed == 0);
+            if content.is_none() && batch.removed == 0 {
+                return Err(StoreError::Damaged(format!("{id} has no content")));
+            }
             histories.push(History {
                 id,
                 envelope: batch.envelope.clone(),
                 accepted_at: batch.accepted_at,
-                recipient: delivery.recipient,
-                content: content
-                    .ok_or_else(|| StoreError::Damaged(format!("{id} has no content")))?,
+                recipient: Some(delivery.recipient).filter(|recipient| !recipient.is_empty()),
+                content,
                 state,
                 next_attempt_at,
                 attempts,

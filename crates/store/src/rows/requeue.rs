@@ -21,6 +21,8 @@ pub(crate) struct BatchToRequeue {
     pub(crate) accepted_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) count: u16,
+    /// True if its contents were removed.
+    pub(crate) has_no_content: bool,
     /// Set while it is part of a broadcast and has no chunk yet.
     pub(crate) waiting: Option<WaitingState>,
     /// All entries of the log for it.
@@ -78,6 +80,7 @@ impl BatchToRequeue {
             let stood_in = ended.iter().find(|(_, members)| members.contains(index));
             let answer = match stood_in {
                 _ if same != id || index >= self.count => Requeued::Unknown,
+                Some(_) if self.has_no_content => Requeued::ContentRemoved,
                 Some(_) if self.expires_at.is_some_and(|expires_at| expires_at <= now) => {
                     Requeued::Expired
                 }

@@ -79,6 +79,8 @@ impl Snapshot {
         let mut withdrawn = self.waiting()?;
         withdrawn.retain(|_, (_, is_withdrawn)| *is_withdrawn);
         let mut audit = Audit::default();
+        // None is added until the audit ends: see `audit_lock`.
+        self.add_counts("SELECT state, count FROM tombstone", [], &mut audit.account)?;
         // Rows behind the last batch are looked at now: later there are rows of batches that came in meanwhile.
         for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
             let mut beyond = self.connection.prepare_cached(sql)?;

@@ -91,14 +91,14 @@ impl Transaction<'_> {
                 number
             ])?;
         }
-        self.sql("UPDATE broadcast SET sealed_at = ?2 WHERE id = ?1")?
-            .execute([number, now.millis()])?;
         // From here on all of it waits for its chunks; a broadcast of one slice is due with this transaction.
         let mut update = self.sql(
             "UPDATE unreleased SET passed = 0, waiting = recipients WHERE broadcast = ?1 \
              RETURNING recipients",
         )?;
         let recipients: i64 = update.query_row([number], |row| row.get(0))?;
+        self.sql("UPDATE broadcast SET sealed_at = ?2, recipients = ?3 WHERE id = ?1")?
+            .execute([number, now.millis(), recipients])?;
         // Not while recipients are added: nothing of an open broadcast is accepted, and it may still be abandoned.
         self.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
         self.release_first(number)?;

@@ -18,6 +18,7 @@
 //! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
 
 mod audit;
+mod audit_lock;
 mod backup;
 mod broadcast;
 mod cancel;
@@ -35,6 +36,7 @@ mod owner;
 mod pause;
 #[cfg(test)]
 mod plans_tests;
+mod prune;
 mod read;
 mod reader;
 mod recover;

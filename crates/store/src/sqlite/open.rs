@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use serde::Deserialize;
 use tokio::sync::watch;
 
+use super::audit_lock::AuditLock;
 use super::disk::{Disk, DiskSpace, FreeSpace};
 use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
 use super::filter::RecipientFilter;
@@ -132,6 +133,7 @@ pub(super) fn open(
         // A broadcast of the process before this one.
         waits: true,
         new_lanes: Vec::new(),
+        audits: AuditLock::open(directory)?,
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
     };
     let backup_at = restored::backup_at(&connection)?;
@@ -189,6 +191,8 @@ fn configure(connection: &Connection, options: Options) -> Result<(), StoreError
     let set = |name: &str, value: i64| connection.pragma_update(None, name, value);
     // Before the journal mode: a database in WAL mode keeps the page size that it has.
     set("page_size", PAGE_BYTES)?;
+    // Likewise: a new database can give pages back that retention has emptied.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

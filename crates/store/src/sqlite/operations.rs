@@ -14,8 +14,8 @@ use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
     Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
-    FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, ReadStore, Requeued, Settled,
-    Settlements, ShardCursor, Store, StoreError, Suppression,
+    FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore,
+    Requeued, Retention, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -154,5 +154,14 @@ impl Operations for Sqlite {
             transaction.move_shard((&source, &shard), from.as_ref(), to.as_ref())
         })
         .await
+    }
+}
+
+#[async_trait]
+impl Prune for Sqlite {
+    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<PruneStep, StoreError> {
+        let retention = retention.clone();
+        // A step that a power cut undoes is done again.
+        self.write(WithTheNext, move |transaction| transaction.prune(&retention, now)).await
     }
 }

@@ -165,6 +165,7 @@ impl Snapshot {
             .optional()?;
         let mut batch = BatchRow::read(&self.connection, id, &lane)?;
         if batch.content.is_none()
+            && batch.removed == 0
             && let Some(broadcast) = batch.envelope.broadcast
         {
             batch.content = Some(rows::broadcast_content(&self.connection, broadcast)?);
@@ -195,6 +196,8 @@ impl Snapshot {
         let mut account = Account::default();
         let accepted = "SELECT coalesce(sum(count), 0) FROM batch WHERE broadcast = ?1";
         account.accepted = self.count(accepted, id.0)?;
+        let gone = "SELECT state, count FROM broadcast_tombstone WHERE broadcast = ?1";
+        self.add_counts(gone, [number], &mut account)?;
         let mut select = self.connection.prepare_cached(
             "SELECT waiting, withdrawn_at FROM unreleased \
              WHERE broadcast = ?1 AND passed IS NOT NULL",
@@ -264,19 +267,27 @@ impl Snapshot {
         Ok(select.query_row([parameter.cast_signed()], |row| row.get::<_, i64>(0))?.cast_unsigned())
     }
 
-    pub(super) fn totals(&self) -> Result<Account, StoreError> {
-        let mut account = Account::default();
-        let mut select = self.connection.prepare_cached("SELECT state, count FROM totals")?;
-        let mut rows = select.query([])?;
+    /// Adds notifications by state: the rows of `sql` are states and counts.
+    pub(super) fn add_counts(
+        &self,
+        sql: &str,
+        parameters: impl rusqlite::Params,
+        account: &mut Account,
+    ) -> Result<(), StoreError> {
+        let mut select = self.connection.prepare_cached(sql)?;
+        let mut rows = select.query(parameters)?;
         while let Some(row) = rows.next()? {
-            let code = row.get(0)?;
-            let state = State::from_code(code)
-                .ok_or_else(|| StoreError::Damaged(format!("{code} is no state")))?;
             let count = row.get::<_, i64>(1)?.cast_unsigned();
-            account.add(state, count);
+            account.add(codes::state(row.get(0)?)?, count);
             // Each notification stands in one state, so together they are all that were accepted.
             account.accepted += count;
         }
+        Ok(())
+    }
+
+    pub(super) fn totals(&self) -> Result<Account, StoreError> {
+        let mut account = Account::default();
+        self.add_counts("SELECT state, count FROM totals", [], &mut account)?;
         Ok(account)
     }
 

@@ -13,6 +13,7 @@ use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::audit::{AuditSlice, SLICE_ROWS};
+use super::audit_lock;
 use super::files::{WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
 use super::pause::pauses;
@@ -118,6 +119,7 @@ impl SqliteReader {
         rows_max: usize,
         mut between: impl AsyncFnMut(),
     ) -> Result<Audit, StoreError> {
+        let _until_it_ends = audit_lock::keep_outcomes(&self.pool.directory)?;
         let mut auditing = self.read(move |snapshot| snapshot.begin_audit(rows_max)).await?;
         loop {
             between().await;

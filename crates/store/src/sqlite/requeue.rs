@@ -44,7 +44,7 @@ impl Transaction<'_> {
     ) -> Result<Option<(LaneId, BatchToRequeue)>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
-            "SELECT lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at FROM batch \
+            "SELECT lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, removed > 0 FROM batch \
              LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
              WHERE batch.id = ?1 AND tenant = ?2 AND (batch.broadcast IS NULL \
              OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL)",
@@ -58,6 +58,7 @@ impl Transaction<'_> {
                 accepted_at: Timestamp::from_millis(row.get(1)?),
                 expires_at: expires_at.map(Timestamp::from_millis),
                 count: row.get(3)?,
+                has_no_content: row.get(6)?,
                 waiting: row.get::<_, bool>(4)?.then_some(waiting),
                 log: Vec::new(),
             };

@@ -82,7 +82,7 @@ impl BatchRow {
     ) -> Result<Self, StoreError> {
         let mut select = connection.prepare_cached(
             "SELECT guarantee, accepted_at, due_at, expires_at, broadcast, tenant, options, payload, \
-             items FROM batch WHERE id = ?1",
+             items, removed FROM batch WHERE id = ?1",
         )?;
         let mut rows = select.query([id.0.cast_signed()])?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
@@ -109,6 +109,7 @@ impl BatchRow {
             envelope,
             accepted_at: Timestamp::from_millis(row.get(1)?),
             content,
+            removed: row.get(9)?,
             items: Bytes::copy_from_slice(row.get_ref(8)?.as_blob()?),
         })
     }

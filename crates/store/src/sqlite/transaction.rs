@@ -7,6 +7,7 @@ use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Pauses, State, 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use tokio::sync::watch;
 
+use super::audit_lock::{AuditLock, NoAudit};
 use super::disk::DiskSpace;
 use super::filter::RecipientFilter;
 use super::rows::{self, next_due, select_chunk, signed};
@@ -36,6 +37,8 @@ pub(super) struct WriterState {
     pub(super) waits: bool,
     /// Lanes that this transaction stored: if it is undone, they do not exist.
     pub(super) new_lanes: Vec<LaneId>,
+    /// Keeps audits and the removal of outcomes apart.
+    pub(super) audits: AuditLock,
     /// Pauses, for claims and for deliver.
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
 }
@@ -50,6 +53,8 @@ pub(super) struct Transaction<'a> {
     pub(super) woke: bool,
     /// Pauses after the commit, if the transaction changed them.
     pub(super) pauses: Option<Arc<Pauses>>,
+    /// Held by a transaction that removes outcomes, until it is committed.
+    pub(super) no_audit: Option<NoAudit>,
     /// Drafts that were accepted, and are not written yet.
     pub(super) packer: BatchPacker,
     totals: BTreeMap<u8, i64>,
@@ -87,7 +92,8 @@ impl<'a> Transaction<'a> {
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
         let (packer, totals) = (BatchPacker::default(), BTreeMap::new());
-        Ok(Self { connection, state, woke: false, pauses: None, packer, totals })
+        let no_audit = None;
+        Ok(Self { connection, state, woke: false, pauses: None, no_audit, packer, totals })
     }
 
     /// Commits; durable when it returns, as far as the connection is set to sync.

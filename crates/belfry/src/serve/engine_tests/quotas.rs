@@ -12,7 +12,7 @@ async fn a_reload_gives_a_tenant_another_quota_for_what_waits() {
     let world = EngineWorld::of(Deployment::OneMachine).await;
     let mut limited = world.config();
     // One every 12 s: all of them would take six minutes.
-    let tenant = TenantConfig { messages_per_minute: 6 };
+    let tenant = TenantConfig { messages_per_minute: 6, ..TenantConfig::default() };
     limited.tenants.insert("default".parse().unwrap(), tenant);
     let mut engine = Engine::start(Role::Both, &limited, Clock::system()).await.unwrap();
     world.send(&engine, 30, "at_least_once", None).await;

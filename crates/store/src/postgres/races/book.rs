@@ -374,7 +374,13 @@ impl Book {
             Some(Requeued::NotYet) if self.accepted.contains(&id) => {
                 return self.find(format!("{id} is said to wait, and is of no broadcast"));
             }
-            Some(Requeued::OtherState | Requeued::NotYet | Requeued::Expired) | None => return,
+            Some(
+                Requeued::OtherState
+                | Requeued::NotYet
+                | Requeued::Expired
+                | Requeued::ContentRemoved,
+            )
+            | None => return,
         }
         requeues.done += 1;
         self.begun.remove(&id);

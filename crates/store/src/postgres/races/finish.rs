@@ -165,7 +165,9 @@ impl Schedule<'_> {
         }
         let mut stand_ins = std::collections::BTreeSet::new();
         for history in histories {
-            let next = history.content.fallback.as_ref().is_some_and(|it| !it.next.is_empty());
+            // Of a content that was removed it is not known any more.
+            let fallback = history.content.as_ref().and_then(|content| content.fallback.as_ref());
+            let next = fallback.is_some_and(|it| !it.next.is_empty());
             let falls_back = matches!(history.state, State::Refused | State::Suppressed);
             match history.fallback_id {
                 Some(other) => _ = stand_ins.insert(other),
@@ -187,7 +189,7 @@ impl Schedule<'_> {
                 None => {
                     book.accepted.contains(&history.id)
                         || stand_ins.contains(&history.id)
-                        || history.recipient.starts_with(TAKEN)
+                        || history.recipient.as_ref().unwrap().starts_with(TAKEN)
                 }
             };
             if !is_asked_for {
@@ -266,8 +268,9 @@ impl Schedule<'_> {
     /// Compares the outbox: each row that an application committed was taken once, and the drains counted it.
     async fn compare_outbox(&mut self, histories: &[History]) {
         let put_aside = self.cluster.ask(PUT_ASIDE).await.get(0);
-        let of =
-            |recipient: &str| histories.iter().filter(|it| &*it.recipient == recipient).count();
+        let of = |recipient: &str| {
+            histories.iter().filter(|it| it.recipient.as_deref() == Some(recipient)).count()
+        };
         let findings = self.book.rows.compare(of, put_aside);
         self.book.findings.extend(findings);
     }

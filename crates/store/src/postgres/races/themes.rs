@@ -4,8 +4,8 @@ use std::iter::repeat_n;
 
 use Kind::{
     AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Drain,
-    Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Reap, Release, Requeue,
-    Resume, Settle, SettleLate, Suppress, Take, WriteOff,
+    Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap, Release,
+    Requeue, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
 };
 
 /// A kind of call.
@@ -39,11 +39,13 @@ pub(super) enum Kind {
     Requeue,
     Drain,
     MoveFeed,
+    /// Removes the contents of what has ended.
+    Prune,
 }
 
 /// Kinds with the number of their places, which is their frequency; a schedule keeps to one of these themes. Where the first kind is
 /// a claim, every other schedule begins with all chunks claimed; where it is a slice, all begin with a sealed broadcast.
-const THEMES: [&[(Kind, usize)]; 11] = [
+const THEMES: [&[(Kind, usize)]; 12] = [
     &[
         (Ingest, 1),
         (IngestKeyed, 1),
@@ -64,6 +66,7 @@ const THEMES: [&[(Kind, usize)]; 11] = [
         (Requeue, 1),
         (Drain, 1),
         (MoveFeed, 1),
+        (Prune, 1),
     ],
     // Few notifications, which all callers request.
     &[(Claim, 4), (Begin, 3), (Settle, 4), (SettleLate, 2), (CancelOne, 2), (Reap, 2)],
@@ -145,6 +148,17 @@ const THEMES: [&[(Kind, usize)]; 11] = [
         (Die, 1),
         (Settle, 1),
         (Ingest, 1),
+        (Reap, 1),
+    ],
+    // Contents are removed of what is sent again and cancelled at the same time.
+    &[
+        (Claim, 3),
+        (Die, 3),
+        (Prune, 3),
+        (Requeue, 4),
+        (CancelOne, 1),
+        (CancelScope, 1),
+        (Settle, 1),
         (Reap, 1),
     ],
 ];

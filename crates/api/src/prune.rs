@@ -1,0 +1,69 @@
+//! `/v1/prune`: what has outlived its lifetime goes now, and not with the next look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use store::{Prune, Removed, Retention};
+
+use crate::ApiState;
+use crate::problem::Problem;
+
+/// The store's retention, as the engine is configured.
+#[derive(Debug)]
+pub struct Pruning {
+    /// The store.
+    pub store: Arc<dyn Prune>,
+    /// Lifetimes.
+    pub retention: Arc<Retention>,
+}
+
+/// The answer to a request to prune.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct PruneAnswer {
+    /// Notifications whose contents were removed.
+    pub contents: u64,
+    /// Notifications whose recipients were removed.
+    pub recipients: u64,
+    /// Notifications that were removed with their log.
+    pub outcomes: u64,
+    /// Idempotency keys.
+    pub idempotency_keys: u64,
+    /// Changes of the suppression list.
+    pub suppression_events: u64,
+    /// Rejected rows of the outbox.
+    pub outbox_rejects: u64,
+    /// False if there is more to remove: the caller asks again.
+    pub done: bool,
+}
+
+/// Time after which a request is answered, done or not.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+pub(crate) async fn prune(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
+    let Pruning { store, retention } = &shared.pruning;
+    let began = shared.intake.clock().monotonic();
+    let mut answer = PruneAnswer::default();
+    while !answer.done && shared.intake.clock().monotonic() < began + ANSWER_WITHIN {
+        let step = store.prune(retention, shared.intake.now()).await?;
+        answer.add(&step.removed);
+        answer.done = !step.goes_on;
+    }
+    Ok(Json(answer).into_response())
+}
+
+// === impl PruneAnswer ===
+
+impl PruneAnswer {
+    const fn add(&mut self, removed: &Removed) {
+        self.contents += removed.contents;
+        self.recipients += removed.recipients;
+        self.outcomes += removed.outcomes;
+        self.idempotency_keys += removed.idempotency_keys;
+        self.suppression_events += removed.suppression_events;
+        self.outbox_rejects += removed.outbox_rejects;
+    }
+}

@@ -1,0 +1,115 @@
+//! Retention while the engine runs: one step after the other, with as much time for all else between two of them as each takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::{Clock, LogThrottle};
+use store::{ErrorKind, Prune, PruneStep, Removed, RetainedPart, Retention, StoreError};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Removes what has outlived its lifetime.
+#[derive(Debug)]
+pub(super) struct RetentionTask {
+    pub(super) store: Arc<dyn Prune>,
+    pub(super) retention: Arc<Retention>,
+    /// Counter that is raised with each change of the store.
+    pub(super) changes: watch::Receiver<u64>,
+    pub(super) clock: Clock,
+}
+
+/// Time between two looks while nothing is due, at most: what is accepted meanwhile may be due sooner than what was there.
+const LOOK_EVERY: Duration = Duration::from_hours(1);
+/// Time between two looks while nothing is due, at least.
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_secs(1);
+/// Time until the next try when a step came to nothing.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
+/// Time between two log lines about steps that come to nothing.
+const WARN_EVERY: Duration = Duration::from_mins(5);
+
+// === impl RetentionTask ===
+
+impl RetentionTask {
+    /// Runs until `stopping` turns true.
+    ///
+    /// # Errors
+    /// When the store failed.
+    pub(super) async fn run(
+        mut self,
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
+        let (throttle, mut removed) = (LogThrottle::new(WARN_EVERY), Removed::default());
+        while !*stopping.borrow() {
+            self.changes.mark_unchanged();
+            let (now, began) = (pipeline::timestamp(self.clock), self.clock.monotonic());
+            let next = match self.store.prune(&self.retention, now).await {
+                Ok(step) => {
+                    removed.add(&step.removed);
+                    if !step.goes_on {
+                        log(&std::mem::take(&mut removed));
+                    }
+                    self.next_step(&step, began)
+                }
+                Err(error) if error.kind() == ErrorKind::Fatal => return Err(error),
+                Err(error) => {
+                    // The store itself logs that it is away.
+                    if error.kind() != ErrorKind::Unavailable && throttle.admits(self.clock) {
+                        tracing::error!(%error, "retention waits: nothing is removed");
+                    }
+                    Some(self.clock.monotonic() + TRY_AGAIN_AFTER)
+                }
+            };
+            tokio::select! {
+                () = self.wait(next) => {}
+                _ = stopping.wait_for(|stopping| *stopping) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Time of the next step after one that began at `began`; `None` when nothing is stored that could be due.
+    fn next_step(&self, step: &PruneStep, began: Instant) -> Option<Instant> {
+        let now = self.clock.monotonic();
+        if step.goes_on {
+            return Some(now + now.duration_since(began));
+        }
+        let until = step.next_at?.since(pipeline::timestamp(self.clock));
+        // A lifetime that is shorter than an hour is to be kept within an eighth of it.
+        let shortest = self.retention.shortest(RetainedPart::Content).unwrap_or(LOOK_EVERY);
+        let longest = (shortest / 8).clamp(LOOK_AT_MOST_EVERY, LOOK_EVERY);
+        Some(now + until.clamp(LOOK_AT_MOST_EVERY, longest))
+    }
+
+    async fn wait(&mut self, next: Option<Instant>) {
+        if let Some(next) = next {
+            return sleep_until(next).await;
+        }
+        if self.changes.changed().await.is_err() {
+            // The store is closing, and so is everything else.
+            std::future::pending::<()>().await;
+        }
+        sleep(LOOK_AT_MOST_EVERY).await;
+    }
+}
+
+fn log(removed: &Removed) {
+    let Removed {
+        contents,
+        recipients,
+        outcomes,
+        idempotency_keys,
+        suppression_events,
+        outbox_rejects,
+    } = *removed;
+    if *removed != Removed::default() {
+        tracing::info!(
+            contents,
+            recipients,
+            outcomes,
+            idempotency_keys,
+            suppression_events,
+            outbox_rejects,
+            "retention removed"
+        );
+    }
+}

@@ -1,0 +1,408 @@
+//! Retention: what has outlived its lifetime is removed in small transactions.
+//!
+//! For each part of a notification a walk goes over the batches in order of their numbers, as far as they are old enough.
+//! Batches that it has to leave, because they are pending or others have longer lifetimes, are noted with the time of the next
+//! look. So nothing is written for retention while notifications come and go, and no step depends on how many there are.
+
+use notification::{BatchId, BroadcastId, Bytes, NotificationId, Timestamp};
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::signed;
+use super::transaction::Transaction;
+use crate::rows::codec::{without_contents, without_recipients};
+use crate::rows::codes;
+use crate::rows::retention::{
+    BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, KeyWalk, OldRows, PruneLook,
+    ROWS_PER_STEP, code, walk_name, walk_until, walked_at,
+};
+use crate::{PruneStep, RetainedPart, Retention, StoreError};
+
+/// A step: what it goes by, what it has done, and how much it has looked at.
+#[derive(Debug)]
+struct Step<'a> {
+    retention: &'a Retention,
+    now: Timestamp,
+    result: PruneStep,
+    batches: usize,
+    bytes: usize,
+}
+
+/// The row of an idempotency key.
+struct KeyRow {
+    tenant: String,
+    key: String,
+    notification: Option<[u8; 16]>,
+    broadcast: Option<i64>,
+}
+
+/// Free pages from which on some are given back: a quarter of the file, and as many as a busy minute fills.
+const FREE_PAGES_MIN: i64 = 4096;
+/// Free pages that one step gives back.
+const PAGES_PER_STEP: i64 = 512;
+// === impl Step ===
+
+impl Step<'_> {
+    fn has_room(&self) -> bool {
+        self.batches < BATCHES_PER_STEP && self.bytes < BYTES_PER_STEP
+    }
+
+    /// Notes that something may be due at `at`.
+    fn look_at(&mut self, at: Option<Timestamp>) {
+        self.result.next_at = self.result.next_at.into_iter().chain(at).min();
+    }
+}
+
+impl Transaction<'_> {
+    /// Performs a step.
+    pub(super) fn prune(
+        &mut self,
+        retention: &Retention,
+        now: Timestamp,
+    ) -> Result<PruneStep, StoreError> {
+        let (result, batches, bytes) = (PruneStep::default(), 0, 0);
+        let step = &mut Step { retention, now, result, batches, bytes };
+        // Outcomes first: of a batch whose whole time is over, no part is removed before the rest.
+        self.no_audit = self.state.audits.hold_off();
+        for part in RetainedPart::ALL.into_iter().rev() {
+            if part == RetainedPart::Outcome && self.no_audit.is_none() {
+                step.look_at(Some(now.plus(KEPT_FOR)));
+                continue;
+            }
+            self.prune_noted(part, step)?;
+            self.prune_next(part, step)?;
+        }
+        self.prune_keys(step)?;
+        self.prune_suppression_events(step)?;
+        if !step.result.goes_on {
+            step.result.goes_on = self.give_pages_back()?;
+        }
+        Ok(step.result)
+    }
+
+    /// Looks at batches that walks have left, and that are to be looked at by now.
+    fn prune_noted(&mut self, part: RetainedPart, step: &mut Step<'_>) -> Result<(), StoreError> {
+        let noted: Vec<(i64, i64)> = {
+            let mut select = self.sql(
+                "SELECT at, batch FROM retention_later WHERE part = ?1 ORDER BY at, batch LIMIT ?2",
+            )?;
+            let page = params![code(part), signed(BATCHES_PER_STEP + 1)];
+            let rows = select.query_map(page, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        for (at, batch) in noted {
+            if at > step.now.millis() {
+                step.look_at(Some(Timestamp::from_millis(at)));
+                return Ok(());
+            }
+            if !step.has_room() {
+                step.result.goes_on = true;
+                return Ok(());
+            }
+            self.sql("DELETE FROM retention_later WHERE part = ?1 AND at = ?2 AND batch = ?3")?
+                .execute(params![code(part), at, batch])?;
+            self.prune_batch(BatchId(batch.cast_unsigned()), part, step)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the walk for `part`.
+    fn prune_next(&mut self, part: RetainedPart, step: &mut Step<'_>) -> Result<(), StoreError> {
+        let Some(until) = walk_until(step.retention, part, step.now) else { return Ok(()) };
+        let walk = walk_name(part);
+        let mut select = self.sql("SELECT batch FROM retention_walk WHERE name = ?1")?;
+        let passed: i64 = select.query_row([walk], |row| row.get(0)).optional()?.unwrap_or(0);
+        let batches: Vec<(i64, i64)> = {
+            let mut select =
+                self.sql("SELECT id, accepted_at FROM batch WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+            let page = params![passed, signed(BATCHES_PER_STEP + 1)];
+            let rows = select.query_map(page, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        let mut last = passed;
+        for (batch, accepted_at) in batches {
+            if accepted_at > until.millis() {
+                let accepted_at = Timestamp::from_millis(accepted_at);
+                step.look_at(walked_at(step.retention, part, accepted_at));
+                break;
+            }
+            if !step.has_room() {
+                step.result.goes_on = true;
+                break;
+            }
+            self.prune_batch(BatchId(batch.cast_unsigned()), part, step)?;
+            last = batch;
+        }
+        if last > passed {
+            let insert = "INSERT INTO retention_walk (name, batch) VALUES (?1, ?2) \
+                 ON CONFLICT (name) DO UPDATE SET batch = excluded.batch";
+            self.sql(insert)?.execute(params![walk, last])?;
+        }
+        Ok(())
+    }
+
+    /// Removes what may be removed of a batch, or notes when to look again.
+    fn prune_batch(
+        &mut self,
+        id: BatchId,
+        part: RetainedPart,
+        step: &mut Step<'_>,
+    ) -> Result<(), StoreError> {
+        step.batches += 1;
+        let Some(batch) = self.batch_to_prune(id)? else { return Ok(()) };
+        let again = match batch.look(step.retention, part, step.now) {
+            PruneLook::Gone => return Ok(()),
+            PruneLook::Again(at) => at,
+            PruneLook::Remove(RetainedPart::Outcome) if self.no_audit.is_none() => {
+                self.remove_recipients(&batch, step)?;
+                step.now.plus(KEPT_FOR)
+            }
+            PruneLook::Remove(RetainedPart::Outcome) if self.has_last_log_row(id)? => {
+                // The next row of the log would get its number, which readers have passed.
+                self.remove_recipients(&batch, step)?;
+                step.now.plus(KEPT_FOR)
+            }
+            PruneLook::Remove(RetainedPart::Outcome) => return self.remove_batch(&batch, step),
+            PruneLook::Remove(RetainedPart::Recipient) => {
+                return self.remove_recipients(&batch, step);
+            }
+            PruneLook::Remove(RetainedPart::Content) => {
+                return self.remove_contents(&batch, step);
+            }
+        };
+        self.sql("INSERT OR IGNORE INTO retention_later (part, at, batch) VALUES (?1, ?2, ?3)")?
+            .execute(params![code(part), again.millis(), id.0.cast_signed()])?;
+        step.look_at(Some(again));
+        Ok(())
+    }
+
+    fn batch_to_prune(&self, id: BatchId) -> Result<Option<BatchToPrune>, StoreError> {
+        let number = id.0.cast_signed();
+        let mut select = self.sql(
+            "SELECT batch.tenant, lane.channel, batch.broadcast, count, removed, batch.due_at, \
+             waiting.broadcast IS NOT NULL AND (passed IS NULL OR passed < batch.id) FROM batch \
+             JOIN tenant_lane AS lane ON lane.id = batch.lane \
+             LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast WHERE batch.id = ?1",
+        )?;
+        let mut rows = select.query([number])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        // All of a broadcast that is open waits, and the rest of one that is released slice by slice.
+        let mut pending: Option<i64> = row.get::<_, bool>(6)?.then(|| row.get(5)).transpose()?;
+        if pending.is_none() {
+            let mut select = self.sql("SELECT min(due_at) FROM chunk WHERE batch = ?1")?;
+            pending = select.query_row([number], |row| row.get(0))?;
+        }
+        let log = if pending.is_none() { self.logged(id)? } else { Vec::new() };
+        Ok(Some(BatchToPrune {
+            id,
+            tenant: codes::name(row.get_ref(0)?.as_str()?)?,
+            channel: codes::name(row.get_ref(1)?.as_str()?)?,
+            broadcast: row.get(2)?,
+            count: usize::from(row.get::<_, u16>(3)?),
+            removed: row.get(4)?,
+            pending: pending.map(Timestamp::from_millis),
+            log,
+        }))
+    }
+
+    fn has_last_log_row(&self, batch: BatchId) -> Result<bool, StoreError> {
+        let mut select =
+            self.sql("SELECT batch = ?1 FROM log WHERE id = (SELECT max(id) FROM log)")?;
+        let is_last = select.query_row([batch.0.cast_signed()], |row| row.get(0)).optional()?;
+        Ok(is_last.unwrap_or(false))
+    }
+
+    fn remove_contents(
+        &mut self,
+        batch: &BatchToPrune,
+        step: &mut Step<'_>,
+    ) -> Result<(), StoreError> {
+        let number = batch.id.0.cast_signed();
+        let mut select = self.sql("SELECT items FROM batch WHERE id = ?1")?;
+        let items: Vec<u8> = select.query_row([number], |row| row.get(0))?;
+        step.bytes += items.len();
+        let items = without_contents(Bytes::from(items), batch.count)?;
+        self.strip(batch, &items, 1)?;
+        self.count_contents(batch, step)
+    }
+
+    fn remove_recipients(
+        &mut self,
+        batch: &BatchToPrune,
+        step: &mut Step<'_>,
+    ) -> Result<(), StoreError> {
+        if batch.removed > code(RetainedPart::Recipient) {
+            return Ok(());
+        }
+        self.strip(batch, &without_recipients(), 2)?;
+        step.result.removed.recipients += batch.count as u64;
+        self.count_contents(batch, step)
+    }
+
+    /// Gives a batch `items` that have lost the first `removed` parts.
+    fn strip(&self, batch: &BatchToPrune, items: &[u8], removed: u8) -> Result<(), StoreError> {
+        let update = "UPDATE batch SET options = NULL, payload = NULL, items = ?2, removed = ?3 WHERE id = ?1";
+        self.sql(update)?.execute(params![batch.id.0.cast_signed(), items, removed])?;
+        Ok(())
+    }
+
+    /// Counts the contents of a batch as removed, if they were there; that of a broadcast goes with the last of its batches.
+    fn count_contents(&self, batch: &BatchToPrune, step: &mut Step<'_>) -> Result<(), StoreError> {
+        if batch.removed > code(RetainedPart::Content) {
+            return Ok(());
+        }
+        step.result.removed.contents += batch.count as u64;
+        let Some(broadcast) = batch.broadcast else { return Ok(()) };
+        self.sql("UPDATE broadcast SET without_content = without_content + ?2 WHERE id = ?1")?
+            .execute([broadcast, signed(batch.count)])?;
+        let update = "UPDATE broadcast SET payload = x'', options = x'' \
+             WHERE id = ?1 AND without_content >= recipients";
+        self.sql(update)?.execute([broadcast])?;
+        Ok(())
+    }
+
+    /// Removes a batch and its log, and leaves tombstones.
+    fn remove_batch(
+        &mut self,
+        batch: &BatchToPrune,
+        step: &mut Step<'_>,
+    ) -> Result<(), StoreError> {
+        let ends = batch.ends().unwrap_or_default();
+        for (state, count) in &ends {
+            let count = count.cast_signed();
+            let insert = "INSERT INTO tombstone (tenant, channel, state, count) VALUES (?1, ?2, ?3, ?4) \
+                 ON CONFLICT (tenant, channel, state) DO UPDATE SET count = count + excluded.count";
+            let (tenant, channel) = (batch.tenant.as_str(), batch.channel.as_str());
+            self.sql(insert)?.execute(params![tenant, channel, state.code(), count])?;
+            let Some(broadcast) = batch.broadcast else { continue };
+            let insert = "INSERT INTO broadcast_tombstone (broadcast, state, count) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT (broadcast, state) DO UPDATE SET count = count + excluded.count";
+            self.sql(insert)?.execute(params![broadcast, state.code(), count])?;
+        }
+        let number = batch.id.0.cast_signed();
+        self.sql("DELETE FROM log WHERE batch = ?1")?.execute([number])?;
+        self.sql("DELETE FROM batch WHERE id = ?1")?.execute([number])?;
+        step.result.removed.outcomes += batch.count as u64;
+        if batch.removed <= code(RetainedPart::Recipient) {
+            step.result.removed.recipients += batch.count as u64;
+        }
+        self.count_contents(batch, step)?;
+        batch.broadcast.map_or(Ok(()), |broadcast| self.remove_broadcast(broadcast))
+    }
+
+    /// Removes a broadcast whose notifications are all gone.
+    fn remove_broadcast(&self, broadcast: i64) -> Result<(), StoreError> {
+        let delete = "DELETE FROM broadcast WHERE id = ?1 AND recipients <= \
+             (SELECT sum(count) FROM broadcast_tombstone WHERE broadcast = ?1)";
+        if self.sql(delete)?.execute([broadcast])? > 0 {
+            self.sql("DELETE FROM broadcast_tombstone WHERE broadcast = ?1")?
+                .execute([broadcast])?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the walk over the idempotency keys, or begins it anew when it is time.
+    fn prune_keys(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+        let Some(lifetime) = step.retention.idempotency_keys else { return Ok(()) };
+        let mut select =
+            self.sql("SELECT tenant, key, begun_at FROM retention_walk WHERE name = 'keys'")?;
+        let walk = select.query_row([], |row| {
+            let begun_at = Timestamp::from_millis(row.get(2)?);
+            Ok(KeyWalk { tenant: row.get(0)?, key: row.get(1)?, begun_at })
+        });
+        let mut walk = walk.optional()?.unwrap_or(KeyWalk::NONE);
+        if let Some(begins_at) = walk.waits_until(lifetime, step.now) {
+            step.look_at(Some(begins_at));
+            return Ok(());
+        }
+        let page = self.key_page(&walk)?;
+        for row in &page {
+            if !self.is_key_over(row, step.now.minus(lifetime))? {
+                continue;
+            }
+            self.sql("DELETE FROM idempotency WHERE tenant = ?1 AND key = ?2")?
+                .execute([&row.tenant, &row.key])?;
+            step.result.removed.idempotency_keys += 1;
+        }
+        let last = page.into_iter().last().map(|row| (row.tenant, row.key));
+        step.result.goes_on |= walk.pass(last, step.now);
+        if !step.result.goes_on {
+            step.look_at(walk.waits_until(lifetime, step.now));
+        }
+        let insert = "INSERT INTO retention_walk (name, tenant, key, begun_at) VALUES ('keys', ?1, ?2, ?3) \
+             ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, key = excluded.key, begun_at = excluded.begun_at";
+        self.sql(insert)?.execute(params![walk.tenant, walk.key, walk.begun_at.millis()])?;
+        Ok(())
+    }
+
+    /// The keys behind the place of a walk.
+    fn key_page(&self, walk: &KeyWalk) -> Result<Vec<KeyRow>, StoreError> {
+        let mut select = self.sql(
+            "SELECT tenant, key, notification, broadcast FROM idempotency \
+             WHERE (tenant, key) > (?1, ?2) ORDER BY tenant, key LIMIT ?3",
+        )?;
+        let rows =
+            select.query_map(params![walk.tenant, walk.key, signed(ROWS_PER_STEP)], |row| {
+                Ok(KeyRow {
+                    tenant: row.get(0)?,
+                    key: row.get(1)?,
+                    notification: row.get(2)?,
+                    broadcast: row.get(3)?,
+                })
+            })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// True if a key was used before `until`, and the content of its notification or broadcast is gone.
+    fn is_key_over(&self, row: &KeyRow, until: Timestamp) -> Result<bool, StoreError> {
+        if let Some(id) = row.notification.map(NotificationId::from_bytes) {
+            if id.accepted_at() > until {
+                return Ok(false);
+            }
+            let mut select = self.sql("SELECT removed > 0 FROM batch WHERE id = ?1")?;
+            let removed = select.query_row([id.batch().0.cast_signed()], |row| row.get(0));
+            return Ok(removed.optional()?.unwrap_or(true));
+        }
+        let mut select = self.sql(
+            "SELECT coalesce(sealed_at <= ?2, 0) AND without_content >= recipients FROM broadcast WHERE id = ?1",
+        )?;
+        let id = BroadcastId(row.broadcast.unwrap_or_default().cast_unsigned());
+        let over = select.query_row([id.0.cast_signed(), until.millis()], |row| row.get(0));
+        Ok(over.optional()?.unwrap_or(true))
+    }
+
+    /// Removes old changes of the suppression list, but the last: its number must not be given again.
+    fn prune_suppression_events(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+        let Some(lifetime) = step.retention.suppression_events else { return Ok(()) };
+        let mut select =
+            self.sql("SELECT id, at FROM suppression_event WHERE id > 0 ORDER BY id LIMIT ?1")?;
+        let rows = select.query_map([signed(ROWS_PER_STEP + 1)], |row| {
+            Ok((row.get::<_, i64>(0)?, Timestamp::from_millis(row.get(1)?)))
+        })?;
+        let (ids, times): (Vec<i64>, Vec<Timestamp>) =
+            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let old = OldRows::of(&times, lifetime, step.now);
+        if let Some(last) = old.count.checked_sub(1).and_then(|last| ids.get(last)) {
+            self.sql("DELETE FROM suppression_event WHERE id <= ?1")?.execute([last])?;
+        }
+        step.result.removed.suppression_events += old.count as u64;
+        step.result.goes_on |= old.goes_on;
+        step.look_at(old.next_at);
+        Ok(())
+    }
+
+    /// Gives free pages back to the file system, if there are many; whether there are more. A store that was made before pages
+    /// could be given back keeps them, and fills them again.
+    fn give_pages_back(&self) -> Result<bool, StoreError> {
+        let pragma =
+            |name: &str| self.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let is_many = |free: i64, pages: i64| free >= FREE_PAGES_MIN && free > pages / 4;
+        let (free, pages) = (pragma("freelist_count")?, pragma("page_count")?);
+        // 2: pages are given back when it is asked for.
+        if !is_many(free, pages) || pragma("auto_vacuum")? != 2 {
+            return Ok(false);
+        }
+        let vacuum = format!("PRAGMA incremental_vacuum({PAGES_PER_STEP})");
+        self.connection.execute_batch(&vacuum)?;
+        Ok(is_many(free - PAGES_PER_STEP, pages - PAGES_PER_STEP))
+    }
+}
