@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    Account, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope,
-    Settlement, State, Ticket, Timestamp,
+    Account, BatchId, BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, Pauses,
+    Scope, Settlement, State, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -30,8 +30,8 @@ use crate::{
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
     LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers,
-    ReadStore, RecipientGroup, Recovery, Requeued, Settled, Settlements, ShardCursor, Store,
-    StoreError, Suppression, SuppressionPage, TakeTickets,
+    ReadStore, RecipientGroup, Recovery, Requeued, SearchIndex, Settled, Settlements, ShardCursor,
+    Store, StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -196,6 +196,18 @@ impl Begin for Memory {
 impl Settlements for Memory {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         Ok(self.change(|books| books.settle(&settlements)))
+    }
+}
+
+/// Looks at everything, and so has no index.
+#[async_trait]
+impl SearchIndex for Memory {
+    async fn advance(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn forget_before(&self, _batch: BatchId) -> Result<bool, StoreError> {
+        Ok(false)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement, State,
-    Ticket, Timestamp,
+    BatchId, BroadcastId, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement,
+    State, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -16,8 +16,8 @@ use super::{
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, FeedCursor, Ingest, Lift, Mark, MarkAnswer, Operations,
-    Paused, ReadStore, RecipientGroup, Requeued, Settled, Settlements, ShardCursor, Store,
-    StoreError, Suppression,
+    Paused, ReadStore, RecipientGroup, Requeued, SearchIndex, Settled, Settlements, ShardCursor,
+    Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -111,6 +111,18 @@ impl Settlements for Postgres {
         }
         // Never given up: these outcomes are held here alone, and a delivery without one is sent again, or in doubt.
         self.work.settle(settlements.into()).await
+    }
+}
+
+/// There is no index here yet (decision 0053): a list walks over batches.
+#[async_trait]
+impl SearchIndex for Postgres {
+    async fn advance(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    async fn forget_before(&self, _batch: BatchId) -> Result<bool, StoreError> {
+        Ok(false)
     }
 }
 

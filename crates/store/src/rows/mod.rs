@@ -23,6 +23,7 @@ pub(crate) mod progress;
 pub(crate) mod release;
 pub(crate) mod requeue;
 pub(crate) mod room;
+pub(crate) mod search;
 pub(crate) mod settlement;
 
 use flow::merge::Bounds;
