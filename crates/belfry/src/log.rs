@@ -49,21 +49,21 @@ struct ReceivedLogLine<'a> {
 
 /// One notification with all of its lines.
 #[derive(Debug, Serialize)]
-struct Story {
-    id: NotificationId,
+pub(crate) struct Story {
+    pub(crate) id: NotificationId,
     tenant: Name,
-    channel: Name,
+    pub(crate) channel: Name,
     destination: String,
     priority: Priority,
     guarantee: Guarantee,
     broadcast: Option<String>,
-    to: ByteString,
-    accepted_at: Timestamp,
-    state: State,
+    pub(crate) to: ByteString,
+    pub(crate) accepted_at: Timestamp,
+    pub(crate) state: State,
     next_attempt_at: Option<Timestamp>,
     fallback_of: Option<NotificationId>,
     fallback_id: Option<NotificationId>,
-    attempts: Vec<Attempted>,
+    pub(crate) attempts: Vec<Attempted>,
 }
 
 /// Prints the log, or the history of one notification.
@@ -123,7 +123,7 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
 }
 
 /// One attempt, or the end, of a notification, for people.
-fn text(id: Option<NotificationId>, attempted: &Attempted) -> String {
+pub(crate) fn text(id: Option<NotificationId>, attempted: &Attempted) -> String {
     let Attempted { at, attempt, state, status, detail } = attempted;
     let id = id.map(|id| format!(" {id}")).unwrap_or_default();
     output::plain(&format!("{at}{id} attempt {attempt} {state} {status} {detail}"))
