@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{NotificationId, limits};
+use notification::{ByteString, NotificationId, limits};
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Cancelled, Filter};
 
@@ -48,13 +48,16 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["channel", "state", "broadcast", "after", "limit"])?;
+    let known = &["channel", "state", "broadcast", "to", "order", "after", "limit"];
+    let mut query = Query::read(&uri, known)?;
     let state: Option<notification::State> = query.parse("state")?;
     let filter = Filter {
         tenant: Some(caller.tenant),
         channel: query.parse("channel")?,
         states: state.into_iter().collect(),
         broadcast: query.parse("broadcast")?,
+        recipient: query.parse::<String>("to")?.map(ByteString::from),
+        order: query.parse("order")?.unwrap_or_default(),
     };
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;

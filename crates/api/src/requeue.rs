@@ -118,6 +118,7 @@ pub(crate) async fn many(
         channel: query.parse("channel")?,
         states: states.clone(),
         broadcast: query.parse("broadcast")?,
+        ..Filter::default()
     };
     let narrow = Narrow {
         destination: query.parse("destination")?,

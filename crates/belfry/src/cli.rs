@@ -14,6 +14,7 @@ use crate::demo::DemoArgs;
 use crate::estimate::EstimateArgs;
 use crate::exit;
 use crate::import::ImportArgs;
+use crate::list::ListArgs;
 use crate::log::LogArgs;
 use crate::pause::PauseArgs;
 use crate::plan::PlanArgs;
@@ -54,6 +55,8 @@ pub(crate) enum CliCommand {
     Status(StatusArgs),
     /// Show how long a broadcast would take that is not created yet
     Estimate(EstimateArgs),
+    /// Find notifications and what came of them (reads the store, the engine need not run)
+    List(ListArgs),
     /// Show the delivery log (reads the store, the engine need not run)
     Log(LogArgs),
     /// Cancel what is not sent yet: a notification, a broadcast, a lane, a channel, or all of a tenant

@@ -49,21 +49,21 @@ struct ReceivedLogLine<'a> {
 
 /// One notification with all of its lines.
 #[derive(Debug, Serialize)]
-struct Story {
-    id: NotificationId,
+pub(crate) struct Story {
+    pub(crate) id: NotificationId,
     tenant: Name,
-    channel: Name,
+    pub(crate) channel: Name,
     destination: String,
     priority: Priority,
     guarantee: Guarantee,
     broadcast: Option<String>,
-    to: Option<ByteString>,
-    accepted_at: Timestamp,
-    state: State,
+    pub(crate) to: Option<ByteString>,
+    pub(crate) accepted_at: Timestamp,
+    pub(crate) state: State,
     next_attempt_at: Option<Timestamp>,
     fallback_of: Option<NotificationId>,
     fallback_id: Option<NotificationId>,
-    attempts: Vec<Attempted>,
+    pub(crate) attempts: Vec<Attempted>,
 }
 
 /// Prints the log, or the history of one notification.
@@ -105,8 +105,8 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
     if args.json {
         return output::json(&story);
     }
-    let Story { id, channel, to, accepted_at, state, .. } = &story;
-    let to = to.as_deref().unwrap_or("a recipient that was removed");
+    let Story { id, channel, accepted_at, state, .. } = &story;
+    let to = story.recipient();
     output::line(format_args!("{id} {state}: {channel} to {to}, accepted {accepted_at}"))?;
     if let Some(of) = &story.fallback_of {
         output::line(format_args!("stands in for {of}, which was refused"))?;
@@ -124,7 +124,7 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
 }
 
 /// One attempt, or the end, of a notification, for people.
-fn text(id: Option<NotificationId>, attempted: &Attempted) -> String {
+pub(crate) fn text(id: Option<NotificationId>, attempted: &Attempted) -> String {
     let Attempted { at, attempt, state, status, detail } = attempted;
     let id = id.map(|id| format!(" {id}")).unwrap_or_default();
     output::plain(&format!("{at}{id} attempt {attempt} {state} {status} {detail}"))
@@ -140,6 +140,13 @@ impl<'a> From<&'a LogEntry> for ReceivedLogLine<'a> {
 }
 
 // === impl Story ===
+
+impl Story {
+    /// Its recipient, in words if it was removed.
+    pub(crate) fn recipient(&self) -> &str {
+        self.to.as_deref().unwrap_or("a recipient that was removed")
+    }
+}
 
 impl From<History> for Story {
     fn from(history: History) -> Self {

@@ -17,6 +17,7 @@ mod estimate;
 mod exit;
 mod import;
 mod input;
+mod list;
 mod log;
 mod logging;
 mod output;
@@ -78,6 +79,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
+        CliCommand::List(args) => list::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,

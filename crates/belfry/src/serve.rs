@@ -6,6 +6,7 @@ mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod failed;
+mod indexing;
 mod live;
 mod open_files;
 mod relayed;

@@ -1,8 +1,9 @@
 //! The store seam: the one place of truth about notifications.
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
-//! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries and [`Operations`] for changes by callers and
-//! operators, [`Prune`] for retention. [`Store`] is all of them, with a reader that answers its queries.
+//! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries, [`Operations`] for changes by callers and
+//! operators, [`Prune`] for retention and [`SearchIndex`] for the index by recipient. [`Store`] is all of them, with a reader that
+//! answers its queries.
 //!
 //! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
 //! second. (Leases and open broadcasts need only outlive the process, not a power cut: both end with it.) Calls of all callers
@@ -21,6 +22,7 @@ mod read;
 mod recovery;
 mod retention;
 mod rows;
+mod search;
 mod source_shard;
 
 #[cfg(feature = "conformance")]
@@ -51,12 +53,13 @@ pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
     Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace,
-    LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    LaneStatus, ListOrder, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
 pub use retention::{
     Lifetimes, Prune, PruneStep, Removed, RetainedPart, Retention, TenantRetention,
 };
+pub use search::SearchIndex;
 pub use source_shard::ShardCursor;
 pub use sqlite::{Sqlite, SqliteReader};
 pub use suppression::{
@@ -67,7 +70,9 @@ pub use suppression::{
 use notification::Chunk;
 
 /// The whole interface of a backend.
-pub trait Store: Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations + Prune {
+pub trait Store:
+    Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations + Prune + SearchIndex
+{
     /// Answers questions about the store, and can do nothing else.
     fn reader(&self) -> &dyn ReadStore;
 }

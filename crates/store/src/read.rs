@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,7 +55,17 @@ pub struct History {
     pub fallback_id: Option<NotificationId>,
 }
 
-/// A filter of notifications. A field that is not set matches all.
+/// The order of a list: by batch, then by index, which is about the order of acceptance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ListOrder {
+    /// Ascending.
+    #[default]
+    OldestFirst,
+    /// Descending.
+    NewestFirst,
+}
+
+/// A filter of notifications, and the order in which they are listed. A field that is not set matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Tenant of the notifications.
@@ -65,12 +76,17 @@ pub struct Filter {
     pub states: BTreeSet<State>,
     /// Broadcast of the notifications.
     pub broadcast: Option<BroadcastId>,
+    /// Recipient of the notifications, byte for byte. With a tenant, an index finds them (decision 0053); without, or on PostgreSQL,
+    /// all notifications are walked over.
+    pub recipient: Option<ByteString>,
+    /// The order.
+    pub order: ListOrder,
 }
 
 /// Some of a list, and where it goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Items in the order of storing: by batch, then by index. May be empty although more follow: a call reads a bounded number
+    /// Items in the order of the filter. May be empty although more follow: a call reads a bounded number
     /// of rows.
     pub items: Vec<T>,
     /// Pass this to go on; `None` at the end.
@@ -231,17 +247,42 @@ impl History {
     }
 }
 
+// === impl ListOrder ===
+
+impl ListOrder {
+    /// The order's name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OldestFirst => "oldest",
+            Self::NewestFirst => "newest",
+        }
+    }
+}
+
+impl FromStr for ListOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let orders = [Self::OldestFirst, Self::NewestFirst];
+        let known = orders.into_iter().find(|order| order.as_str() == text);
+        known.ok_or_else(|| format!("{text:?} is no order: newest or oldest"))
+    }
+}
+
 // === impl Filter ===
 
 impl Filter {
     /// True if `history` matches the filter.
     pub fn matches(&self, history: &History) -> bool {
-        let Self { tenant, channel, states, broadcast } = self;
+        let Self { tenant, channel, states, broadcast, recipient, order: _ } = self;
         let envelope = &history.envelope;
         tenant.as_ref().is_none_or(|tenant| tenant == &envelope.lane.tenant)
             && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
             && (states.is_empty() || states.contains(&history.state))
             && broadcast.is_none_or(|broadcast| Some(broadcast) == envelope.broadcast)
+            && recipient
+                .as_ref()
+                .is_none_or(|recipient| Some(recipient) == history.recipient.as_ref())
     }
 }
 
@@ -257,8 +298,8 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// The notification `id`, or `None` if this store never accepted it.
     async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError>;
 
-    /// Notifications after `after`, at most `items`, in the order of their numbers. That is not the order of their commits: on
-    /// PostgreSQL each process draws numbers in advance, so one that is accepted later may stand before `after`. To follow a
+    /// Notifications behind `after`, at most `items`, in the order of their numbers, ascending or descending. That is not the order
+    /// of their commits: on PostgreSQL each process draws numbers in advance, so one that is accepted later may stand before `after`. To follow a
     /// store, read [`ReadStore::log`], in which nothing appears before a position that was read.
     async fn list(
         &self,

@@ -136,7 +136,8 @@ const LANES_OF_BEFORE: &str = "CREATE TABLE lane (id INTEGER PRIMARY KEY, channe
        priority INTEGER NOT NULL, UNIQUE (channel, destination, priority)) STRICT; \
      INSERT INTO lane SELECT min(id), channel, destination, priority FROM tenant_lane GROUP BY 2, 3, 4; \
      UPDATE batch SET lane = 1; UPDATE chunk SET lane = 1; DROP TABLE tenant_lane; \
-     DROP TABLE pause; DROP TABLE resuming; DROP TABLE source_shard; DELETE FROM refinery_schema_history WHERE version >= 5";
+     DROP TABLE pause; DROP TABLE resuming; DROP TABLE source_shard; DROP TABLE search_run; DROP TABLE search_block; \
+     DELETE FROM refinery_schema_history WHERE version >= 5";
 
 #[tokio::test]
 async fn what_waits_from_before_lanes_were_of_tenants_is_sent_for_its_tenant() {

@@ -252,6 +252,7 @@ async fn a_wrong_type_method_or_path_is_told_what_is_right() {
         ("/v1/notifications?limit=1001", "parameter limit: must be 1 to 1000"),
         ("/v1/notifications?limit=x", "parameter limit: invalid digit"),
         ("/v1/notifications?state=gone", "parameter state: \\\"gone\\\" is not"),
+        ("/v1/notifications?order=up", "\\\"up\\\" is no order: newest or oldest"),
         ("/v1/notifications?colour=red", "the parameters are channel, state"),
         ("/v1/notifications?limit=1&limit=2", "given twice"),
         ("/v1/notifications?channel=a%00", "no control characters"),

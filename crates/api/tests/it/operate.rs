@@ -239,3 +239,24 @@ async fn a_list_goes_on_where_it_stopped() {
     let none = fixture.get("/v1/notifications?state=dead&channel=ios").await.json();
     assert_eq!(none, json!({"items": [], "next": null}));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_recipient_is_found_in_either_order() {
+    let fixture = fixture(Vec::new());
+    for to in ["a1", "b2", "a1"] {
+        fixture.post("/v1/notifications", JSON, notification(to, "")).await;
+    }
+    let ids = async |query: &str| -> Vec<String> {
+        let page = fixture.get(&format!("/v1/notifications?{query}")).await.json();
+        let items = page["items"].as_array().unwrap();
+        items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = ids("order=oldest").await;
+    assert_eq!((all.len(), ids("").await), (3, all.clone()));
+    assert_eq!(ids("to=a1").await, [all[0].clone(), all[2].clone()]);
+    assert_eq!(ids("to=a1&order=newest").await, [all[2].clone(), all[0].clone()]);
+    let after = &all[2];
+    assert_eq!(ids(&format!("to=a1&order=newest&after={after}")).await, all[..1]);
+    assert!(ids("to=a1&channel=other").await.is_empty());
+    assert!(ids("to=a").await.is_empty());
+}

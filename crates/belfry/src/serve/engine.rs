@@ -116,6 +116,7 @@ impl Engine {
             stages.feed(&parts, &intake)?;
             stages.read_sources(sources::open(&mut parts, &intake, route)?);
         }
+        stages.index(&parts);
         match &link {
             None => stages.dispatch(&mut parts)?,
             Some(link) => {

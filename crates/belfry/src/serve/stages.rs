@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::BrokerLink;
+use super::indexing::Indexing;
 use super::live::Live;
 use super::retention::RetentionTask;
 use super::senders::Senders;
@@ -151,6 +152,16 @@ impl Stages {
     pub(super) fn read_sources(&mut self, readers: Vec<SourceReader>) {
         for reader in readers {
             self.start("source", reader.run(self.stopping()));
+        }
+    }
+
+    /// Keeps the index by which a recipient's notifications are found. A store that is shared has none yet.
+    pub(super) fn index(&mut self, parts: &StageParts<'_>) {
+        if parts.backend.shared().is_none() {
+            let store = parts.backend.store();
+            let changes = Claims::<Chunk>::changes(&*store);
+            let indexing = Indexing { index: store as _, changes };
+            self.start("search", indexing.run(self.stopping()));
         }
     }
 

@@ -31,8 +31,8 @@ use crate::{
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
     EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
     LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune,
-    PruneStep, ReadStore, RecipientGroup, Recovery, Requeued, Retention, Settled, Settlements,
-    ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
+    PruneStep, ReadStore, RecipientGroup, Recovery, Requeued, Retention, SearchIndex, Settled,
+    Settlements, ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -197,6 +197,14 @@ impl Begin for Memory {
 impl Settlements for Memory {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         Ok(self.change(|books| books.settle(&settlements)))
+    }
+}
+
+/// Looks at everything, and so has no index.
+#[async_trait]
+impl SearchIndex for Memory {
+    async fn advance(&self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::rows::parked::Counted;
 use crate::rows::paused::PUT_AWAY;
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::{
-    Audit, BroadcastStatus, Filter, History, LanePace, LaneStatus, LogPage, LogPosition, Page,
-    ParkedChannel,
+    Audit, BroadcastStatus, Filter, History, LanePace, LaneStatus, ListOrder, LogPage, LogPosition,
+    Page, ParkedChannel,
 };
 
 impl Books {
@@ -52,13 +52,25 @@ impl Books {
         after: Option<NotificationId>,
         items: usize,
     ) -> Page<History> {
-        let start = after.map_or((BatchId(0), None), |id| (id.batch(), Some(id.index())));
-        let accepted = self.batches.range(start.0..).filter(|(_, batch)| self.is_accepted(batch));
-        let all = accepted.flat_map(|(&number, batch)| {
-            (0..=u16::MAX).take(batch.entries.len()).map(move |index| (number, index))
-        });
+        let after = after.map(|id| (id.batch(), id.index()));
+        let accepted = self.batches.iter().filter(|(_, batch)| self.is_accepted(batch));
+        let mut all: Vec<(BatchId, u16)> = accepted
+            .flat_map(|(&number, batch)| {
+                (0..=u16::MAX).take(batch.entries.len()).map(move |index| (number, index))
+            })
+            .collect();
+        if filter.order == ListOrder::NewestFirst {
+            all.reverse();
+        }
+        let is_behind = |place: &(BatchId, u16)| {
+            after.is_none_or(|after| match filter.order {
+                ListOrder::OldestFirst => *place > after,
+                ListOrder::NewestFirst => *place < after,
+            })
+        };
         let matching = all
-            .filter(|&(batch, index)| (batch, Some(index)) > start)
+            .into_iter()
+            .filter(is_behind)
             .filter_map(|(batch, index)| self.history(batch, index))
             .filter(|history| filter.matches(history));
         let items: Vec<History> = matching.take(items).collect();

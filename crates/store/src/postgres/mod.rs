@@ -27,6 +27,7 @@ mod growth;
 mod ingest;
 mod lease;
 mod leave;
+mod list;
 mod listener;
 mod membership;
 #[cfg(test)]

@@ -40,8 +40,15 @@ const ROWS: u32 = 100_000;
 /// Extra cost of a node that the planner is set not to use, and uses.
 const DISABLED_COST: f64 = 1e10;
 /// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
-const OTHERS: [&str; 6] =
-    ["membership.rs", "pause_view.rs", "quota_ledger.rs", "rate_ledger.rs", "read.rs", "reader.rs"];
+const OTHERS: [&str; 7] = [
+    "list.rs",
+    "membership.rs",
+    "pause_view.rs",
+    "quota_ledger.rs",
+    "rate_ledger.rs",
+    "read.rs",
+    "reader.rs",
+];
 const BOTH: [&str; 1] = ["suppress.rs"];
 /// Files whose statements are not of a working process: they count everything on request, or run once at a start.
 const APART: [&str; 3] = ["audit.rs", "restored.rs", "schema.rs"];
@@ -61,7 +68,7 @@ const READ_MORE: &[(&str, &str, f64, &str)] = &[
     ),
     ("mod.rs", "SELECT outbox_rotate()", 800.0, "three slots are emptied"),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", 10_500.0, "it counts to 10,000"),
-    ("read.rs", "SELECT batch.id, count", 40_000.0, "a page looks at 4,096 batches at most"),
+    ("list.rs", "SELECT batch.id, count", 40_000.0, "a page looks at 4,096 batches at most"),
 ];
 /// Rows that a statement may read for itself, and for each row that it gives or changes: small tables have up to 64.
 const READ: f64 = 400.0;
@@ -112,7 +119,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
         "what one worker has claimed",
     ),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", "it counts to a bound"),
-    ("read.rs", "SELECT batch.id, count", "a page looks at so many batches at most"),
+    ("list.rs", "SELECT batch.id, count", "a page looks at so many batches at most"),
     ("read.rs", "SELECT id, name, version", "what is claimed"),
     (
         "settle.rs",

@@ -24,8 +24,8 @@ use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::{
-    BroadcastStatus, ClusterStatus, Filter, History, LanePace, LaneStatus, LogEntry, LogPage,
-    LogPosition, Page, ParkedChannel, StoreError, WorkerStatus,
+    BroadcastStatus, ClusterStatus, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
+    ParkedChannel, StoreError, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -35,12 +35,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) store_id: u16,
 }
 
-type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Batches looked into for one page of a list.
-const PAGE_BATCHES: usize = 64;
-/// Batch numbers looked at for one page: those that do not match cost no more than this.
-const PAGE_BATCHES_PASSED: u64 = 4096;
 /// Rows of the log fetched at once.
 const LOG_ROWS: i32 = 256;
 
@@ -93,7 +89,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Adds the fallback that stands in for the notification.
-    async fn linked(&self, history: History) -> Result<History, StoreError> {
+    pub(super) async fn linked(&self, history: History) -> Result<History, StoreError> {
         // The key under which a fallback is accepted is all that leads from a notification to it.
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
@@ -104,83 +100,11 @@ impl<'a> Snapshot<'a> {
         Ok(History { fallback_id, ..history })
     }
 
-    pub(super) async fn list(
-        &self,
-        filter: &Filter,
-        after: Option<NotificationId>,
-        items: usize,
-    ) -> Result<Page<History>, StoreError> {
-        let mut page = Page { items: Vec::new(), next: None };
-        // The batch of `after` once more: some of its members may come behind.
-        let first = after.map_or(0, |id| id.batch().0);
-        let batches = self.batches_from(filter, first).await?;
-        let looked_at_all = batches.len() < PAGE_BATCHES;
-        for (batch, count) in batches {
-            let passed = match after {
-                Some(id) if id.batch() == batch => usize::from(id.index()) + 1,
-                _ => 0,
-            };
-            let wanted: Members = Members::all(count).iter().skip(passed).collect();
-            let Some(batch_history) = self.batch_history(batch).await? else { continue };
-            for history in batch_history.histories(self.store_id, &wanted)? {
-                // Before the place moves on: the history for which there is no room is the first of the next page.
-                if page.items.len() == items {
-                    return Ok(page);
-                }
-                // Also past those that do not match, so that no page looks at them again.
-                page.next = Some(history.id);
-                if filter.matches(&history) {
-                    page.items.push(self.linked(history).await?);
-                }
-            }
-            // Even when none of it was left to look at: the next page begins behind it.
-            if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-                let accepted_at = batch_history.batch.accepted_at;
-                page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
-            }
-        }
-        // Fewer batches than a page may have: all numbers up to the bound were looked at, and the next page begins behind them
-        // even if none matched.
-        if looked_at_all {
-            let end = first + PAGE_BATCHES_PASSED;
-            let more = "SELECT coalesce(max(id) >= $1, false) FROM batch";
-            let has_more: bool =
-                self.transaction.query_one(more, &[&end.cast_signed()]).await?.try_get(0)?;
-            let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
-            // A list goes by the batch and the index of a place alone, so it need not be the id of a notification.
-            let place = NotificationId::new(epoch, self.store_id, before, u16::MAX);
-            page.next = has_more.then_some(place);
-        }
-        Ok(page)
-    }
-
-    /// Batches from number `first` on that may match `filter`, and the number of members of each.
-    async fn batches_from(
-        &self,
-        filter: &Filter,
-        first: u64,
-    ) -> Result<Vec<(BatchId, usize)>, StoreError> {
-        let select = "SELECT batch.id, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
-             LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
-             WHERE batch.id >= $1 AND batch.id < $2 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL) \
-             AND ($3::text IS NULL OR batch.tenant = $3) AND ($4::text IS NULL OR lane.channel = $4) \
-             AND ($5::int8 IS NULL OR batch.broadcast = $5) ORDER BY batch.id LIMIT $6";
-        let parameters: Parameters<'_> = &[
-            &first.cast_signed(),
-            &(first + PAGE_BATCHES_PASSED).cast_signed(),
-            &filter.tenant.as_ref().map(Name::as_str),
-            &filter.channel.as_ref().map(Name::as_str),
-            &filter.broadcast.map(|id| id.0.cast_signed()),
-            &signed(PAGE_BATCHES),
-        ];
-        let rows = self.transaction.query(select, parameters).await?;
-        let count =
-            |row: &Row| row.try_get::<_, i32>(1).map(|count| usize::try_from(count).unwrap_or(0));
-        rows.iter().map(|row| Ok((BatchId(unsigned(row, 0)?), count(row)?))).collect()
-    }
-
     /// An accepted batch with everything that happened to it, in one flight.
-    async fn batch_history(&self, id: BatchId) -> Result<Option<BatchHistory>, StoreError> {
+    pub(super) async fn batch_history(
+        &self,
+        id: BatchId,
+    ) -> Result<Option<BatchHistory>, StoreError> {
         let parameters: Parameters<'_> = &[&id.0.cast_signed()];
         let (batch, chunks, entries, waiting) = try_join!(
             self.transaction.query_opt(SELECT_BATCH, parameters),

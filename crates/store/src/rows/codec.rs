@@ -103,7 +103,7 @@ pub(crate) struct LogRow {
 
 /// Reads numbers and slices from the front.
 #[derive(Debug, Clone, Copy)]
-struct ByteReader<'a> {
+pub(crate) struct ByteReader<'a> {
     bytes: &'a [u8],
     position: usize,
 }
@@ -150,12 +150,26 @@ impl Items {
         Ok((recipient, Some(content)))
     }
 
+    /// The recipient of the next item, of which the rest is passed over.
+    pub(crate) fn read_recipient(&mut self) -> Result<ByteString, StoreError> {
+        if self.own == ItemContent::Removed {
+            return Ok(ByteString::new());
+        }
+        let recipient = self.pieces.text()?;
+        self.skip_content()?;
+        Ok(recipient)
+    }
+
     /// Passes over the next item.
     pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
         if self.own == ItemContent::Removed {
             return Ok(());
         }
         self.pieces.range()?;
+        self.skip_content()
+    }
+
+    fn skip_content(&mut self) -> Result<(), StoreError> {
         match self.own {
             ItemContent::Nothing | ItemContent::Removed => {}
             ItemContent::Content => {
@@ -384,7 +398,15 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
 // === impl ByteReader ===
 
 impl<'a> ByteReader<'a> {
-    fn number(&mut self) -> Result<u64, StoreError> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, position: 0 }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.position >= self.bytes.len()
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, StoreError> {
         let mut number = 0;
         // Ten bytes hold 64 bits: a longer number is damage.
         for shift in (0..64).step_by(7) {
@@ -398,7 +420,7 @@ impl<'a> ByteReader<'a> {
         Err(damaged("a number"))
     }
 
-    fn small<T: TryFrom<u64>>(&mut self) -> Result<T, StoreError> {
+    pub(crate) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, StoreError> {
         T::try_from(self.number()?).map_err(|_| damaged("a number"))
     }
 
@@ -440,7 +462,7 @@ fn runs_of(indexes: impl Iterator<Item = u16>) -> Vec<(u64, u64)> {
     runs
 }
 
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(low_bits(number) | 0x80);
         number >>= 7;
@@ -457,7 +479,7 @@ fn put_slice(bytes: &mut Vec<u8>, slice: &[u8]) {
     bytes.extend_from_slice(slice);
 }
 
-fn damaged(what: &str) -> StoreError {
+pub(crate) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("{what} cannot be read back"))
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod release;
 pub(crate) mod requeue;
 pub(crate) mod retention;
 pub(crate) mod room;
+pub(crate) mod search;
 pub(crate) mod settlement;
 
 use flow::merge::Bounds;

@@ -30,6 +30,7 @@ mod disk_tests;
 mod files;
 mod filter;
 mod ingest;
+mod list;
 mod open;
 mod operations;
 mod owner;
@@ -46,6 +47,9 @@ mod release_tests;
 mod requeue;
 mod restored;
 mod rows;
+mod search;
+#[cfg(test)]
+mod search_tests;
 mod settle;
 mod source_shards;
 mod suppress;
@@ -93,6 +97,8 @@ pub struct Sqlite {
     failed: watch::Receiver<Option<StoreError>>,
     accepts: watch::Receiver<bool>,
     pauses: watch::Receiver<Arc<Pauses>>,
+    /// Held for a step of the search index: each goes by the rows that the one before left.
+    indexing: tokio::sync::Mutex<()>,
     reader: SqliteReader,
     directory: PathBuf,
     /// The last of all: without callers, the writer ends.
@@ -163,6 +169,7 @@ impl Sqlite {
             failed: failed_receiver,
             accepts,
             pauses,
+            indexing: tokio::sync::Mutex::default(),
             reader,
             directory: path.to_owned(),
             _ending: start(writer, loops)?,

@@ -118,6 +118,7 @@ pub(super) fn open(
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
     let store_id = store_id(&connection, options.seed)?;
+    keep_term_key(&connection, options.seed)?;
     // Not the largest number that is there: those of batches that were removed must not be given again.
     let next_batch: Option<i64> = connection
         .query_row("SELECT seq FROM sqlite_sequence WHERE name = 'batch'", [], |row| row.get(0))
@@ -183,6 +184,19 @@ fn store_id(connection: &Connection, seed: u64) -> Result<u16, StoreError> {
     let store_id = fastrand::Rng::with_seed(seed).u16(0..1 << 12);
     connection.execute("INSERT INTO meta (key, value) VALUES ('realm', ?1)", [store_id])?;
     Ok(store_id)
+}
+
+/// Draws the key of the terms of the search index, if there is none yet.
+fn keep_term_key(connection: &Connection, seed: u64) -> Result<(), StoreError> {
+    // Not the sequence from which the id of the store is drawn, which is known to all who know an identifier.
+    let mut random = fastrand::Rng::with_seed(seed).fork();
+    let mut insert =
+        connection.prepare("INSERT OR IGNORE INTO meta (key, value) VALUES (?1, ?2)")?;
+    // With one of them alone there is no index.
+    for key in ["search_key_0", "search_key_1"] {
+        insert.execute((key, random.i64(..)))?;
+    }
+    Ok(())
 }
 
 fn configure(connection: &Connection, options: Options) -> Result<(), StoreError> {

@@ -89,7 +89,14 @@ const CASES: &[Case] = &[
     ),
     Case::new("ingest.rs", "INSERT INTO idempotency", "'tenant', 'new', x'00', x'00'"),
     Case::new("ingest.rs", "SELECT fingerprint", "'tenant', '40000'"),
+    Case::new("list.rs", "ORDER BY batch.id LIMIT", "40000, 'tenant', 'channel', NULL, 64, 44096"),
+    Case::new("list.rs", "ORDER BY batch.id DESC", "40000, 'tenant', 'channel', NULL, 64, 44096"),
+    Case::new("list.rs", "SELECT items", "40000"),
+    Case::new("list.rs", "SELECT lane, count", "40000"),
+    Case::new("list.rs", "SELECT max(id)", "0, 40000"),
+    Case::new("list.rs", "SELECT min(id)", "40000, 70368744177664"),
     Case::new("open.rs", "INSERT INTO meta", "1"),
+    Case::new("open.rs", "INSERT OR IGNORE INTO meta", "'key', 2"),
     Case::new("open.rs", "SELECT max(version)", ""),
     Case::new("open.rs", "SELECT seq", ""),
     Case::new("open.rs", "SELECT value FROM meta", ""),
@@ -131,8 +138,6 @@ const CASES: &[Case] = &[
     Case::new("prune.rs", "SELECT id, at", "513"),
     Case::new("prune.rs", "DELETE FROM suppression_event", "512"),
     Case::new("read.rs", "FROM broadcast_tombstone", "40000"),
-    Case::new("read.rs", "SELECT batch.id, lane", "40000, 'tenant', 'channel', NULL, 64, 4096"),
-    Case::new("read.rs", "max(id), 0) >= ?1", "40000"),
     Case::new("read.rs", "chunk.lease_until IS NULL FROM batch", "40000"),
     Case::new("read.rs", "sum(count), 0) FROM batch", "40000"),
     Case::new("read.rs", "SELECT entries, lane FROM batch JOIN log", "40000"),
@@ -186,6 +191,19 @@ const CASES: &[Case] = &[
     Case::new("restored.rs", "UPDATE log", "1"),
     Case::new("restored.rs", "UPDATE sqlite_sequence", "'batch', 1"),
     Case::new("restored.rs", "UPDATE suppression_event", "1"),
+    Case::new("search.rs", "(term, place) <=", "1, 40000, 40000"),
+    Case::new("search.rs", "(term, place) >", "1, 40000, 40000"),
+    Case::new("search.rs", "DELETE FROM search_block", "1, 64"),
+    Case::new("search.rs", "DELETE FROM search_run", "40"),
+    Case::new("search.rs", "INSERT INTO search_block", "200000, 1, 1, x'00'"),
+    Case::new("search.rs", "INSERT INTO search_run", "0, 1, 2, 1"),
+    Case::new("search.rs", "INSERT OR REPLACE INTO meta", "1"),
+    Case::new("search.rs", "SELECT count FROM batch", "40000, 1024"),
+    Case::new("search.rs", "SELECT id, level", ""),
+    Case::new("search.rs", "SELECT id, tenant", "40000, 1024"),
+    Case::new("search.rs", "SELECT value", "'search_cursor'"),
+    Case::new("search.rs", "WHERE state = 1", ""),
+    Case::new("search.rs", "SET state = ?2", "40, 1"),
     Case::new("source_shards.rs", "DELETE FROM source_shard", "'orders', 'shard', '', 1, 1"),
     Case::new("source_shards.rs", "INSERT INTO source_shard", "'orders', 'new', '', 1, 1"),
     Case::new("source_shards.rs", "SELECT shard", "'orders'"),
@@ -222,6 +240,8 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("recover.rs", "DELETE FROM batch", "the index has open broadcasts only"),
     ("recover.rs", "DELETE FROM broadcast", "the index has open broadcasts only"),
     ("filter.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
+    ("search.rs", "SELECT id, level", "it gives all runs, which are some for each level"),
+    ("search.rs", "WHERE state = 1", "runs are some for each level"),
     ("pause.rs", "SELECT tenant, scope", "it gives all pauses, and there are few"),
     ("pause.rs", "SELECT broadcast, passed", "it ends at the first row"),
 ];
@@ -251,12 +271,21 @@ fn fill(connection: &Connection) {
         "totals (state, count) SELECT n, n",
         "feed (name, event, tries) SELECT 'feed', n, 0",
         "source_shard (source, shard, position, reader, until) SELECT n, 'shard', '', 1, 1",
+        "search_run (id, level, first_batch, last_batch, state) SELECT n, 0, n, n, 1",
+        "search_block (run, term, place, postings) SELECT iif(n % 2, n, 1), n, n, x''",
     ];
     connection.execute_batch("DELETE FROM meta").unwrap();
     for insert in inserts {
         let small = ["totals", "feed", "tombstone", "retention_walk"];
         let small = small.iter().any(|table| insert.starts_with(table));
-        let rows = if small { " WHERE n <= 1" } else { "" };
+        let few = insert.starts_with("search_run");
+        let rows = if small {
+            " WHERE n <= 1"
+        } else if few {
+            " WHERE n <= 100"
+        } else {
+            ""
+        };
         let sql = insert.replacen("SELECT", &format!("{numbers} SELECT"), 1);
         connection.execute_batch(&format!("INSERT INTO {sql} FROM numbers{rows}")).unwrap();
     }

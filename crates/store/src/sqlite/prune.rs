@@ -74,6 +74,8 @@ impl Transaction<'_> {
         self.prune_keys(step)?;
         self.prune_suppression_events(step)?;
         if !step.result.goes_on {
+            // What of the index is left of batches that are gone is removed by the task that keeps it.
+            self.woke |= self.drop_empty_runs()?;
             step.result.goes_on = self.give_pages_back()?;
         }
         Ok(step.result)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{self, next_due, select_chunk, signed};
+use super::rows::{self, next_due, select_chunk};
 use crate::rows::codec::decode_log;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
@@ -16,8 +16,8 @@ use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::{
-    BroadcastStatus, Filter, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition, Page,
-    ParkedChannel, StoreError,
+    BroadcastStatus, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition, ParkedChannel,
+    StoreError,
 };
 
 /// The database at one instant: a question holds a transaction meanwhile.
@@ -27,13 +27,8 @@ pub(super) struct Snapshot {
     pub(super) store_id: u16,
 }
 
-/// Batches read whole for one page of a list.
-const PAGE_BATCHES: usize = 64;
-/// Batches looked at for one page: those that do not match cost no more than this.
-const PAGE_BATCHES_PASSED: u64 = 4096;
-
 /// A batch of an open broadcast is not accepted yet.
-const ACCEPTED: &str = "(batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
+pub(super) const ACCEPTED: &str = "(batch.broadcast IS NULL OR (SELECT sealed_at FROM broadcast AS b \
                         WHERE b.id = batch.broadcast) IS NOT NULL)";
 
 // === impl Snapshot ===
@@ -68,7 +63,7 @@ impl Snapshot {
     }
 
     /// Adds the fallback that stands in for the notification.
-    fn linked(&self, history: History) -> Result<History, StoreError> {
+    pub(super) fn linked(&self, history: History) -> Result<History, StoreError> {
         // The key under which a fallback is accepted is all that leads from a notification to it.
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let mut select = self.connection.prepare_cached(
@@ -79,82 +74,11 @@ impl Snapshot {
         Ok(History { fallback_id: found.map(NotificationId::from_bytes), ..history })
     }
 
-    pub(super) fn list(
+    pub(super) fn batch_history(
         &self,
-        filter: &Filter,
-        after: Option<NotificationId>,
-        items: usize,
-    ) -> Result<Page<History>, StoreError> {
-        let mut page = Page { items: Vec::new(), next: None };
-        // The batch of `after` once more: some of its members may come behind.
-        let first = after.map_or(0, |id| id.batch().0);
-        let batches = self.batches_from(filter, first)?;
-        let looked_at_all = batches.len() < PAGE_BATCHES;
-        for (batch, lane, count) in batches {
-            let passed = match after {
-                Some(id) if id.batch() == batch => usize::from(id.index()) + 1,
-                _ => 0,
-            };
-            let wanted: Members = Members::all(count).iter().skip(passed).collect();
-            let batch_history = self.batch_history(batch, lane)?;
-            for history in batch_history.histories(self.store_id, &wanted)? {
-                // Before the place moves on: the history for which there is no room is the first of the next page.
-                if page.items.len() == items {
-                    return Ok(page);
-                }
-                // Also past those that do not match, so that no page looks at them again.
-                page.next = Some(history.id);
-                if filter.matches(&history) {
-                    page.items.push(self.linked(history)?);
-                }
-            }
-            // Even when none of it was left to look at: the next page begins behind it.
-            if let Some(last) = u16::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-                let accepted_at = batch_history.batch.accepted_at;
-                page.next = Some(NotificationId::new(accepted_at, self.store_id, batch, last));
-            }
-        }
-        if looked_at_all {
-            // Fewer than a page may have were found in this stretch of numbers: the next page begins behind it.
-            let end = first + PAGE_BATCHES_PASSED;
-            let is_last = self.count("SELECT coalesce(max(id), 0) >= ?1 FROM batch", end)? == 0;
-            let (epoch, before) = (Timestamp::from_millis(0), BatchId(end - 1));
-            // A list goes by the batch and the index of a place alone, so it need not be the id of a notification.
-            let place = NotificationId::new(epoch, self.store_id, before, u16::MAX);
-            page.next = (!is_last).then_some(place);
-        }
-        Ok(page)
-    }
-
-    /// Batches from number `first` on that may match `filter`.
-    fn batches_from(
-        &self,
-        filter: &Filter,
-        first: u64,
-    ) -> Result<Vec<(BatchId, LaneId, usize)>, StoreError> {
-        let sql = format!(
-            "SELECT batch.id, lane, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
-             WHERE batch.id >= ?1 AND batch.id < ?1 + ?6 AND {ACCEPTED} AND (?2 IS NULL OR batch.tenant = ?2) \
-             AND (?3 IS NULL OR channel = ?3) AND (?4 IS NULL OR broadcast = ?4) \
-             ORDER BY batch.id LIMIT ?5"
-        );
-        let mut select = self.connection.prepare_cached(&sql)?;
-        let parameters = params![
-            first.cast_signed(),
-            filter.tenant.as_ref().map(Name::as_str),
-            filter.channel.as_ref().map(Name::as_str),
-            filter.broadcast.map(|id| id.0.cast_signed()),
-            signed(PAGE_BATCHES),
-            PAGE_BATCHES_PASSED.cast_signed(),
-        ];
-        let rows = select.query_map(parameters, |row| {
-            let id = BatchId(row.get::<_, i64>(0)?.cast_unsigned());
-            Ok((id, row.get(1)?, usize::from(row.get::<_, u16>(2)?)))
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    fn batch_history(&self, id: BatchId, lane: LaneId) -> Result<BatchHistory, StoreError> {
+        id: BatchId,
+        lane: LaneId,
+    ) -> Result<BatchHistory, StoreError> {
         let lane = rows::lane(&self.connection, lane)?;
         let mut select = self.connection.prepare_cached(
             "SELECT withdrawn_at FROM unreleased \

@@ -26,7 +26,8 @@ async fn every_panic_is_a_failure(deployment: Deployment, at_least: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_of_any_task_ends_an_engine_on_one_machine() {
-    every_panic_is_a_failure(Deployment::OneMachine, &["api", "dispatch", "settle"]).await;
+    every_panic_is_a_failure(Deployment::OneMachine, &["api", "search", "dispatch", "settle"])
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,203 @@
+//! The cost of the search index on SQLite: bytes and CPU per notification, and the time of a search.
+//!
+//! `cargo run --release -p store --example search_index DIRECTORY [notifications] [one-offs]`
+//!
+//! Fills a store in DIRECTORY, which must not exist, with batches of 1,000 and batches of one; builds the index; searches for random
+//! recipients, of whom each got four notifications; and takes in a million more, in turn with the index at work and without. A
+//! directory of 20,000,000 takes some 3 GiB; it is left there.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a measurement reads the clock, prints, and fails by panicking"
+)]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use notification::{Draft, Timestamp};
+use store::conformance::{Shape, at, name};
+use store::sqlite::Options;
+use store::{Filter, Ingest as _, ListOrder, ReadStore as _, SearchIndex as _, Sqlite};
+
+/// Notifications of a batch.
+const BATCH: u64 = 1_000;
+/// Searches of each kind.
+const SEARCHES: usize = 1_000;
+/// The pause of the engine between two steps.
+const BETWEEN_STEPS: Duration = Duration::from_millis(20);
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().expect("a directory");
+    let directory = Path::new(&directory);
+    let mut numbers = arguments.map(|text| text.parse().expect("a number"));
+    let notifications: u64 = numbers.next().unwrap_or(20_000_000);
+    let one_offs: u64 = numbers.next().unwrap_or(1_000_000);
+    assert!(!directory.exists(), "a directory that is not there yet");
+    let (store, _) = Sqlite::open(directory, Options::new(1), at(0)).expect("a store");
+    let recipients = (notifications + one_offs) / 4;
+
+    let step = Step::start();
+    fill(&store, notifications, recipients, 1).await;
+    step.stop("taken in, by 1,000", notifications);
+    index(&store, directory, "index, batches of 1,000", notifications).await;
+    let step = Step::start();
+    fill_one_offs(&store, one_offs, recipients).await;
+    step.stop("taken in, one by one", one_offs);
+    index(&store, directory, "index, one-offs", one_offs).await;
+
+    let mut random = fastrand::Rng::with_seed(3);
+    search(&store, "warm-up", recipients, &mut random).await;
+    search(&store, "warm", recipients, &mut random).await;
+    // A reader that has just been opened has nothing of its own in memory either.
+    store.close().await;
+    drop(store);
+    let (store, _) = Sqlite::open(directory, Options::new(1), at(0)).expect("a store");
+    if std::process::Command::new("sync").status().is_ok_and(|status| status.success())
+        && std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+    {
+        search(&store, "cold at first", recipients, &mut random).await;
+    } else {
+        println!("cold: the page cache may not be dropped here");
+    }
+    for _ in 0..3 {
+        let step = Step::start();
+        fill(&store, 1_000_000, recipients, 5).await;
+        step.stop("taken in without the index", 1_000_000);
+        let step = Step::start();
+        tokio::select! {
+            () = keep_index(&store) => {}
+            () = fill(&store, 1_000_000, recipients, 6) => {}
+        }
+        step.stop("taken in beside the index", 1_000_000);
+    }
+    store.close().await;
+}
+
+fn draft(shape: &Shape, recipient: u64) -> Draft {
+    shape.draft(&format!("user-{recipient:012}@example.com"))
+}
+
+/// Takes in batches of 1,000, eight at a time.
+async fn fill(store: &Sqlite, notifications: u64, recipients: u64, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for calls in 0..notifications / BATCH / 8 {
+        let groups: Vec<Vec<Draft>> = (0..8)
+            .map(|call| {
+                // Drafts of one transaction share batches unless their due times differ.
+                let due_at = i64::try_from(calls * 8 + call).expect("a number") + 1_000_000_000_000;
+                let shape = Shape { due_at, ..Shape::default() };
+                (0..BATCH).map(|_| draft(&shape, random.u64(0..recipients))).collect()
+            })
+            .collect();
+        let mut groups = groups.into_iter().map(|group| store.ingest(group, now()));
+        let mut next = || groups.next().expect("eight");
+        let all = tokio::try_join!(next(), next(), next(), next(), next(), next(), next(), next());
+        all.expect("accepted");
+    }
+}
+
+/// Takes in batches of one: no two drafts of a call have an envelope in common.
+async fn fill_one_offs(store: &Sqlite, notifications: u64, recipients: u64) {
+    let mut random = fastrand::Rng::with_seed(2);
+    for call in 0..notifications / BATCH {
+        let one = |number| {
+            let due_at = i64::try_from(call * BATCH + number).expect("a number");
+            let shape = Shape { due_at: due_at + 2_000_000_000_000, ..Shape::default() };
+            draft(&shape, random.u64(0..recipients))
+        };
+        store.ingest((0..BATCH).map(one).collect(), now()).await.expect("accepted");
+    }
+}
+
+async fn index(store: &Sqlite, directory: &Path, what: &str, notifications: u64) {
+    let before = blocks(directory);
+    let step = Step::start();
+    let (mut steps, mut longest) = (0, Duration::ZERO);
+    loop {
+        let began = Instant::now();
+        if !store.advance().await.expect("a step") {
+            break;
+        }
+        steps += 1;
+        longest = longest.max(began.elapsed());
+    }
+    step.stop(what, notifications);
+    let (blocks, bytes) = blocks(directory);
+    let added = (bytes - before.1) / notifications.cast_signed();
+    println!("  {steps} steps, longest {longest:?}; {blocks} blocks, {added} bytes each added");
+}
+
+/// Takes steps as the engine does.
+async fn keep_index(store: &Sqlite) {
+    loop {
+        let pause = if store.advance().await.expect("a step") { 1 } else { 50 };
+        tokio::time::sleep(BETWEEN_STEPS * pause).await;
+    }
+}
+
+async fn search(store: &Sqlite, what: &str, recipients: u64, random: &mut fastrand::Rng) {
+    let (mut times, mut found) = (Vec::with_capacity(SEARCHES), 0);
+    for _ in 0..SEARCHES {
+        let recipient = format!("user-{:012}@example.com", random.u64(0..recipients));
+        let recipient = Some(recipient.as_str().into());
+        let (tenant, order) = (Some(name("tenant")), ListOrder::NewestFirst);
+        let filter = Filter { tenant, recipient, order, ..Filter::default() };
+        let (began, mut after) = (Instant::now(), None);
+        loop {
+            let page = store.reader().list(filter.clone(), after, 20).await.expect("a page");
+            found += page.items.len();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    let at = |part: usize| times[(SEARCHES * part / 1_000).min(SEARCHES - 1)];
+    println!(
+        "search, {what}: p50 {:?}, p99 {:?}, longest {:?}; {found} found",
+        at(500),
+        at(990),
+        at(1_000)
+    );
+}
+
+/// Number and bytes of the blocks.
+fn blocks(directory: &Path) -> (i64, i64) {
+    let connection = rusqlite::Connection::open(directory.join("belfry.db")).expect("a database");
+    let sql = "SELECT count(*), coalesce(sum(length(postings)), 0) FROM search_block";
+    connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("a row")
+}
+
+fn now() -> Timestamp {
+    at(1_000)
+}
+
+/// A stretch of time, and the CPU that this process takes in it.
+struct Step(Instant, u64);
+
+impl Step {
+    fn start() -> Self {
+        Self(Instant::now(), cpu_micros())
+    }
+
+    fn stop(&self, what: &str, notifications: u64) {
+        let (seconds, micros) = (self.0.elapsed().as_secs_f64(), cpu_micros() - self.1);
+        let per_item = micros * 1_000 / notifications;
+        println!("{what}: {notifications} in {seconds:.1} s; {per_item} ns of CPU each");
+    }
+}
+
+/// CPU that this process has taken, from `/proc/self/stat`: user and system time, in ticks of 10 ms.
+fn cpu_micros() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split(' ').collect();
+    let ticks = |field: usize| fields[field].parse::<u64>().expect("a number");
+    (ticks(12) + ticks(13)) * 10_000
+}

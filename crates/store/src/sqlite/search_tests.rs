@@ -1,0 +1,182 @@
+//! The search index on a database, beside a walk over everything.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use notification::{BatchId, NotificationId};
+use rusqlite::Connection;
+
+use super::files::DATABASE;
+use super::transaction::Transaction;
+use super::writer::Durability;
+use super::{Options, Sqlite};
+use crate::conformance::{BroadcastShape, Shape, at, name};
+use crate::{Filter, Ingest as _, ListOrder, ReadStore as _, SearchIndex as _};
+
+/// Recipients of the tests, each of which gets many notifications.
+const RECIPIENTS: usize = 50;
+
+fn open(directory: &Path) -> Sqlite {
+    Sqlite::open(directory, Options::new(1), at(0)).unwrap().0
+}
+
+/// A filter of the notifications of one recipient.
+fn to(recipient: usize, order: ListOrder) -> Filter {
+    let recipient = Some(recipient.to_string().into());
+    Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() }
+}
+
+async fn list_all(store: &Sqlite, filter: Filter, items: usize) -> Vec<NotificationId> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.reader().list(filter.clone(), after, items).await.unwrap();
+        ids.extend(page.items.into_iter().map(|history| history.id));
+        after = page.next;
+        if after.is_none() {
+            return ids;
+        }
+    }
+}
+
+/// Stores `batches` batches of three, and notes who got what.
+async fn fill(store: &Sqlite, batches: usize, sent: &mut BTreeMap<usize, Vec<NotificationId>>) {
+    let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
+    let draft = |number: usize| {
+        // Drafts of one transaction share a batch unless their due times differ.
+        let due_at = i64::try_from(number / 3).unwrap();
+        Shape { due_at, ..Shape::default() }.draft(&to(number).to_string())
+    };
+    let admissions = store.ingest((0..batches * 3).map(draft).collect(), at(0)).await.unwrap();
+    for (number, admission) in admissions.into_iter().enumerate() {
+        let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
+        sent.entry(to(number)).or_default().push(id);
+    }
+}
+
+async fn check(store: &Sqlite, sent: &BTreeMap<usize, Vec<NotificationId>>) {
+    for recipient in [7, RECIPIENTS - 1] {
+        let mut expect = sent.get(&recipient).cloned().unwrap_or_default();
+        expect.sort_by_key(|id| (id.batch(), id.index()));
+        assert_eq!(list_all(store, to(recipient, ListOrder::OldestFirst), 100).await, expect);
+        expect.reverse();
+        assert_eq!(list_all(store, to(recipient, ListOrder::NewestFirst), 100).await, expect);
+    }
+}
+
+fn count(directory: &Path, sql: &str) -> i64 {
+    let connection = Connection::open(directory.join(DATABASE)).unwrap();
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_search_finds_all_after_every_step_and_after_every_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path());
+    let mut sent = BTreeMap::new();
+    for round in 0..10 {
+        fill(&store, 1_100, &mut sent).await;
+        check(&store, &sent).await;
+        let mut steps = 0;
+        while store.advance().await.unwrap() {
+            check(&store, &sent).await;
+            steps += 1;
+            if steps % 3 == 1 {
+                // Without closing it: as much as the end of a process leaves.
+                drop(store);
+                store = open(directory.path());
+            }
+        }
+        assert!(steps > 0 || round == 0, "{round}");
+    }
+    let runs =
+        count(directory.path(), "SELECT count(*) FROM search_run WHERE state = 1 AND level = 1");
+    assert_eq!(runs, 1, "eight runs were merged");
+    assert_eq!(count(directory.path(), "SELECT count(*) FROM search_run WHERE state <> 1"), 0);
+    let strays = "SELECT count(*) FROM search_block WHERE run NOT IN (SELECT id FROM search_run)";
+    assert_eq!(count(directory.path(), strays), 0);
+}
+
+#[tokio::test]
+async fn what_is_gone_from_the_batches_is_passed_over_and_what_is_forgotten_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let mut sent = BTreeMap::new();
+    fill(&store, 3_000, &mut sent).await;
+    while store.advance().await.unwrap() {}
+    let last: i64 = count(directory.path(), "SELECT value FROM meta WHERE key = 'search_cursor'");
+    let gone = BatchId(last.cast_unsigned() - 500);
+    let removal = "DELETE FROM batch WHERE id < ?1";
+    // Rows of batches go first, and what the index has of them later.
+    let connection = Connection::open(directory.path().join(DATABASE)).unwrap();
+    connection.execute(removal, [gone.0.cast_signed()]).unwrap();
+    for ids in sent.values_mut() {
+        ids.retain(|id| id.batch() >= gone);
+    }
+    check(&store, &sent).await;
+    let drop = async || {
+        let work = |transaction: &mut Transaction<'_>| transaction.drop_empty_runs();
+        store.write(Durability::WithTheNext, work).await.unwrap()
+    };
+    assert!(drop().await);
+    assert!(!drop().await, "once");
+    check(&store, &sent).await;
+    let before = count(directory.path(), "SELECT count(*) FROM search_block");
+    while store.advance().await.unwrap() {}
+    assert!(count(directory.path(), "SELECT count(*) FROM search_block") < before);
+    assert_eq!(count(directory.path(), "SELECT count(*) FROM search_run"), 1, "that of the rest");
+    assert_eq!(
+        count(directory.path(), "SELECT value FROM meta WHERE key = 'search_cursor'"),
+        last,
+        "nothing is indexed again"
+    );
+    check(&store, &sent).await;
+}
+
+#[tokio::test]
+async fn an_index_of_wrong_postings_shows_nothing_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let mut sent = BTreeMap::new();
+    fill(&store, 1_100, &mut sent).await;
+    while store.advance().await.unwrap() {}
+    // Postings of another recipient than the member has, as a collision makes them.
+    let connection = Connection::open(directory.path().join(DATABASE)).unwrap();
+    let swap = "UPDATE batch SET items = (SELECT items FROM batch AS other WHERE other.id = 21) WHERE id = 20";
+    connection.execute(swap, []).unwrap();
+    for recipient in 0..RECIPIENTS {
+        let filter = to(recipient, ListOrder::OldestFirst);
+        let page = store.reader().list(filter.clone(), None, 10_000).await.unwrap();
+        let is_wrong = |text: &str| text != recipient.to_string();
+        assert!(
+            !page.items.iter().any(|history| history.recipient.as_deref().is_some_and(is_wrong))
+        );
+    }
+}
+
+#[tokio::test]
+async fn recipients_of_an_open_broadcast_are_indexed_and_not_shown_until_it_is_sealed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let broadcast = BroadcastShape::default().open(&store, 70_000).await;
+    while store.advance().await.unwrap() {}
+    assert!(count(directory.path(), "SELECT count(*) FROM search_run") > 0);
+    let recipient = Some("5".into());
+    let tenant = Some(name("tenant"));
+    let filter = Filter { tenant, recipient, ..Filter::default() };
+    assert_eq!(list_all(&store, filter.clone(), 10).await, []);
+    store.seal_broadcast(broadcast, at(0)).await.unwrap();
+    assert_eq!(list_all(&store, filter, 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_page_reads_a_bounded_part_of_what_is_not_indexed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let mut sent = BTreeMap::new();
+    fill(&store, 2_000, &mut sent).await;
+    let nobody = to(RECIPIENTS, ListOrder::NewestFirst);
+    let page = store.reader().list(nobody, None, 10).await.unwrap();
+    assert_eq!(page.items, []);
+    let next = page.next.expect("more to be looked at");
+    assert_eq!(next.batch(), BatchId(2_000 - 1_024 + 1));
+}
