@@ -14,6 +14,7 @@ mod cancel;
 mod claim;
 mod cluster;
 mod error;
+mod event;
 mod ingest;
 mod operations;
 mod quota;
@@ -41,6 +42,7 @@ pub use cluster::{
     ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
 };
 pub use error::{ErrorKind, StoreError};
+pub use event::{DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 #[cfg(feature = "memory")]
 pub use memory::Memory;

@@ -56,6 +56,8 @@ pub(super) struct Batch {
     pub(super) envelope: Envelope,
     pub(super) accepted_at: Timestamp,
     pub(super) entries: Vec<Entry>,
+    /// True if a feed hands events on by it.
+    pub(super) is_of_feed: bool,
 }
 
 /// A notification.
@@ -140,7 +142,8 @@ impl Books {
         entries: Vec<(ByteString, Content)>,
     ) -> BatchId {
         let id = BatchId(self.next_number());
-        self.batches.insert(id, Batch { envelope, accepted_at, entries: Vec::new() });
+        self.batches
+            .insert(id, Batch { envelope, accepted_at, entries: Vec::new(), is_of_feed: false });
         for (recipient, content) in entries {
             self.append(id, recipient, content);
         }

@@ -143,9 +143,20 @@ impl Items {
         Ok((recipient, Some(content)))
     }
 
+    /// The recipient of the next item, without its content.
+    pub(crate) fn recipient(&mut self) -> Result<ByteString, StoreError> {
+        let recipient = self.pieces.text()?;
+        self.skip_content()?;
+        Ok(recipient)
+    }
+
     /// Passes over the next item.
     pub(crate) fn skip(&mut self) -> Result<(), StoreError> {
         self.pieces.range()?;
+        self.skip_content()
+    }
+
+    fn skip_content(&mut self) -> Result<(), StoreError> {
         match self.own {
             ItemContent::Nothing => {}
             ItemContent::Content => {
