@@ -143,6 +143,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "delivery" => probe::<DeliveryConfig>(),
         "suppressions" => probe::<SuppressionsConfig>(),
         "feed" => probe::<suppressions::FeedConfig>(),
+        "delivery-feed" => probe::<DeliveryFeedConfig>(),
         "apns" => probe::<channel::apns::Settings>(),
         "fcm" => probe::<channel::fcm::Settings>(),
         "webhook" => probe::<channel::webhook::Settings>(),
