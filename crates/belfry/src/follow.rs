@@ -45,7 +45,7 @@ pub(crate) struct Following {
 }
 
 /// Events that are being printed.
-struct Reading<'a, E> {
+struct EventPrinter<'a, E> {
     events: &'a E,
     following: Following,
     /// All up to here are printed.
@@ -64,7 +64,7 @@ pub(crate) fn print<E: PrintedEvents>(
     store: &StoreConfig,
 ) -> anyhow::Result<()> {
     let (position, line) = (following.position, StatusLine::new());
-    let mut reading = Reading { events, following, position, count: 0, line };
+    let mut reading = EventPrinter { events, following, position, count: 0, line };
     let ended = reader::ask(store, async |reads| {
         tokio::select! {
             ended = reading.run(reads) => ended,
@@ -72,7 +72,7 @@ pub(crate) fn print<E: PrintedEvents>(
         }
     });
     reading.line.finish();
-    let Reading { position, count, .. } = reading;
+    let EventPrinter { position, count, .. } = reading;
     let name = E::NAME;
     ended.map_err(|error| match count {
         0 => error,
@@ -82,9 +82,9 @@ pub(crate) fn print<E: PrintedEvents>(
     Ok(())
 }
 
-// === impl Reading ===
+// === impl EventPrinter ===
 
-impl<E: PrintedEvents> Reading<'_, E> {
+impl<E: PrintedEvents> EventPrinter<'_, E> {
     async fn run(&mut self, reads: &dyn ReadStore) -> anyhow::Result<()> {
         let name = E::NAME;
         loop {

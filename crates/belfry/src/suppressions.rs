@@ -97,7 +97,7 @@ pub(crate) struct LiftArgs {
 }
 
 /// Changes of the list.
-struct Changes;
+struct ListChanges;
 
 /// Recipients read, or handed to the engine, at once.
 const PAGE: usize = limits::LIST_ITEMS;
@@ -132,7 +132,7 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<(
 /// Prints changes, until there are no more or it is interrupted.
 pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<()> {
     let FeedArgs { position, follow, json, .. } = *args;
-    follow::print(&Changes, Following { position, follow, json }, store)
+    follow::print(&ListChanges, Following { position, follow, json }, store)
 }
 
 /// Suppresses recipients.
@@ -167,7 +167,7 @@ pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<()> {
     output::json_or(args.whom.json, &sum, || format!("{lifted} lifted, {unchanged} unchanged"))
 }
 
-impl PrintedEvents for Changes {
+impl PrintedEvents for ListChanges {
     type Event = SuppressionEvent;
 
     const NAME: &'static str = "changes";

@@ -2,10 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use notification::{BroadcastId, ByteString, Name, NotificationId, State};
+use notification::{BroadcastId, ByteString, Name, NotificationId, State, Timestamp};
 use serde::Serialize;
 
-use crate::{Attempted, EventPosition};
+use crate::EventPosition;
+
+/// An attempt, or the end, of a notification, as the log keeps it. Its JSON is a part of the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attempted {
+    /// Time of its settlement.
+    pub at: Timestamp,
+    /// The attempt's number; 0 when it ended without one.
+    pub attempt: u16,
+    /// A terminal state, or [`State::Pending`] when another attempt followed.
+    pub state: State,
+    /// The protocol's status code, 0 when there was none.
+    pub status: u16,
+    /// The provider's reason.
+    pub detail: String,
+}
 
 /// The delivery events that a reader asks for: those of one tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]

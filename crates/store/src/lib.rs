@@ -42,7 +42,7 @@ pub use cluster::{
     ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
 };
 pub use error::{ErrorKind, StoreError};
-pub use event::{DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS};
+pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
@@ -51,8 +51,8 @@ pub use operations::{Operations, Paused, Requeued};
 pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
-    Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace,
-    LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace, LaneStatus,
+    LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
 pub use source_shard::ShardCursor;

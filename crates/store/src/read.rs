@@ -13,24 +13,9 @@ use notification::{
 use serde::Serialize;
 
 use crate::{
-    ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, ShardCursor,
+    Attempted, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, ShardCursor,
     StoreError, Suppression, SuppressionPage,
 };
-
-/// An attempt, or the end, of a notification, as the log keeps it. Its JSON is a part of the API.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Attempted {
-    /// Time of its settlement.
-    pub at: Timestamp,
-    /// The attempt's number; 0 when it ended without one.
-    pub attempt: u16,
-    /// A terminal state, or [`State::Pending`] when another attempt followed.
-    pub state: State,
-    /// The protocol's status code, 0 when there was none.
-    pub status: u16,
-    /// The provider's reason.
-    pub detail: String,
-}
 
 /// A notification with its content, its state and its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
