@@ -1,4 +1,8 @@
 //! Delivery of outcomes to an application, in order, whatever it answers; and no event about its own notifications.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "all of it is test code: a failure here fails the test"
+)]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

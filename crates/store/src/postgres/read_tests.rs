@@ -191,10 +191,10 @@ async fn a_change_that_would_be_numbered_before_an_earlier_one_is_done_again() {
 #[tokio::test]
 async fn events_are_read_up_to_the_first_transaction_that_may_still_write() {
     let (_server, database, connector) = store().await;
-    let lane = "INSERT INTO tenant_lane (id, channel, destination, priority, tenant) OVERRIDING SYSTEM VALUE \
+    let insert_lane = "INSERT INTO tenant_lane (id, channel, destination, priority, tenant) OVERRIDING SYSTEM VALUE \
          VALUES (1, 'channel', 'here', 1, 'tenant')";
     let session = connector.connect(None).await.unwrap();
-    session.client.batch_execute(lane).await.unwrap();
+    session.client.batch_execute(insert_lane).await.unwrap();
     // Without items: recipients that are kept no longer.
     session
         .client
