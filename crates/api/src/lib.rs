@@ -11,6 +11,8 @@ mod cancel;
 mod create;
 mod draft;
 mod estimate;
+mod events;
+mod follow;
 mod input;
 mod keys;
 pub mod limits;
@@ -41,13 +43,13 @@ use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
-use feed::SourceCounts;
+use feed::{FeedPlan, SourceCounts};
 use flow::Backoff;
 use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
 use store::ReadStore;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use access::Locked;
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
@@ -64,8 +66,8 @@ pub use readiness::Readiness;
 pub use requeue::RequeuedOne;
 pub use server::serve;
 pub use status::{
-    ClusterAnswer, LaneAnswer, ParkedAnswer, SourceAnswer, StatusAnswer, SuppressionFeed,
-    WorkerAnswer,
+    ClusterAnswer, FeedAnswer, LaneAnswer, ParkedAnswer, SourceAnswer, StatusAnswer,
+    SuppressionFeed, WorkerAnswer,
 };
 pub use suppressions::{LiftAnswer, SuppressAnswer, SuppressionPages};
 
@@ -97,8 +99,10 @@ pub struct ApiState {
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
     /// Sources that this process reads, by their names.
     pub sources: Vec<(Name, Arc<SourceCounts>)>,
-    /// The feed of the suppression list that this process runs.
-    pub feed: Option<Name>,
+    /// The feeds that this process runs.
+    pub feeds: Vec<FeedPlan>,
+    /// Room for streams of events: [`limits::EVENT_STREAMS`].
+    pub event_streams: Arc<Semaphore>,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
     /// Since when it runs.
@@ -168,6 +172,7 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/notifications/{id}", get(notifications::read))
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
         .route("/v1/notifications/{id}/requeue", post(requeue::one))
+        .route("/v1/events", get(events::read))
         .route("/v1/requeue", post(requeue::many))
         .route("/v1/cancel", post(cancel::cancel))
         .route("/v1/pause", post(pauses::pause))

@@ -19,6 +19,8 @@ pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub const LONG_POLL: Duration = Duration::from_secs(25);
 /// Faults named in one answer.
 pub const FAULTS: usize = 100;
+/// Streams of events that are open at a time, each with up to a thousand events in memory, and one that the socket takes.
+pub const EVENT_STREAMS: usize = 64;
 /// Items of a list asked of the store at once: their contents are in memory for a moment.
 pub const LIST_SLICE: usize = 100;
 /// Entries of the log in one answer.

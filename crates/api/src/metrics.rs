@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use feed::FeedProgress;
+use feed::{FeedProgress, FeedSource};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -74,15 +74,29 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
     let help =
         "Notifications that wait for a channel that is not configured, counted up to a bound";
     now.register("belfry_parked_notifications", help, parked);
-    if let Some(feed) = &shared.feed {
-        let feed = FeedProgress::read(&*shared.reads, feed.clone()).await?;
-        let help = "For how many seconds the application has not been told of a change of the suppression list";
-        let lag = feed.lag(shared.intake.now());
-        now.register("belfry_suppression_feed_lag_seconds", help, seconds(lag));
-    }
+    add_feeds(shared, now).await?;
     if let Some(cluster) = shared.reads.cluster().await? {
         add_cluster(&cluster, shared.worker.as_deref(), now);
     }
+    Ok(())
+}
+
+/// The lag of each feed; that of the suppression list under the name that it had when it was alone, too.
+async fn add_feeds(shared: &ApiState, now: &mut Registry) -> Result<(), StoreError> {
+    if shared.feeds.is_empty() {
+        return Ok(());
+    }
+    let lags = Family::<[(&'static str, String); 1], Gauge<f64, AtomicU64>>::default();
+    for feed in &shared.feeds {
+        let lag = FeedProgress::read(&*shared.reads, feed).await?.lag(shared.intake.now());
+        lags.get_or_create(&[("feed", feed.name.to_string())]).set(lag.as_secs_f64());
+        if feed.source == FeedSource::Suppressions {
+            let help = "For how many seconds the application has not been told of a change of the suppression list";
+            now.register("belfry_suppression_feed_lag_seconds", help, seconds(lag));
+        }
+    }
+    let help = "For how many seconds the application of a feed has not been told of an event";
+    now.register("belfry_feed_lag_seconds", help, lags);
     Ok(())
 }
 

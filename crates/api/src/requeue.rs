@@ -143,14 +143,7 @@ pub(crate) async fn many(
         let slice = LIST_SLICE.min(items_max - matched.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         for history in page.items.iter().filter(|history| narrow.matches(history)) {
-            let expires_at = history.envelope.expires_at;
-            // It is not to be sent at that instant either.
-            let is_expired = expires_at.is_some_and(|expires_at| expires_at <= now);
-            answer.add(match history.content {
-                None => Requeued::ContentRemoved,
-                Some(_) if is_expired => Requeued::Expired,
-                Some(_) => Requeued::Requeued,
-            });
+            answer.add(expected(history, now));
             matched.push(history.id);
         }
         next = page.next;
@@ -168,6 +161,19 @@ pub(crate) async fn many(
     }
     answer.next = next.map(show);
     Ok(Json(answer).into_response())
+}
+
+/// The answer to be expected for one that matches.
+fn expected(history: &History, now: Timestamp) -> Requeued {
+    // It is not to be sent at the instant of its expiry either.
+    let is_expired = history.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
+    if history.content.is_none() {
+        Requeued::ContentRemoved
+    } else if is_expired {
+        Requeued::Expired
+    } else {
+        Requeued::Requeued
+    }
 }
 
 // === impl ManyAnswer ===

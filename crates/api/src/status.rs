@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use feed::{FeedProgress, SourceCounts};
+use feed::{FeedPlan, FeedProgress, FeedSource, SourceCounts};
 use notification::{Account, Name, Pauses, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{
@@ -46,6 +46,9 @@ pub struct StatusAnswer {
     pub sources: Vec<SourceAnswer>,
     /// The feed of the suppression list, where there is one.
     pub suppression_feed: Option<SuppressionFeed>,
+    /// The feeds of delivery events.
+    #[serde(default)]
+    pub feeds: Vec<FeedAnswer>,
     /// Workers of the cluster; none with the embedded store.
     pub cluster: Option<ClusterAnswer>,
 }
@@ -136,6 +139,16 @@ pub struct SuppressionFeed {
     pub lag_seconds: f64,
 }
 
+/// How far a feed of delivery events is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FeedAnswer {
+    /// Its name.
+    pub name: String,
+    /// How far it is.
+    #[serde(flatten)]
+    pub progress: SuppressionFeed,
+}
+
 /// The processes that share a store.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ClusterAnswer {
@@ -167,8 +180,8 @@ pub struct WorkerAnswer {
 
 pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
     let now = shared.intake.now();
-    let (started_at, feed) = (Some(shared.started_at), shared.feed.as_ref());
-    let mut status = StatusAnswer::read(&*shared.reads, started_at, feed, now).await?;
+    let (started_at, feeds) = (Some(shared.started_at), &shared.feeds);
+    let mut status = StatusAnswer::read(&*shared.reads, started_at, feeds, now).await?;
     let channels = shared.intake.channel_names();
     for lane in &mut status.lanes {
         lane.parked = !channels.contains(lane.channel.as_str());
@@ -195,17 +208,23 @@ pub(crate) fn lag(oldest: Option<Timestamp>, now: Timestamp) -> Duration {
 
 impl StatusAnswer {
     /// Asks `reads` as of `now`, for a process that runs since `started_at`, or for one that only looks; and about
-    /// `feed`, if there is one.
+    /// `feeds`.
     pub async fn read(
         reads: &dyn ReadStore,
         started_at: Option<Timestamp>,
-        feed: Option<&Name>,
+        feeds: &[FeedPlan],
         now: Timestamp,
     ) -> Result<Self, StoreError> {
-        let feed = match feed {
-            Some(feed) => Some(FeedProgress::read(reads, feed.clone()).await?),
-            None => None,
-        };
+        let (mut suppression_feed, mut answers) = (None, Vec::new());
+        for feed in feeds {
+            let progress = SuppressionFeed::new(FeedProgress::read(reads, feed).await?, now);
+            match feed.source {
+                FeedSource::Suppressions => suppression_feed = Some(progress),
+                FeedSource::Deliveries { .. } => {
+                    answers.push(FeedAnswer { name: show(&feed.name), progress });
+                }
+            }
+        }
         let (lanes, pauses) = (reads.lanes().await?, reads.pauses().await?);
         let oldest = oldest_due(&lanes, &pauses);
         Ok(Self {
@@ -219,7 +238,8 @@ impl StatusAnswer {
             parked: Vec::new(),
             pauses: in_order(&pauses),
             sources: Vec::new(),
-            suppression_feed: feed.map(|feed| SuppressionFeed::new(feed, now)),
+            suppression_feed,
+            feeds: answers,
             cluster: reads.cluster().await?.map(ClusterAnswer::from),
         })
     }

@@ -1,7 +1,6 @@
 //! The suppression list: read, exported, changed, and followed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -17,14 +16,14 @@ use pipeline::ingest::json::{Object, list, share, text};
 use pipeline::ingest::parse::too_many_items;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::{EventPosition, Lift, ReadStore, StoreError, Suppression, SuppressionPage};
-use tokio::time::{sleep, timeout};
+use store::{EventPosition, Lift, ReadStore, StoreError, Suppression};
 
 use crate::ApiState;
 use crate::access::WithOperations;
 use crate::body::{BodyFormat, format, with_body};
+use crate::follow::{FollowedChanges, wait_of};
 use crate::keys::Caller;
-use crate::limits::{LIST_SLICE, LOG_ENTRIES, LONG_POLL};
+use crate::limits::{LIST_SLICE, LOG_ENTRIES};
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -33,11 +32,6 @@ use crate::view::{ListAnswer, show};
 const SUPPRESS: &[&str] = &["channel", "to", "reason"];
 const LIFT: &[&str] = &["channel", "to", "registered_at"];
 const LINES: &str = "application/x-ndjson";
-
-/// From a change to the look at it: what changes meanwhile is looked at once.
-const GATHER: Duration = Duration::from_millis(200);
-/// Between two looks without a word, while a caller waits: another process's word may be lost.
-const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(2);
 
 /// The answer to suppressing recipients.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -179,12 +173,8 @@ pub(crate) async fn events(
     let mut query = Query::read(&uri, &["position", "limit", "wait"])?;
     let position: EventPosition = query.parse("position")?.unwrap_or_default();
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
-    let wait: u64 = query.parse("wait")?.unwrap_or(0);
-    if wait > LONG_POLL.as_secs() {
-        let most = LONG_POLL.as_secs();
-        return Err(Problem::bad_request(format!("parameter wait: must be 0 to {most} (seconds)")));
-    }
-    let page = shared.events(position, events_max, Duration::from_secs(wait)).await?;
+    let wait = wait_of(&mut query)?;
+    let page = shared.follow(position, wait, &FollowedChanges { events_max }).await?;
     let mut lines = Vec::new();
     for event in page.events {
         append_line(&mut lines, &event)?;
@@ -242,48 +232,6 @@ impl SuppressionPages {
             }
         }
         Ok(Vec::new())
-    }
-}
-
-// === impl ApiState ===
-
-impl ApiState {
-    /// Changes after `position`; when there are none, those that come within `wait`.
-    async fn events(
-        &self,
-        position: EventPosition,
-        events_max: usize,
-        wait: Duration,
-    ) -> Result<SuppressionPage, StoreError> {
-        let mut changes = self.changes.clone();
-        let look = async || self.reads.suppression_events(position, events_max).await;
-        let waiting = async {
-            loop {
-                // What changes from here on wakes the wait below, also if it changes during the look.
-                changes.mark_unchanged();
-                let page = look().await?;
-                if !page.events.is_empty() || self.is_stopping() {
-                    return Ok(page);
-                }
-                tokio::select! {
-                    store_is_gone = changes.changed() => {
-                        if store_is_gone.is_err() {
-                            return Ok(page);
-                        }
-                        sleep(GATHER).await;
-                    }
-                    () = sleep(LOOK_AT_LEAST_EVERY) => {}
-                }
-            }
-        };
-        if wait.is_zero() {
-            return look().await;
-        }
-        match timeout(wait, waiting).await {
-            Ok(page) => page,
-            // The time may have passed while changes were gathered: they are answered now.
-            Err(_elapsed) => look().await,
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::check_config::CheckConfigArgs;
 use crate::credential::CredentialCommand;
 use crate::demo::DemoArgs;
 use crate::estimate::EstimateArgs;
+use crate::events::EventsArgs;
 use crate::exit;
 use crate::import::ImportArgs;
 use crate::list::ListArgs;
@@ -59,6 +60,8 @@ pub(crate) enum CliCommand {
     List(ListArgs),
     /// Show the delivery log (reads the store, the engine need not run)
     Log(LogArgs),
+    /// Print what became of the notifications of a tenant (reads the store, the engine need not run)
+    Events(EventsArgs),
     /// Cancel what is not sent yet: a notification, a broadcast, a lane, a channel, or all of a tenant
     Cancel(CancelArgs),
     /// Send nothing of a broadcast, a channel, a lane or a tenant until it is resumed

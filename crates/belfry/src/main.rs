@@ -14,7 +14,9 @@ mod config;
 mod credential;
 mod demo;
 mod estimate;
+mod events;
 mod exit;
+mod follow;
 mod import;
 mod input;
 mod list;
@@ -70,8 +72,8 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
             let source = match args.flags() {
                 Some(flags) => {
                     let config = config(flags)?;
-                    let feed = config.suppressions.feed_name()?;
-                    status::StatusSource::Store { store: config.store, feed }
+                    let feeds = config.feed_plans()?;
+                    status::StatusSource::Store { store: config.store, feeds }
                 }
                 None => status::StatusSource::Engine(client()?),
             };
@@ -81,6 +83,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
         CliCommand::List(args) => list::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
+        CliCommand::Events(args) => events::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
         CliCommand::Resume(args) => pause::resume(&args, &client()?)?,

@@ -6,12 +6,13 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use api::{
-    BroadcastAnswer, ClusterAnswer, LaneAnswer, ParkedAnswer, PauseAnswer, SourceAnswer,
-    StatusAnswer, SuppressionFeed, WorkerAnswer,
+    BroadcastAnswer, ClusterAnswer, FeedAnswer, LaneAnswer, ParkedAnswer, PauseAnswer,
+    SourceAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
 use channel::Secret;
 use clap::Args;
-use notification::{BroadcastId, Name};
+use feed::FeedPlan;
+use notification::BroadcastId;
 use serde::Serialize;
 
 use crate::args::secret;
@@ -57,8 +58,8 @@ pub(crate) enum StatusSource {
     Store {
         /// Which one.
         store: StoreConfig,
-        /// The configuration of a feed.
-        feed: Option<Name>,
+        /// The feeds that are configured.
+        feeds: Vec<FeedPlan>,
     },
 }
 
@@ -110,9 +111,9 @@ impl StatusSource {
     fn read(&self) -> anyhow::Result<StatusAnswer> {
         match self {
             Self::Engine(client) => client.get("/v1/status"),
-            Self::Store { store, feed } => reader::ask(store, async |reads| {
+            Self::Store { store, feeds } => reader::ask(store, async |reads| {
                 let now = pipeline::timestamp(flow::Clock::system());
-                Ok(StatusAnswer::read(reads, None, feed.as_ref(), now).await?)
+                Ok(StatusAnswer::read(reads, None, feeds, now).await?)
             }),
         }
     }
@@ -152,6 +153,17 @@ impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     }
 }
 
+/// How far a feed is.
+fn feed_text(progress: &SuppressionFeed) -> String {
+    let SuppressionFeed { position, waiting_since, lag_seconds } = progress;
+    match waiting_since {
+        Some(since) => format!(
+            "{lag_seconds:.1} s behind, since {since}: the application has all up to {position}"
+        ),
+        None => format!("up to date, at {position}"),
+    }
+}
+
 fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     let mut text = match &status.started_at {
         Some(started_at) => format!("belfry {}, running since {started_at}\n", status.version),
@@ -161,15 +173,11 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     if status.lag_seconds > 0.0 {
         writeln!(text, "due for    {:>10.1} s, the one that waits longest", status.lag_seconds)?;
     }
-    if let Some(SuppressionFeed { position, waiting_since, lag_seconds }) = &status.suppression_feed
-    {
-        match waiting_since {
-            Some(since) => {
-                let lag = format!("{lag_seconds:.1} s behind, since {since}");
-                writeln!(text, "feed       {lag}: the application has all up to {position}")?;
-            }
-            None => writeln!(text, "feed       up to date, at {position}")?,
-        }
+    if let Some(progress) = &status.suppression_feed {
+        writeln!(text, "feed       {}", feed_text(progress))?;
+    }
+    for FeedAnswer { name, progress } in &status.feeds {
+        writeln!(text, "feed       {name}: {}", feed_text(progress))?;
     }
     for parked in &status.parked {
         writeln!(text, "{}", parked_text(parked))?;

@@ -2,20 +2,19 @@
 
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use api::{LiftAnswer, SuppressAnswer, SuppressionPages};
 use clap::{Args, Subcommand};
 use notification::{Name, Timestamp, limits};
 use serde_json::{Value, json};
-use store::{Change, EventPosition, ReadStore, Suppression, SuppressionEvent};
+use store::{Change, EventPosition, ReadStore, StoreError, Suppression, SuppressionEvent};
 
 use crate::args::StoreArgs;
 use crate::client::Client;
 use crate::config::StoreConfig;
-use crate::exit::complain;
-use crate::progress::{Progress, StatusLine};
+use crate::follow::{self, Following, PrintedEvents};
+use crate::progress::Progress;
 use crate::{input, output, reader};
 
 /// The action on the list.
@@ -97,18 +96,11 @@ pub(crate) struct LiftArgs {
     registered_at: Option<Timestamp>,
 }
 
-/// Changes that are being printed.
-struct FeedReading {
-    /// All up to here are printed.
-    position: EventPosition,
-    count: u64,
-    line: StatusLine,
-}
+/// Changes of the list.
+struct ListChanges;
 
 /// Recipients read, or handed to the engine, at once.
 const PAGE: usize = limits::LIST_ITEMS;
-/// Between two looks at the end of the feed: the store notifies only the engine of changes.
-const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
 /// Prints the list in order of channel and recipient.
 pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<()> {
@@ -137,26 +129,10 @@ pub(crate) fn export(args: &ExportArgs, store: &StoreConfig) -> anyhow::Result<(
     Ok(())
 }
 
-/// Prints changes, until there are no more or it is interrupted; however it ends, it says where to go on. On standard error,
-/// for standard output is for scripts.
+/// Prints changes, until there are no more or it is interrupted.
 pub(crate) fn feed(args: &FeedArgs, store: &StoreConfig) -> anyhow::Result<()> {
-    let mut reading = FeedReading { position: args.position, count: 0, line: StatusLine::new() };
-    let ended = reader::ask(store, async |reads| {
-        tokio::select! {
-            ended = reading.run(args, reads) => ended,
-            interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
-        }
-    });
-    reading.line.finish();
-    let FeedReading { position, count, .. } = reading;
-    ended.map_err(|error| match count {
-        0 => error,
-        _ => {
-            error.context(format!("ended after {count} changes, go on with --position {position}"))
-        }
-    })?;
-    complain(&format!("{count} changes; go on with --position {position}"));
-    Ok(())
+    let FeedArgs { position, follow, json, .. } = *args;
+    follow::print(&ListChanges, Following { position, follow, json }, store)
 }
 
 /// Suppresses recipients.
@@ -191,34 +167,26 @@ pub(crate) fn lift(args: &LiftArgs, client: &Client) -> anyhow::Result<()> {
     output::json_or(args.whom.json, &sum, || format!("{lifted} lifted, {unchanged} unchanged"))
 }
 
-// === impl FeedReading ===
+impl PrintedEvents for ListChanges {
+    type Event = SuppressionEvent;
 
-impl FeedReading {
-    async fn run(&mut self, args: &FeedArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
-        loop {
-            let page = reads.suppression_events(self.position, PAGE).await?;
-            let is_end = page.next == self.position;
-            for event in page.events {
-                output::json_or(args.json, &event, || event_text(&event))?;
-                let SuppressionEvent { position, at, .. } = event;
-                // With each line, so that an interrupt between two says where the next one is.
-                (self.position, self.count) = (position, self.count + 1);
-                let count = self.count;
-                self.line.say(|| format!("{count} changes, up to {at} (position {position})"));
-            }
-            if is_end && !args.follow {
-                return Ok(());
-            }
-            if is_end {
-                let Self { count, position, .. } = self;
-                self.line.say(|| {
-                    format!(
-                        "{count} changes, all there are (position {position}): waiting for more"
-                    )
-                });
-                tokio::time::sleep(FOLLOW_PERIOD).await;
-            }
-        }
+    const NAME: &'static str = "changes";
+
+    async fn page(
+        &self,
+        reads: &dyn ReadStore,
+        from: EventPosition,
+    ) -> Result<(Vec<SuppressionEvent>, EventPosition), StoreError> {
+        let page = reads.suppression_events(from, PAGE).await?;
+        Ok((page.events, page.next))
+    }
+
+    fn place(event: &SuppressionEvent) -> (EventPosition, Timestamp) {
+        (event.position, event.at)
+    }
+
+    fn text(event: &SuppressionEvent) -> String {
+        event_text(event)
     }
 }
 

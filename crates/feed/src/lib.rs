@@ -1,7 +1,8 @@
-//! The feed: hands every change of the suppression list to an application, as notifications on a webhook channel.
+//! Feeds: hand events to an application, as notifications on a webhook channel. Events are changes of the suppression list, or
+//! outcomes of deliveries ([`FeedSource`]).
 //!
-//! Notifications are submitted one after the other: the next when the application has accepted the last, so changes arrive in
-//! order and none is skipped. The range of changes of the next notification is fixed in the store before it is submitted, and its
+//! Notifications are submitted one after the other: the next when the application has accepted the last, so events arrive in
+//! order and none is skipped. The range of events of the next notification is fixed in the store before it is submitted, and its
 //! idempotency key names that range. A process that continues after a crash, or runs the same feed at the same time, therefore
 //! submits each notification once.
 
@@ -19,25 +20,28 @@ use notification::{ByteString, Idempotency, Name, NotificationId, State, Timesta
 use pipeline::Intake;
 use pipeline::ingest::Submission;
 use store::{
-    Admission, Attempted, ErrorKind, EventPosition, FeedCursor, History, Operations, ReadStore,
-    StoreError, SuppressionEvent,
+    Admission, Attempted, EVENT_ROWS, ErrorKind, EventPosition, FeedCursor, History, Operations,
+    ReadStore, StoreError,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use event::{FeedContent, json_bytes};
+use event::FeedEvent;
 
 pub use dead_letters::DeadLetters;
-pub use progress::FeedProgress;
+pub use event::FeedSource;
+pub use progress::{FeedPlan, FeedProgress};
 pub use shape::{MessageShape, RecordCarrier};
 pub use source::{SourceCounts, SourceReader, SourceTrouble};
 
-/// Hands the changes of the suppression list on.
+/// Hands the events of a source on.
 #[derive(Debug)]
 pub struct Feed {
     /// Name of the feed in the store, under which its cursor is kept.
     pub name: Name,
-    /// Store from which changes and cursor are read.
+    /// The events that it hands on.
+    pub source: FeedSource,
+    /// Store from which events and cursor are read.
     pub reads: Arc<dyn ReadStore>,
     /// Operations by which the cursor is moved.
     pub operations: Arc<dyn Operations>,
@@ -60,10 +64,20 @@ pub struct Feed {
 struct FeedRun {
     feed: Feed,
     under_way: Option<NotificationUnderWay>,
+    /// The position up to which no event follows the cursor, and the rows of the log that were passed to learn that.
+    passed: Option<PassedOver>,
     /// Limit on log lines about a standstill.
     log_throttle: LogThrottle,
     /// True from a log line about a standstill until the application accepts again.
     is_stall_logged: bool,
+}
+
+/// Rows of the log behind a cursor that have no events for the feed.
+#[derive(Debug, Clone, Copy)]
+struct PassedOver {
+    cursor: FeedCursor,
+    until: EventPosition,
+    rows: usize,
 }
 
 /// The notification that is being handed on.
@@ -73,7 +87,7 @@ struct NotificationUnderWay {
     cursor: FeedCursor,
     until: EventPosition,
     id: NotificationId,
-    /// Time of the first of its changes.
+    /// Time of the first of its events.
     since: Timestamp,
     /// Times that its state was read.
     looks: u32,
@@ -85,16 +99,14 @@ enum StepWait {
     Not,
     UntilChanged,
     For(Duration),
+    /// Until something changed, or for this long at most.
+    UntilChangedOrFor(Duration),
 }
 
-/// Changes in one notification.
-const EVENTS: usize = 500;
-/// Bytes of changes in one notification: the rest is for what stands around them.
+/// Bytes of events in one notification: the rest is for what stands around them.
 const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
-/// The prefix of the feed's idempotency keys. No caller's key has a control character.
-const OUR_KEYS: char = '\u{1}';
 
-/// Age of the first change at which a notification is formed: later changes up to then go with it.
+/// Age of the first event at which a notification is formed: later ones up to then go with it.
 const GATHER: Duration = Duration::from_secs(1);
 /// Time between two looks without a notice from a store that several processes change.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
@@ -102,13 +114,15 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
 /// Time to the first look at the notification under way; doubled with each look, so that a long one costs few.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
+/// From a change of the store to the look at the notification under way, so that a busy store is not read without a pause.
+const LOOK_AFTER: Duration = Duration::from_millis(5);
 const LOOK_DOUBLINGS: u32 = 6;
 /// The longest time between two looks at a notification whose attempt is far off: a cancellation is logged within it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Time to the next notification for an application that refused one; doubled with each refusal, up to four minutes.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 const REFUSAL_DOUBLINGS: u32 = 8;
-/// A change that waits longer than this is worth a line in the log.
+/// An event that waits longer than this is worth a line in the log.
 const STALLED_AFTER: Duration = Duration::from_mins(1);
 /// Time between two log lines about a standstill.
 const WARN_EVERY: Duration = Duration::from_mins(5);
@@ -124,6 +138,7 @@ impl Feed {
         let mut run = FeedRun {
             feed: self,
             under_way: None,
+            passed: None,
             log_throttle: LogThrottle::new(WARN_EVERY),
             is_stall_logged: false,
         };
@@ -136,7 +151,8 @@ impl Feed {
                 Err(error) => {
                     // The store itself logs that it is away.
                     if error.kind() != ErrorKind::Unavailable && run.is_warning_due() {
-                        tracing::error!(%error, "the suppression feed waits");
+                        let feed = &run.feed.name;
+                        tracing::error!(%feed, %error, "the feed waits");
                     }
                     StepWait::For(TRY_AGAIN_AFTER)
                 }
@@ -149,28 +165,10 @@ impl Feed {
         Ok(())
     }
 
-    /// Fixes the changes of the next notification after `cursor`: as many as there are and fit into one.
-    async fn fix(&self, cursor: FeedCursor) -> Result<StepWait, StoreError> {
-        let page = self.reads.suppression_events(cursor.position, EVENTS).await?;
-        let ends = page.events.iter().scan(0, |end, event| {
-            *end += json_bytes(event);
-            Some((*end, event))
-        });
-        // One change always fits: a recipient has 2 KiB and a reason 200 characters at most. So the feed never stops at one.
-        let fitting = ends.take_while(|(end, _)| *end <= CONTENT_BYTES).map(|(_, event)| event);
-        let fitting: Vec<&SuppressionEvent> = fitting.collect();
-        let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
-            return Ok(StepWait::UntilChanged);
-        };
-        let (now, until) = (self.intake.now(), last.position);
-        // A pause gathers nothing where more changes wait than fit.
-        let is_full = fitting.len() == EVENTS || until < page.next;
-        // A change from the future comes of a clock that was set: it has no age.
-        let age = if first.at > now { GATHER } else { now.since(first.at) };
-        if !is_full && age < GATHER {
-            return Ok(StepWait::For(GATHER.saturating_sub(age)));
-        }
-        self.move_on(cursor, FeedCursor { until: Some(until), ..cursor }).await
+    /// Finds where a feed begins that was never moved, and keeps that: what comes later is told.
+    async fn begin(&self, cursor: FeedCursor) -> Result<StepWait, StoreError> {
+        let end = self.reads.events_end().await?;
+        self.move_on(cursor, FeedCursor { position: end, ..cursor }).await
     }
 
     /// Moves the feed, unless another process was first; either way it goes on from where it is then.
@@ -179,23 +177,23 @@ impl Feed {
         Ok(StepWait::Not)
     }
 
-    /// The changes after `position`, until `until`; `None` when they cannot be read that far.
+    /// The events after `position`, until `until`; `None` when they cannot be read that far.
     async fn events(
         &self,
         mut position: EventPosition,
         until: EventPosition,
-    ) -> Result<Option<Vec<SuppressionEvent>>, StoreError> {
-        let mut events = Vec::new();
+    ) -> Result<Option<Vec<FeedEvent>>, StoreError> {
+        let (mut events, most) = (Vec::new(), self.source.events_max());
         while position < until {
-            let page = self.reads.suppression_events(position, EVENTS).await?;
-            // There are changes up to `until`, for the cursor names it: another transaction hides them for now.
+            let page = self.source.page(&*self.reads, position, most).await?;
+            // There are events up to `until`, for the cursor names it: another transaction hides them for now.
             if page.next == position {
                 return Ok(None);
             }
             position = page.next;
             events.extend(page.events);
         }
-        // The last page may reach beyond the fixed range: those changes belong to the next notification.
+        // The last page may reach beyond the fixed range: those events belong to the next notification.
         events.retain(|event| event.position <= until);
         Ok(Some(events))
     }
@@ -210,6 +208,16 @@ impl Feed {
         match pause {
             StepWait::Not => {}
             StepWait::For(span) => sleep(span).await,
+            StepWait::UntilChangedOrFor(span) => {
+                let looking = async {
+                    changed.await;
+                    sleep(LOOK_AFTER).await;
+                };
+                tokio::select! {
+                    () = looking => {}
+                    () = sleep(span) => {}
+                }
+            }
             StepWait::UntilChanged if self.is_shared => tokio::select! {
                 () = changed => {}
                 () = sleep(LOOK_AT_LEAST_EVERY) => {}
@@ -225,7 +233,10 @@ impl FeedRun {
     /// Performs the next step; returns the time to wait after it.
     async fn step(&mut self) -> Result<StepWait, StoreError> {
         let cursor = self.feed.reads.feed(self.feed.name.clone()).await?;
-        let Some(until) = cursor.until else { return self.feed.fix(cursor).await };
+        if self.feed.source.is_unstarted(cursor.position) {
+            return self.feed.begin(cursor).await;
+        }
+        let Some(until) = cursor.until else { return self.fix(cursor).await };
         // Another process may have moved the feed since: the notification under way here is then settled.
         let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
         let under_way = match known {
@@ -239,7 +250,50 @@ impl FeedRun {
         self.look_at(under_way).await
     }
 
-    /// Submits the notification of the changes from `cursor` to `until`, once; `None` if the changes cannot be read yet or the
+    /// Fixes the events of the next notification after `cursor`: as many as there are and fit into one.
+    async fn fix(&mut self, cursor: FeedCursor) -> Result<StepWait, StoreError> {
+        let passed = self.passed.take().filter(|passed| passed.cursor == cursor);
+        let (from, rows) = passed.map_or((cursor.position, 0), |it| (it.until, it.rows));
+        let Feed { source, reads, intake, .. } = &self.feed;
+        let page = source.page(&**reads, from, source.events_max()).await?;
+        let ends = page.events.iter().scan(0, |end, event| {
+            *end += event.bytes();
+            Some((*end, event))
+        });
+        // One event always fits: a recipient has 2 KiB and a reason 200 characters at most. So the feed never stops at one.
+        let fitting = ends.take_while(|(end, _)| *end <= CONTENT_BYTES).map(|(_, event)| event);
+        let fitting: Vec<&FeedEvent> = fitting.collect();
+        let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
+            return self.pass_over(cursor, from, page.next, rows + page.rows).await;
+        };
+        let (now, until) = (intake.now(), last.position);
+        // A pause gathers nothing where more events wait than fit.
+        let is_full = fitting.len() == source.events_max() || fitting.len() < page.events.len();
+        // An event from the future comes of a clock that was set: it has no age.
+        let age = if first.at > now { GATHER } else { now.since(first.at) };
+        if !is_full && age < GATHER {
+            return Ok(StepWait::For(GATHER.saturating_sub(age)));
+        }
+        self.feed.move_on(cursor, FeedCursor { until: Some(until), ..cursor }).await
+    }
+
+    /// Notes that nothing between `from` and `next` is for the feed. Kept in memory, so that a feed of a quiet tenant beside busy
+    /// ones reads no row twice, and in the store once it is much, so that a restart does not read all of it again.
+    async fn pass_over(
+        &mut self,
+        cursor: FeedCursor,
+        from: EventPosition,
+        next: EventPosition,
+        rows: usize,
+    ) -> Result<StepWait, StoreError> {
+        if rows >= EVENT_ROWS {
+            return self.feed.move_on(cursor, FeedCursor { position: next, ..cursor }).await;
+        }
+        self.passed = Some(PassedOver { cursor, until: next, rows });
+        Ok(if next == from { StepWait::UntilChanged } else { StepWait::Not })
+    }
+
+    /// Submits the notification of the events from `cursor` to `until`, once; `None` if the events cannot be read yet or the
     /// channel refuses the notification.
     async fn take_in(
         &mut self,
@@ -250,15 +304,14 @@ impl FeedRun {
         let Some(events) = self.feed.events(position, until).await? else {
             // Another transaction may hide them for a moment. Either way no other notification need wait for it.
             if self.is_warning_due() {
-                tracing::error!(%position, %until, "the suppression feed waits for changes that cannot be read");
+                let feed = &self.feed.name;
+                tracing::error!(%feed, %position, %until, "the feed waits for events that cannot be read");
             }
             return Ok(None);
         };
         let since = events.first().map_or(self.feed.intake.now(), |event| event.at);
-        let Feed { name, intake, tenant, channel, recipient, .. } = &self.feed;
-        let content = FeedContent { r#type: "suppressions", after: position, until, events };
-        let json = serde_json::to_vec(&content)
-            .map_err(|error| StoreError::Damaged(format!("a change of the list: {error}")))?;
+        let Feed { name, source, intake, tenant, channel, recipient, .. } = &self.feed;
+        let json = source.content(name, position, until, &events)?;
         let submission = Submission {
             channel: channel.as_str().into(),
             content: json.into(),
@@ -270,16 +323,16 @@ impl FeedRun {
             Ok(draft) => draft,
             // A reload may bring the channel back: the feed keeps its place until then.
             Err(fault) => {
-                let channel = channel.clone();
+                let (feed, channel) = (name.clone(), channel.clone());
                 if self.is_warning_due() {
-                    tracing::error!(%fault, %channel, "the suppression feed cannot be sent: it waits");
+                    tracing::error!(%feed, %fault, %channel, "the feed cannot be sent: it waits");
                 }
                 return Ok(None);
             }
         };
         // The key holds the positions alone: an application that moved gets the same notification under another address.
-        let key = format!("{OUR_KEYS}feed {name} {position} {until} {tries}").into();
-        draft.idempotency = Some(Idempotency { key, fingerprint: [0; 32] });
+        let range = format!("{name} {position} {until} {tries}");
+        draft.idempotency = Some(Idempotency::of_feed(&range));
         let admissions = intake.accept_all(vec![draft]).await?;
         let under_way = |admission| match admission {
             Admission::Accepted(id) | Admission::Replayed(id) => {
@@ -298,20 +351,25 @@ impl FeedRun {
         let now = self.feed.intake.now();
         if history.state == State::Delivered {
             if std::mem::take(&mut self.is_stall_logged) {
-                tracing::info!("the application takes the suppression feed again");
+                let feed = &self.feed.name;
+                tracing::info!(%feed, "the application takes the feed again");
             }
             let done = FeedCursor { position: until, until: None, tries: 0 };
             return self.feed.move_on(cursor, done).await;
         }
         let is_stalled = history.state.is_terminal() || now.since(since) >= STALLED_AFTER;
         if is_stalled && self.is_warning_due() {
-            warn_of_stall(&history, now.since(since));
+            warn_of_stall(&self.feed.name, &history, now.since(since));
         }
         if !history.state.is_terminal() {
             let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
             // An attempt that is due may be under way: `look` keeps the wait above zero.
             let next = history.next_attempt_at.map_or(Duration::ZERO, |at| at.since(now));
-            return Ok(StepWait::For(next.min(LONGEST_WAIT).max(look)));
+            // The end of one that is under way is a change of the store, so the next range need not wait for the look.
+            return Ok(match next {
+                Duration::ZERO => StepWait::UntilChangedOrFor(look),
+                next => StepWait::For(next.min(LONGEST_WAIT).max(look)),
+            });
         }
         // The log says when it ended, so a restart does not begin the wait anew.
         let ended_at = history.attempts.last().map_or(since, |attempted| attempted.at);
@@ -333,7 +391,7 @@ impl FeedRun {
 }
 
 /// Logs that the feed stands still, with advice; without the endpoint, which is a secret.
-fn warn_of_stall(History { id, state, attempts, .. }: &History, waiting: Duration) {
+fn warn_of_stall(feed: &Name, History { id, state, attempts, .. }: &History, waiting: Duration) {
     let status = attempts.last().map_or(0, |&Attempted { status, .. }| status);
     let advice = if *state == State::Suppressed {
         "its endpoint is on the suppression list: lift it"
@@ -343,5 +401,5 @@ fn warn_of_stall(History { id, state, attempts, .. }: &History, waiting: Duratio
         "the application does not take it, and is asked again"
     };
     let waiting_seconds = waiting.as_secs();
-    tracing::warn!(%id, %state, status, waiting_seconds, "the suppression feed stands still: {advice}; nothing is skipped");
+    tracing::warn!(%feed, %id, %state, status, waiting_seconds, "the feed stands still: {advice}; nothing is skipped");
 }

@@ -23,6 +23,9 @@ pub struct Lane {
     pub tenant: Name,
 }
 
+/// Beginning of the idempotency keys of feeds.
+const FEED_KEYS: &str = "\u{1}feed ";
+
 /// The fields that notifications must have in common to be stored and sent together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Envelope {
@@ -142,6 +145,17 @@ impl Idempotency {
     /// Of what stands in for `id`: there is one at most. Callers' keys have no control characters, so none of them is this.
     pub fn in_place_of(id: NotificationId) -> Self {
         Self { key: format!("\u{1}in place of {id}").into(), fingerprint: [0; 32] }
+    }
+
+    /// Of the notification by which a feed hands on what `range` names. No caller's key has a control character, so the store
+    /// can tell a feed's own notifications from all others by the key.
+    pub fn of_feed(range: &str) -> Self {
+        Self { key: format!("{FEED_KEYS}{range}").into(), fingerprint: [0; 32] }
+    }
+
+    /// True for a feed's own notification.
+    pub fn is_of_feed(&self) -> bool {
+        self.key.starts_with(FEED_KEYS)
     }
 }
 

@@ -158,6 +158,12 @@ impl fmt::Display for BroadcastId {
     }
 }
 
+impl Serialize for BroadcastId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for BroadcastId {
     type Err = IdError;
 

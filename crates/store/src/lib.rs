@@ -15,6 +15,7 @@ mod cancel;
 mod claim;
 mod cluster;
 mod error;
+mod event;
 mod ingest;
 mod operations;
 mod quota;
@@ -44,6 +45,7 @@ pub use cluster::{
     ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
 };
 pub use error::{ErrorKind, StoreError};
+pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
@@ -52,8 +54,8 @@ pub use operations::{Operations, Paused, Requeued};
 pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
-    Attempted, Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace,
-    LaneStatus, ListOrder, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace, LaneStatus,
+    ListOrder, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
 pub use retention::{

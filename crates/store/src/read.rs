@@ -14,23 +14,9 @@ use notification::{
 use serde::Serialize;
 
 use crate::{
-    ClusterStatus, EventPosition, FeedCursor, ShardCursor, StoreError, Suppression, SuppressionPage,
+    Attempted, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, ShardCursor,
+    StoreError, Suppression, SuppressionPage,
 };
-
-/// An attempt, or the end, of a notification, as the log keeps it. Its JSON is a part of the API.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Attempted {
-    /// Time of its settlement.
-    pub at: Timestamp,
-    /// The attempt's number; 0 when it ended without one.
-    pub attempt: u16,
-    /// A terminal state, or [`State::Pending`] when another attempt followed.
-    pub state: State,
-    /// The protocol's status code, 0 when there was none.
-    pub status: u16,
-    /// The provider's reason.
-    pub detail: String,
-}
 
 /// A notification with its content, its state and its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -353,6 +339,21 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
         position: EventPosition,
         events: usize,
     ) -> Result<SuppressionPage, StoreError>;
+
+    /// Delivery events from `position` on, at most `events`, in the order of the log. Nothing is ever written before a position
+    /// that was read. A page passes [`EVENT_ROWS`](crate::EVENT_ROWS) rows of the log at most, those of other tenants among them:
+    /// it may be empty although more follow, and has then moved on. Notifications by which feeds hand events on have no events. A
+    /// position before the oldest row goes on there.
+    async fn delivery_events(
+        &self,
+        filter: DeliveryFilter,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<DeliveryPage, StoreError>;
+
+    /// The position behind all delivery events that were written when this was asked, on PostgreSQL up to the first transaction
+    /// that may still write. Never [`EventPosition::default`], so that a feed that starts here is known to have started.
+    async fn events_end(&self) -> Result<EventPosition, StoreError>;
 
     /// Cursor of the feed named `feed`; at the start if it was never moved.
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError>;

@@ -10,6 +10,7 @@ mod bad_input;
 mod cancel;
 mod create;
 mod estimate;
+mod events;
 mod fallback;
 mod keys;
 mod operate;

@@ -21,7 +21,7 @@ use serde_json::Value;
 use store::{Claims, Ingest, Memory, Operations, ReadStore, Retention};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tower::ServiceExt;
 
 pub(crate) const JSON: &str = "application/json";
@@ -101,7 +101,20 @@ pub(crate) fn fixture_over(
         worker: Some("here".to_owned()),
         policies: watch::channel(BTreeMap::new()).1,
         sources: vec![("orders".parse().unwrap(), Arc::default())],
-        feed: Some("feed".parse().unwrap()),
+        feeds: vec![
+            feed::FeedPlan {
+                name: "feed".parse().unwrap(),
+                source: feed::FeedSource::Suppressions,
+            },
+            feed::FeedPlan {
+                name: "outcomes".parse().unwrap(),
+                source: feed::FeedSource::Deliveries {
+                    filter: store::DeliveryFilter::ends_of("default".parse().unwrap()),
+                    from_start: true,
+                },
+            },
+        ],
+        event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });

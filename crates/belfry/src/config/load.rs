@@ -17,8 +17,9 @@ use super::places::add_password;
 use super::problem::Mistake;
 use super::table::read_table;
 use super::{
-    ChannelConfig, Config, DeliveryConfig, LogConfig, QueueConfig, RetentionConfig, ServerConfig,
-    SourceConfig, StoreConfig, SuppressionsConfig, TemplateConfig, TenantConfig,
+    ChannelConfig, Config, DeliveryConfig, DeliveryFeedConfig, LogConfig, QueueConfig,
+    RetentionConfig, ServerConfig, SourceConfig, StoreConfig, SuppressionsConfig, TemplateConfig,
+    TenantConfig,
 };
 
 /// Read in the working directory when no file is named.
@@ -69,6 +70,7 @@ struct Document {
     templates: BTreeMap<Name, TemplateConfig>,
     tenants: BTreeMap<Name, TenantConfig>,
     sources: Vec<SourceConfig>,
+    feeds: Vec<DeliveryFeedConfig>,
 }
 
 // === impl Config ===
@@ -228,7 +230,7 @@ impl Document {
             }
         }
         let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
-        let Self { retention, templates, tenants, mut sources, .. } = self;
+        let Self { retention, templates, tenants, mut sources, feeds, .. } = self;
         let given = (store.password.as_ref(), store.password_file.as_deref());
         add_password("store", &mut store.url, given, problems);
         let given = (queue.password.as_ref(), queue.password_file.as_deref());
@@ -250,6 +252,7 @@ impl Document {
             templates,
             tenants,
             sources,
+            feeds,
             warnings,
         }
     }

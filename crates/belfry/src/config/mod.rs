@@ -4,6 +4,7 @@
 //! tests hold it against these structures.
 
 mod channels;
+mod feeds;
 mod flags;
 mod kinds;
 mod load;
@@ -27,6 +28,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use feed::FeedPlan;
 use flow::Backoff;
 use notification::Name;
 use pipeline::ingest::TemplateSource;
@@ -34,6 +36,7 @@ use pipeline::{Channels, QuotaNumbers, RetryPolicy};
 use serde::Deserialize;
 
 pub(crate) use channels::ChannelConfig;
+pub(crate) use feeds::DeliveryFeedConfig;
 pub(crate) use flags::Flags;
 pub(crate) use kinds::ChannelResources;
 pub(crate) use load::{USUAL_FILE, master_key, service_directory};
@@ -74,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) tenants: BTreeMap<Name, TenantConfig>,
     /// Streams that notifications are read from. None by default.
     pub(crate) sources: Vec<SourceConfig>,
+    /// Feeds of delivery events. None by default.
+    pub(crate) feeds: Vec<DeliveryFeedConfig>,
     /// Warnings: no mistakes, but worth a look.
     pub(crate) warnings: Vec<String>,
 }
@@ -213,6 +218,7 @@ impl Config {
             ("suppressions", self.suppressions != other.suppressions),
             ("retention", self.retention != other.retention),
             ("sources", self.sources != other.sources),
+            ("feeds", self.feeds != other.feeds),
         ];
         tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
     }
@@ -241,6 +247,14 @@ impl Config {
         self.channels = other.channels;
         self.templates = other.templates;
         self.tenants = other.tenants;
+    }
+
+    /// The feeds of it.
+    pub(crate) fn feed_plans(&self) -> anyhow::Result<Vec<FeedPlan>> {
+        let usual = "default".parse()?;
+        let mut plans = Vec::from_iter(self.suppressions.plan()?);
+        plans.extend(self.feeds.iter().map(|feed| feed.plan(&usual)));
+        Ok(plans)
     }
 
     /// How many may be sent in any minute through `channels`, and for each tenant.
@@ -279,6 +293,7 @@ impl Config {
         problems.extend(self.suppressions.check(&self.channels));
         problems.extend(self.retention.check(&self.tenants));
         problems.extend(SourceConfig::check_all(&self.sources));
+        problems.extend(DeliveryFeedConfig::check_all(&self.feeds, &self.channels));
         problems
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use feed::{FeedPlan, FeedSource};
 use notification::Name;
 use serde::Deserialize;
 
@@ -27,32 +28,47 @@ pub(crate) struct FeedConfig {
     pub(crate) to: String,
 }
 
+/// Name under which the store keeps how far the feed of the suppression list is.
+pub(super) const FEED_NAME: &str = "suppressions";
+
 // === impl SuppressionsConfig ===
 
 impl SuppressionsConfig {
-    /// Under which name the store remembers how far the feed is, if there is one.
-    pub(crate) fn feed_name(&self) -> anyhow::Result<Option<Name>> {
-        Ok(self.feed.as_ref().map(|_| "suppressions".parse()).transpose()?)
+    /// The feed, if there is one, as those who look at its progress know it.
+    pub(crate) fn plan(&self) -> anyhow::Result<Option<FeedPlan>> {
+        let plan = |_: &FeedConfig| {
+            Ok(FeedPlan { name: FEED_NAME.parse()?, source: FeedSource::Suppressions })
+        };
+        self.feed.as_ref().map(plan).transpose()
     }
 
     pub(super) fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Mistake> {
         let Some(FeedConfig { channel, to }) = &self.feed else { return Vec::new() };
-        let Some(config) = channels.get(channel) else {
-            let message = format!("there is no channel {:?}", channel.as_str());
-            return vec![Mistake::new("suppressions.feed.channel", message)];
-        };
-        // One that cannot be built is told of already.
-        let Ok(built) = config.kind.settings().build(&ChannelResources::default()) else {
-            return Vec::new();
-        };
-        let kind = config.kind.name();
-        if kind != "webhook" {
-            let message = format!("is of the kind `{kind}`: name one of the kind `webhook`");
-            return vec![Mistake::new("suppressions.feed.channel", message)];
-        }
-        let refused = built.destination(to).err();
-        let problem =
-            |invalid: channel::Invalid| Mistake::new("suppressions.feed.to", invalid.message);
-        refused.map(problem).into_iter().collect()
+        check_endpoint("suppressions.feed", channel, to, channels)
     }
+}
+
+/// Everything that is wrong with the channel and the endpoint of the feed that is configured at `path`.
+pub(super) fn check_endpoint(
+    path: &str,
+    channel: &Name,
+    to: &str,
+    channels: &BTreeMap<Name, ChannelConfig>,
+) -> Vec<Mistake> {
+    let Some(config) = channels.get(channel) else {
+        let message = format!("there is no channel {:?}", channel.as_str());
+        return vec![Mistake::new(format!("{path}.channel"), message)];
+    };
+    // One that cannot be built is told of already.
+    let Ok(built) = config.kind.settings().build(&ChannelResources::default()) else {
+        return Vec::new();
+    };
+    let kind = config.kind.name();
+    if kind != "webhook" {
+        let message = format!("is of the kind `{kind}`: name one of the kind `webhook`");
+        return vec![Mistake::new(format!("{path}.channel"), message)];
+    }
+    let refused = built.destination(to).err();
+    let problem = |invalid: channel::Invalid| Mistake::new(format!("{path}.to"), invalid.message);
+    refused.map(problem).into_iter().collect()
 }

@@ -147,6 +147,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "lifetimes" => probe::<retention::LifetimesConfig>(),
         "suppressions" => probe::<SuppressionsConfig>(),
         "feed" => probe::<suppressions::FeedConfig>(),
+        "delivery-feed" => probe::<DeliveryFeedConfig>(),
         "apns" => probe::<channel::apns::Settings>(),
         "fcm" => probe::<channel::fcm::Settings>(),
         "webhook" => probe::<channel::webhook::Settings>(),

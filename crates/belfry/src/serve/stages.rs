@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use api::{ApiState, Readiness, Site};
-use feed::{Feed, SourceCounts, SourceReader};
+use feed::{Feed, FeedPlan, SourceCounts, SourceReader};
 use flow::{Clock, Tasks};
 use notification::{Chunk, Name, Ticket, limits};
 use pipeline::ingest::{self, Intake};
@@ -12,7 +12,7 @@ use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadA
 use prometheus_client::registry::Registry;
 use store::{Claims, Retention, StoreError};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::BrokerLink;
@@ -112,28 +112,48 @@ impl Stages {
         }
     }
 
-    /// Hands the changes of the suppression list to an application, if one is configured.
+    /// Hands events to applications, by the feeds that are configured.
     pub(super) fn feed(
         &mut self,
         parts: &StageParts<'_>,
         intake: &Arc<Intake>,
     ) -> anyhow::Result<()> {
-        let Some(config) = &parts.config.suppressions.feed else { return Ok(()) };
-        let Some(name) = parts.config.suppressions.feed_name()? else { return Ok(()) };
+        let usual: Name = "default".parse()?;
+        if let (Some(config), Some(plan)) =
+            (&parts.config.suppressions.feed, parts.config.suppressions.plan()?)
+        {
+            let to = (usual.clone(), config.channel.clone(), config.to.as_str());
+            self.start_feed(parts, intake, plan, to);
+        }
+        for config in &parts.config.feeds {
+            let to = (config.tenant(&usual), config.channel.clone(), config.to.as_str());
+            self.start_feed(parts, intake, config.plan(&usual), to);
+        }
+        Ok(())
+    }
+
+    /// Runs a feed, whose notifications are of a tenant, on a channel, for a recipient.
+    fn start_feed(
+        &mut self,
+        parts: &StageParts<'_>,
+        intake: &Arc<Intake>,
+        FeedPlan { name, source }: FeedPlan,
+        (tenant, channel, recipient): (Name, Name, &str),
+    ) {
         let store = parts.backend.store();
         let feed = Feed {
             name,
+            source,
             changes: Claims::<Chunk>::changes(&*store),
             reads: parts.backend.reads(),
             operations: store as _,
             is_shared: parts.backend.worker().is_some(),
             intake: Arc::clone(intake),
-            tenant: "default".parse()?,
-            channel: config.channel.clone(),
-            recipient: config.to.as_str().into(),
+            tenant,
+            channel,
+            recipient: recipient.into(),
         };
         self.start("feed", feed.run(self.stopping()));
-        Ok(())
     }
 
     /// Removes what has outlived its lifetime.
@@ -325,7 +345,8 @@ impl StageParts<'_> {
             readiness,
             worker: self.backend.worker().map(str::to_owned),
             policies: self.live.policies(),
-            feed: if takes_in { self.config.suppressions.feed_name()? } else { None },
+            feeds: if takes_in { self.config.feed_plans()? } else { Vec::new() },
+            event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
             takes_in,
             started_at: pipeline::timestamp(self.clock),
         }))

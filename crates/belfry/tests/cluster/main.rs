@@ -3,6 +3,7 @@
 
 mod bad_start;
 mod delivery;
+mod events;
 mod feed;
 mod operations;
 mod pausing;

@@ -113,7 +113,7 @@ impl Cluster {
         let mut command = Command::new(belfry());
         command.arg(name).arg("--config").arg(&process.config).stdin(Stdio::null());
         command.envs(self.environment.iter().cloned());
-        if !["audit", "log"].contains(&name) {
+        if !["audit", "events", "log"].contains(&name) {
             command.arg("--url").arg(format!("http://{}", process.listen));
         }
         command

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use feed::{Feed, FeedProgress};
+use feed::{Feed, FeedPlan, FeedProgress, FeedSource};
 use notification::{Answer, State};
 use pipeline::{Channels, Intake};
 use serde_json::Value;
@@ -34,6 +34,7 @@ impl Feeding {
         channels.insert(name("script"), Arc::new(rig.script.clone()));
         let feed = Feed {
             name: name("feed"),
+            source: FeedSource::Suppressions,
             reads: Arc::clone(&rig.store) as _,
             operations: Arc::clone(&rig.store) as _,
             changes: Claims::<notification::Chunk>::changes(&*rig.store),
@@ -99,7 +100,8 @@ async fn up_to_date(rig: &Rig) {
 }
 
 async fn progress(rig: &Rig) -> FeedProgress {
-    FeedProgress::read(&*rig.store, name("feed")).await.unwrap()
+    let plan = FeedPlan { name: name("feed"), source: FeedSource::Suppressions };
+    FeedProgress::read(&*rig.store, &plan).await.unwrap()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is test code: a failure here fails the test")]
 
 mod changes;
+mod outcomes;
 
 #[path = "../../../pipeline/tests/paused/rig.rs"]
 #[expect(dead_code, reason = "the tests of the pipeline use the rest of it")]

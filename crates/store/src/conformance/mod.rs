@@ -12,6 +12,7 @@
 mod broadcasts;
 mod cancelling;
 mod claiming;
+mod events;
 mod fallbacks;
 mod idempotency;
 mod ingest;
@@ -234,6 +235,13 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             every_change_of_the_list_is_an_event
             channels_with_a_list_are_named_in_order
             a_feed_moves_only_from_where_it_is;
+        events:
+            every_end_is_an_event_and_attempts_on_request
+            a_reader_resumes_within_what_was_settled_together
+            events_are_those_of_one_tenant_and_a_broadcast_is_named
+            a_feeds_own_notifications_are_no_events
+            a_feed_that_starts_at_the_end_misses_nothing_later
+            a_settlement_wakes_those_who_follow;
         sources:
             a_shard_moves_only_from_the_state_that_it_is_in;
         fallbacks:

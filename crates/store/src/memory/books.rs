@@ -62,6 +62,8 @@ pub(super) struct Batch {
     pub(super) entries: Vec<Entry>,
     /// Number of its parts that were removed.
     pub(super) removed: u8,
+    /// True if a feed hands events on by it.
+    pub(super) is_of_feed: bool,
 }
 
 /// A notification.
@@ -146,7 +148,9 @@ impl Books {
         entries: Vec<(ByteString, Content)>,
     ) -> BatchId {
         let id = BatchId(self.next_number());
-        self.batches.insert(id, Batch { envelope, accepted_at, entries: Vec::new(), removed: 0 });
+        let entry =
+            Batch { envelope, accepted_at, entries: Vec::new(), removed: 0, is_of_feed: false };
+        self.batches.insert(id, entry);
         for (recipient, content) in entries {
             self.append(id, recipient, content);
         }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Lane, Name, Timestamp, limits,
+    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Idempotency, Lane, Name, Timestamp,
+    limits,
 };
 
 use super::books::{Books, Broadcast};
@@ -21,7 +22,7 @@ impl Books {
         self.check_keys(&drafts)?;
         let mut admissions = Vec::new();
         let mut stored = Vec::new();
-        let mut filling: HashMap<Envelope, BatchId> = HashMap::new();
+        let mut filling: HashMap<(Envelope, bool), BatchId> = HashMap::new();
         for draft in drafts {
             let key = key_of(&draft);
             if let Some(key) = &key
@@ -30,11 +31,16 @@ impl Books {
                 admissions.push(Admission::Replayed(*id));
                 continue;
             }
-            let batch = match filling.get(&draft.envelope) {
+            let is_of_feed = draft.idempotency.as_ref().is_some_and(Idempotency::is_of_feed);
+            let place = (draft.envelope.clone(), is_of_feed);
+            let batch = match filling.get(&place) {
                 Some(&batch) if self.batch(batch).entries.len() < limits::BATCH_ITEMS => batch,
                 Some(_) | None => {
                     let batch = self.store(draft.envelope.clone(), now, Vec::new());
-                    filling.insert(draft.envelope.clone(), batch);
+                    if let Some(stored) = self.batches.get_mut(&batch) {
+                        stored.is_of_feed = is_of_feed;
+                    }
+                    filling.insert(place, batch);
                     stored.push(batch);
                     batch
                 }

@@ -7,6 +7,7 @@
 
 mod books;
 mod claim;
+mod events;
 mod ingest;
 mod pause;
 mod prune;
@@ -28,11 +29,12 @@ use tokio::sync::watch;
 
 use crate::{
     Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
-    CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, Ending,
-    EventPosition, FeedCursor, Filter, History, Ingest, LanePace, LaneStatus, Lift, LogPage,
-    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune,
-    PruneStep, ReadStore, RecipientGroup, Recovery, Requeued, Retention, SearchIndex, Settled,
-    Settlements, ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
+    CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus,
+    DeliveryFilter, DeliveryPage, Ending, EventPosition, FeedCursor, Filter, History, Ingest,
+    LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer, Operations, Page,
+    ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup, Recovery, Requeued,
+    Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
+    SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -137,7 +139,13 @@ impl Claims<Chunk> for Memory {
     async fn claim(&self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
         // A claim makes nothing claimable, and a claim that woke the next one would never rest.
         let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(books.transaction(|books| books.claim(request)))
+        let logged = books.log.len();
+        let claim = books.transaction(|books| books.claim(request));
+        // Feeds wait for what it ended.
+        if books.log.len() > logged {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        Ok(claim)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -280,6 +288,19 @@ impl ReadStore for Memory {
         events: usize,
     ) -> Result<SuppressionPage, StoreError> {
         Ok(self.read(|books| books.suppression_events(position, events)))
+    }
+
+    async fn delivery_events(
+        &self,
+        filter: DeliveryFilter,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<DeliveryPage, StoreError> {
+        Ok(self.read(|books| books.delivery_events(&filter, position, events)))
+    }
+
+    async fn events_end(&self) -> Result<EventPosition, StoreError> {
+        Ok(self.read(Books::events_end))
     }
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {

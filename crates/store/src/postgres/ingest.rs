@@ -38,8 +38,8 @@ struct ReservedBatches<'a> {
 }
 
 const COPY_BATCHES: &str = "COPY batch (id, lane, guarantee, accepted_at, due_at, expires_at, \
-     broadcast, count, tenant, options, payload, items) FROM STDIN BINARY";
-const BATCH_TYPES: [Type; 12] = [
+     broadcast, count, tenant, options, payload, items, of_feed) FROM STDIN BINARY";
+const BATCH_TYPES: [Type; 13] = [
     Type::INT8,
     Type::INT4,
     Type::INT2,
@@ -52,6 +52,7 @@ const BATCH_TYPES: [Type; 12] = [
     Type::BYTEA,
     Type::BYTEA,
     Type::BYTEA,
+    Type::BOOL,
 ];
 /// Numbers that one value of the sequence stands for; its increment.
 const NUMBERS: u64 = 64;
@@ -258,6 +259,7 @@ impl Transaction<'_> {
                     &shared.map(|content| &*content.options),
                     &shared.map(|content| &*content.payload),
                     &batch.encoded_items(),
+                    &batch.is_of_feed.then_some(true),
                 ])
                 .await?;
         }

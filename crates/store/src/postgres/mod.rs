@@ -23,6 +23,7 @@ mod columns;
 mod commit;
 mod connection;
 mod errors;
+mod events;
 mod growth;
 mod ingest;
 mod lease;

@@ -187,3 +187,44 @@ async fn a_change_that_would_be_numbered_before_an_earlier_one_is_done_again() {
     assert_eq!(again.client.query(lift, &[]).await.unwrap().len(), 1);
     commit(&again).await;
 }
+
+#[tokio::test]
+async fn events_are_read_up_to_the_first_transaction_that_may_still_write() {
+    let (_server, database, connector) = store().await;
+    let insert_lane = "INSERT INTO tenant_lane (id, channel, destination, priority, tenant) OVERRIDING SYSTEM VALUE \
+         VALUES (1, 'channel', 'here', 1, 'tenant')";
+    let session = connector.connect(None).await.unwrap();
+    session.client.batch_execute(insert_lane).await.unwrap();
+    // Without items: recipients that are kept no longer.
+    session
+        .client
+        .batch_execute("ALTER TABLE batch ALTER items DROP NOT NULL; UPDATE batch SET items = NULL")
+        .await
+        .unwrap();
+    let reader = PostgresReader::open(database.url(), None).await.unwrap();
+    let read = async |position, events| {
+        let filter = crate::DeliveryFilter::ends_of("tenant".parse().unwrap());
+        let page = reader.delivery_events(filter, position, events).await.unwrap();
+        let members = page.events.iter().map(|event| event.id.index()).collect::<Vec<_>>();
+        assert!(page.events.iter().all(|event| event.recipient.is_none()));
+        (members, page.next)
+    };
+    let start = EventPosition::default();
+    // The transaction that was numbered first is committed last, and others after a feed has begun at the end.
+    let early = writing(&connector, 1).await;
+    let late = writing(&connector, 2).await;
+    commit(&late).await;
+    assert_eq!(read(start, 10).await, (vec![], start), "the first may still write");
+    let end = reader.events_end().await.unwrap();
+    write(&early.client, 3).await;
+    commit(&early).await;
+    let (members, next) = read(start, 2).await;
+    assert_eq!(members, [1, 3], "a page may end within a transaction");
+    assert_eq!(read(next, 10).await.0, [2]);
+    assert_eq!(read(end, 10).await.0, [1, 3, 2], "nothing that was committed later is missed");
+    let end = reader.events_end().await.unwrap();
+    assert_eq!(read(end, 10).await.0, [] as [u16; 0]);
+    let after = writing(&connector, 4).await;
+    commit(&after).await;
+    assert_eq!(read(end, 10).await.0, [4]);
+}

@@ -14,9 +14,9 @@ use super::read::Snapshot;
 use super::{errors, schema, store_id};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastStatus, ClusterStatus, EventPosition, FeedCursor, Filter, History, LanePace,
-    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError,
-    Suppression, SuppressionPage,
+    Audit, BroadcastStatus, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor,
+    Filter, History, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    ShardCursor, StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -207,6 +207,26 @@ impl ReadStore for PostgresReader {
                 return Ok(page);
             }
         }
+    }
+
+    async fn delivery_events(
+        &self,
+        filter: DeliveryFilter,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<DeliveryPage, StoreError> {
+        let mut looks = 0;
+        loop {
+            let (page, is_sure) = answer!(self, delivery_events, &filter, position, events);
+            looks += 1;
+            if is_sure || page.next != position || looks == LOG_LOOKS {
+                return Ok(page);
+            }
+        }
+    }
+
+    async fn events_end(&self) -> Result<EventPosition, StoreError> {
+        Ok(answer!(self, events_end))
     }
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {

@@ -239,6 +239,8 @@ impl<'a> Transaction<'a> {
         let mut row = LogRow::new();
         row.push(line, members.iter());
         self.count_ended(line.state, members.len());
+        // Feeds wait for the same changes as claims.
+        self.effects.woke = true;
         writes.log(batch, &row);
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod claim_load;
 pub(crate) mod codec;
 pub(crate) mod codes;
 pub(crate) mod due;
+pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod lanes;
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(crate) struct BatchBuilder {
     pub(crate) envelope: Envelope,
     pub(crate) accepted_at: Timestamp,
     pub(crate) items: Vec<(ByteString, Content)>,
+    /// True if the items are notifications by which feeds hand events on: a batch has no others then.
+    pub(crate) is_of_feed: bool,
     bytes: usize,
     /// True if contents are stored with the batch, and not with the broadcast.
     has_contents: bool,
@@ -132,8 +134,11 @@ impl BatchPacker {
 
     /// Gives the draft its place in a batch.
     fn place(&mut self, store: &mut impl Batches, draft: Draft, now: Timestamp) -> NotificationId {
-        let Draft { envelope, recipient, content, idempotency: _ } = draft;
-        let fits = |batch: &BatchBuilder| batch.fits(&recipient, &content);
+        let Draft { envelope, recipient, content, idempotency } = draft;
+        let is_of_feed = idempotency.is_some_and(|idempotency| idempotency.is_of_feed());
+        let fits = |batch: &BatchBuilder| {
+            batch.is_of_feed == is_of_feed && batch.fits(&recipient, &content)
+        };
         // Most drafts follow others with their envelope: to compare it costs less than to hash it.
         let last = self.batches.get(self.last).filter(|batch| batch.envelope == envelope);
         let position = match last {
@@ -143,6 +148,7 @@ impl BatchPacker {
                 _ => {
                     let position = self.batches.len();
                     let batch = BatchBuilder::new(store.next_batch(), envelope.clone(), now, true);
+                    let batch = BatchBuilder { is_of_feed, ..batch };
                     self.open.insert(envelope, position);
                     self.batches.push(batch);
                     position
@@ -181,7 +187,17 @@ impl BatchBuilder {
         has_contents: bool,
     ) -> Self {
         let (items, bytes, listed) = (Vec::new(), 0, HashSet::new());
-        Self { id, envelope, accepted_at, items, bytes, has_contents, is_shared: true, listed }
+        Self {
+            id,
+            envelope,
+            accepted_at,
+            items,
+            is_of_feed: false,
+            bytes,
+            has_contents,
+            is_shared: true,
+            listed,
+        }
     }
 
     /// The content of all, when they have one in common that is not their broadcast's.

@@ -149,8 +149,8 @@ impl Transaction<'_> {
         let shared = batch.shared_content();
         self.sql(
             "INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, expires_at, broadcast, \
-             count, tenant, options, payload, items) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+             count, tenant, options, payload, items, of_feed) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             batch.id.0.cast_signed(),
@@ -165,6 +165,7 @@ impl Transaction<'_> {
             shared.map(|content| &*content.options),
             shared.map(|content| &*content.payload),
             batch.encoded_items(),
+            batch.is_of_feed.then_some(true),
         ])?;
         Ok(())
     }

@@ -27,6 +27,7 @@ mod claim;
 mod disk;
 #[cfg(test)]
 mod disk_tests;
+mod events;
 mod files;
 mod filter;
 mod ingest;

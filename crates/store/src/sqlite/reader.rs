@@ -20,9 +20,9 @@ use super::pause::pauses;
 use super::read::Snapshot;
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastStatus, EventPosition, FeedCursor, Filter, History, LanePace, LaneStatus,
-    LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError, Suppression,
-    SuppressionPage,
+    Audit, BroadcastStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter,
+    History, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    ShardCursor, StoreError, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -282,6 +282,19 @@ impl ReadStore for SqliteReader {
         events: usize,
     ) -> Result<SuppressionPage, StoreError> {
         self.read(move |snapshot| snapshot.suppression_events(position, events)).await
+    }
+
+    async fn delivery_events(
+        &self,
+        filter: DeliveryFilter,
+        position: EventPosition,
+        events: usize,
+    ) -> Result<DeliveryPage, StoreError> {
+        self.read(move |snapshot| snapshot.delivery_events(&filter, position, events)).await
+    }
+
+    async fn events_end(&self) -> Result<EventPosition, StoreError> {
+        self.read(Snapshot::events_end).await
     }
 
     async fn feed(&self, feed: Name) -> Result<FeedCursor, StoreError> {

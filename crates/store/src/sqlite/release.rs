@@ -122,6 +122,7 @@ impl Transaction<'_> {
             if !rest.is_empty() {
                 let mut row = LogRow::new();
                 row.push(&line, rest.iter());
+                self.woke = true;
                 self.add_log(batch.id, &row)?;
             }
         }

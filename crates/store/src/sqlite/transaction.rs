@@ -151,6 +151,8 @@ impl<'a> Transaction<'a> {
         let mut row = LogRow::new();
         row.push(line, members.iter());
         self.count_ended(line.state, members.len());
+        // Feeds wait for the same changes as claims.
+        self.woke = true;
         self.add_log(batch, &row)
     }
 

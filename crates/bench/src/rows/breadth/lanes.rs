@@ -301,7 +301,7 @@ fn fill_sqlite(count: u64, due_at: u128) -> String {
          INSERT INTO tenant_lane (id, channel, destination, priority, tenant) \
            SELECT lane, 'hooks', 'https://' || number || '.example', 1, 'default' FROM waiting; \
          INSERT INTO batch SELECT waiting.batch, waiting.lane, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
-           tenant, options, payload, items FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
+           tenant, options, payload, items, NULL FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
          INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count) \
            SELECT batch, lane, {due_at} + number, 1, 0, 0, 1 FROM waiting; \
          UPDATE totals SET count = count + {count} WHERE state = 0; COMMIT;"

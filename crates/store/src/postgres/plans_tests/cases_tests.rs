@@ -98,6 +98,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("choose.rs", "WITH RECURSIVE", "0, 0, 100"),
     Case::new("claim.rs", "SELECT batch.id", "'{40000,40001}'"),
     Case::new("connection.rs", "SELECT pg_backend_pid()", ""),
+    Case::new("events.rs", "SELECT txid, log.id", "40000, 40000, 40011, 'tenant', 20"),
     Case::new(
         "ingest.rs",
         "INSERT INTO idempotency",

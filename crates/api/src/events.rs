@@ -1,0 +1,162 @@
+//! Delivery events: what became of the notifications of the caller's tenant, by a bounded wait or as a stream.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use notification::{State as Outcome, limits};
+use serde_json::json;
+use store::{DeliveryFilter, DeliveryPage, EventPosition, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::ApiState;
+use crate::follow::{FollowedDeliveries, wait_of};
+use crate::keys::Caller;
+use crate::limits::{EVENT_STREAMS, LOG_ENTRIES};
+use crate::operate::append_line;
+use crate::problem::Problem;
+use crate::query::Query;
+
+const LINES: &str = "application/x-ndjson";
+const STREAM: &str = "text/event-stream";
+/// Time after which a stream without an event has a comment, so that proxies and the reader know that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Events that a stream writes at a time: with those that the socket has, all that it holds.
+const STREAM_EVENTS: usize = 1_000;
+
+/// A stream of events that is open.
+struct EventStream {
+    shared: Arc<ApiState>,
+    followed: FollowedDeliveries,
+    position: EventPosition,
+    /// Held as long as the stream.
+    _permit: OwnedSemaphorePermit,
+}
+
+/// `GET /v1/events`
+pub(crate) async fn read(
+    State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = ["position", "limit", "wait", "channel", "state", "attempts"];
+    let mut query = Query::read(&uri, &known)?;
+    let position = query.parse::<EventPosition>("position")?;
+    let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
+    let wait = wait_of(&mut query)?;
+    let filter = DeliveryFilter {
+        tenant: caller.tenant,
+        channels: some_of(&mut query, "channel")?,
+        states: terminal_states(&mut query)?,
+        attempts: query.parse("attempts")?.unwrap_or(false),
+    };
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if header(ACCEPT.as_str()).is_some_and(|accept| accept.contains(STREAM)) {
+        // A browser that connects anew says where it was; that is later than what its address says.
+        let last = header("last-event-id").filter(|id| !id.is_empty());
+        let last = last.map(str::parse::<EventPosition>).transpose();
+        let last = last.map_err(|error| Problem::bad_request(format!("Last-Event-ID: {error}")))?;
+        return stream(shared, filter, last.or(position)).await;
+    }
+    let followed = FollowedDeliveries { filter, events_max };
+    let page = shared.follow(position.unwrap_or_default(), wait, &followed).await?;
+    let mut lines = Vec::new();
+    for event in page.events {
+        append_line(&mut lines, &event)?;
+    }
+    append_line(&mut lines, &json!({ "next": page.next }))?;
+    Ok(([(CONTENT_TYPE, LINES)], lines).into_response())
+}
+
+/// Answers with events as they come, until the caller leaves or the server stops. Without a position they begin now.
+async fn stream(
+    shared: Arc<ApiState>,
+    filter: DeliveryFilter,
+    position: Option<EventPosition>,
+) -> Result<Response, Problem> {
+    let permit = Arc::clone(&shared.event_streams).try_acquire_owned().map_err(|_| {
+        let detail =
+            format!("{EVENT_STREAMS} streams of events are open: ask again, or use `wait`");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .retry_after(limits::OVERLOAD_RETRY_AFTER)
+    })?;
+    let position = match position {
+        Some(position) => position,
+        None => shared.reads.events_end().await?,
+    };
+    let followed = FollowedDeliveries { filter, events_max: STREAM_EVENTS };
+    let open = EventStream { shared, followed, position, _permit: permit };
+    // The first bytes at once, with the place where it begins: a reader whose connection is cut before the first event has it.
+    let begun = stream::once(async move {
+        Ok::<_, StoreError>(Bytes::from(format!(": begins\nid: {position}\n\n")))
+    });
+    let pages = stream::try_unfold(open, EventStream::next);
+    let body = Body::from_stream(futures_util::StreamExt::chain(begun, pages));
+    Ok(([(CONTENT_TYPE, STREAM), (CACHE_CONTROL, "no-store")], body).into_response())
+}
+
+// === impl EventStream ===
+
+impl EventStream {
+    /// The next bytes, and the stream behind them; none once the server stops. After an error the connection is cut: the reader
+    /// connects anew, with its position.
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
+        if self.shared.is_stopping() {
+            return Ok(None);
+        }
+        let page = self.shared.follow(self.position, HEARTBEAT, &self.followed).await?;
+        let bytes = stream_bytes(&page, self.position)
+            .map_err(|error| StoreError::Damaged(error.to_string()))?;
+        self.position = page.next;
+        Ok(Some((bytes, self)))
+    }
+}
+
+/// The events of a page as a stream has them; a comment if there are none, with the place if that has moved on.
+fn stream_bytes(page: &DeliveryPage, before: EventPosition) -> serde_json::Result<Bytes> {
+    let mut bytes = Vec::new();
+    for event in &page.events {
+        bytes.extend_from_slice(format!("id: {}\ndata: ", event.position).as_bytes());
+        serde_json::to_writer(&mut bytes, event)?;
+        bytes.extend_from_slice(b"\n\n");
+    }
+    if page.events.is_empty() && page.next == before {
+        bytes.extend_from_slice(b":\n\n");
+    } else if page.events.is_empty() {
+        bytes.extend_from_slice(format!(": passed\nid: {}\n\n", page.next).as_bytes());
+    }
+    Ok(Bytes::from(bytes))
+}
+
+// === helpers ===
+
+/// The values of a parameter that names several, separated by commas; none if it is not given.
+fn some_of<T: FromStr<Err: Display> + Ord>(
+    query: &mut Query,
+    name: &str,
+) -> Result<BTreeSet<T>, Problem> {
+    let given: Option<String> = query.parse(name)?;
+    let refused = |error: T::Err| Problem::bad_request(format!("parameter {name}: {error}"));
+    given.iter().flat_map(|list| list.split(',')).map(|it| it.parse().map_err(refused)).collect()
+}
+
+/// The states that are asked for, which are ends.
+fn terminal_states(query: &mut Query) -> Result<BTreeSet<Outcome>, Problem> {
+    let states: BTreeSet<Outcome> = some_of(query, "state")?;
+    match states.iter().find(|state| !state.is_terminal()) {
+        Some(state) => Err(Problem::bad_request(format!(
+            "parameter state: {state} is no end; `attempts=true` asks for attempts that another one follows"
+        ))),
+        None => Ok(states),
+    }
+}
