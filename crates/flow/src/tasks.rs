@@ -87,6 +87,11 @@ impl Tasks {
         Some(if panicked { Err(Panicked { name }) } else { Ok(name) })
     }
 
+    /// Aborts all tasks, and waits until what they held is dropped.
+    pub async fn abort(&mut self) {
+        self.running.shutdown().await;
+    }
+
     /// Waits until every task has ended.
     pub async fn drain(&mut self) {
         while let Some(ended) = self.next().await {

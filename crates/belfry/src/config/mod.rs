@@ -7,6 +7,7 @@ mod channels;
 mod feeds;
 mod flags;
 mod kinds;
+mod lifetimes;
 mod load;
 mod places;
 mod problem;

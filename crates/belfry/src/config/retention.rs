@@ -1,19 +1,14 @@
 //! `[retention]`: how long what is settled is kept.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use notification::{Name, State};
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use store::{Lifetimes, Retention, TenantRetention};
 
+use super::lifetimes::{Lifetime, LifetimesConfig};
 use super::problem::Mistake;
 use super::tenants::TenantConfig;
-use super::units;
-
-/// A span of time such as `12h` or `30d`, or `forever`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lifetime(Option<Duration>);
 
 /// `[retention]`: how long what is settled is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -33,44 +28,6 @@ pub(crate) struct RetentionConfig {
     outbox_rejects: Lifetime,
     /// Lifetimes of what ended in some state, by its name. None by default.
     states: BTreeMap<String, LifetimesConfig>,
-}
-
-/// `[retention.states.STATE]`, `[tenants.NAME.retention]`: lifetimes that differ; the others are as everywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct LifetimesConfig {
-    /// Contents.
-    contents: Option<Lifetime>,
-    /// Recipients.
-    recipients: Option<Lifetime>,
-    /// Outcomes.
-    outcomes: Option<Lifetime>,
-}
-
-// === impl Lifetime ===
-
-impl Lifetime {
-    const fn days(days: u64) -> Self {
-        Self(Some(Duration::from_hours(days * 24)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Lifetime {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text == "forever" {
-            return Ok(Self(None));
-        }
-        let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<u32>().ok());
-        match days {
-            Some(days) => Ok(Self::days(days.into())),
-            None => units::span(&text).map(|span| Self(Some(span))).map_err(|_| {
-                let message =
-                    format!("{text:?} is neither a span of time such as 12h or 30d nor `forever`");
-                de::Error::custom(message)
-            }),
-        }
-    }
 }
 
 // === impl RetentionConfig ===
@@ -148,20 +105,10 @@ impl RetentionConfig {
     }
 }
 
-// === impl LifetimesConfig ===
-
-impl LifetimesConfig {
-    fn over(self, others: Lifetimes) -> Lifetimes {
-        Lifetimes {
-            content: self.contents.map_or(others.content, |it| it.0),
-            recipient: self.recipients.map_or(others.recipient, |it| it.0),
-            outcome: self.outcomes.map_or(others.outcome, |it| it.0),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn read(text: &str) -> Result<RetentionConfig, String> {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::retention::LifetimesConfig;
+use super::lifetimes::LifetimesConfig;
 
 /// `[tenants.NAME]`: what holds for one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]

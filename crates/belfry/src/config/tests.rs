@@ -144,7 +144,7 @@ fn known_keys(table: &str) -> Vec<String> {
         "queue" => probe::<QueueConfig>(),
         "delivery" => probe::<DeliveryConfig>(),
         "retention" => probe::<RetentionConfig>(),
-        "lifetimes" => probe::<retention::LifetimesConfig>(),
+        "lifetimes" => probe::<lifetimes::LifetimesConfig>(),
         "suppressions" => probe::<SuppressionsConfig>(),
         "feed" => probe::<suppressions::FeedConfig>(),
         "delivery-feed" => probe::<DeliveryFeedConfig>(),

@@ -186,6 +186,14 @@ impl Engine {
         self.link.iter().for_each(|link| link.broker().tasks().sabotage(name));
     }
 
+    /// Ends its tasks at once and closes its store, so that another engine can be started in its place.
+    #[cfg(test)]
+    pub(super) async fn abort(mut self) {
+        self.stages.tasks.abort().await;
+        // What is answered on other threads may hold the store a moment longer.
+        self.backend.close().await;
+    }
+
     /// Waits until something fails that the engine cannot go on without, and says what.
     pub(crate) async fn failed(&mut self) -> Failed {
         let Stages { tasks, senders, failures, .. } = &mut self.stages;

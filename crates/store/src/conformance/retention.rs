@@ -1,4 +1,4 @@
-//! What has outlived its lifetime is gone, and counted.
+//! Retention: parts that have outlived their lifetimes are gone, and counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -27,7 +27,7 @@ pub(crate) struct BatchToPrune {
     pub(crate) log: Vec<LogGroup>,
 }
 
-/// What a look at a batch leads to.
+/// The result of a look at a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PruneLook {
     /// This part is to be removed now, with those that go before it.

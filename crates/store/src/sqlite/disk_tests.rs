@@ -21,7 +21,7 @@ use crate::rows::release::Slicing;
 use crate::{Claims, Ingest, Operations, ReadStore, Recovery, StoreError};
 
 /// More than the log of these stores, which the database has yet to grow by.
-const LOG: u64 = 1024 * 1024;
+const LOG: u64 = 4 * 1024 * 1024;
 
 /// A disk of which other programs use all but a number of bytes, and none of the reserve.
 #[derive(Debug)]

@@ -205,6 +205,7 @@ const CASES: &[Case] = &[
     Case::new("search.rs", "SELECT id, tenant", "40000, 1024"),
     Case::new("search.rs", "SELECT value", "'search_cursor'"),
     Case::new("search.rs", "WHERE state = 1", ""),
+    Case::new("search.rs", "SELECT id FROM batch", "40000, 50000"),
     Case::new("search.rs", "SET state = ?2", "40, 1"),
     Case::new("source_shards.rs", "DELETE FROM source_shard", "'orders', 'shard', '', 1, 1"),
     Case::new("source_shards.rs", "INSERT INTO source_shard", "'orders', 'new', '', 1, 1"),

@@ -19,7 +19,7 @@ use crate::{PruneStep, RetainedPart, Retention, StoreError};
 
 /// A step: what it goes by, what it has done, and how much it has looked at.
 #[derive(Debug)]
-struct Step<'a> {
+struct StepUnderWay<'a> {
     retention: &'a Retention,
     now: Timestamp,
     result: PruneStep,
@@ -39,9 +39,9 @@ struct KeyRow {
 const FREE_PAGES_MIN: i64 = 4096;
 /// Free pages that one step gives back.
 const PAGES_PER_STEP: i64 = 512;
-// === impl Step ===
+// === impl StepUnderWay ===
 
-impl Step<'_> {
+impl StepUnderWay<'_> {
     fn has_room(&self) -> bool {
         self.batches < BATCHES_PER_STEP && self.bytes < BYTES_PER_STEP
     }
@@ -60,7 +60,7 @@ impl Transaction<'_> {
         now: Timestamp,
     ) -> Result<PruneStep, StoreError> {
         let (result, batches, bytes) = (PruneStep::default(), 0, 0);
-        let step = &mut Step { retention, now, result, batches, bytes };
+        let step = &mut StepUnderWay { retention, now, result, batches, bytes };
         // Outcomes first: of a batch whose whole time is over, no part is removed before the rest.
         self.no_audit = self.state.audits.hold_off();
         for part in RetainedPart::ALL.into_iter().rev() {
@@ -82,7 +82,11 @@ impl Transaction<'_> {
     }
 
     /// Looks at batches that walks have left, and that are to be looked at by now.
-    fn prune_noted(&mut self, part: RetainedPart, step: &mut Step<'_>) -> Result<(), StoreError> {
+    fn prune_noted(
+        &mut self,
+        part: RetainedPart,
+        step: &mut StepUnderWay<'_>,
+    ) -> Result<(), StoreError> {
         let noted: Vec<(i64, i64)> = {
             let mut select = self.sql(
                 "SELECT at, batch FROM retention_later WHERE part = ?1 ORDER BY at, batch LIMIT ?2",
@@ -108,7 +112,11 @@ impl Transaction<'_> {
     }
 
     /// Goes on with the walk for `part`.
-    fn prune_next(&mut self, part: RetainedPart, step: &mut Step<'_>) -> Result<(), StoreError> {
+    fn prune_next(
+        &mut self,
+        part: RetainedPart,
+        step: &mut StepUnderWay<'_>,
+    ) -> Result<(), StoreError> {
         let Some(until) = walk_until(step.retention, part, step.now) else { return Ok(()) };
         let walk = walk_name(part);
         let mut select = self.sql("SELECT batch FROM retention_walk WHERE name = ?1")?;
@@ -147,7 +155,7 @@ impl Transaction<'_> {
         &mut self,
         id: BatchId,
         part: RetainedPart,
-        step: &mut Step<'_>,
+        step: &mut StepUnderWay<'_>,
     ) -> Result<(), StoreError> {
         step.batches += 1;
         let Some(batch) = self.batch_to_prune(id)? else { return Ok(()) };
@@ -216,7 +224,7 @@ impl Transaction<'_> {
     fn remove_contents(
         &mut self,
         batch: &BatchToPrune,
-        step: &mut Step<'_>,
+        step: &mut StepUnderWay<'_>,
     ) -> Result<(), StoreError> {
         let number = batch.id.0.cast_signed();
         let mut select = self.sql("SELECT items FROM batch WHERE id = ?1")?;
@@ -230,7 +238,7 @@ impl Transaction<'_> {
     fn remove_recipients(
         &mut self,
         batch: &BatchToPrune,
-        step: &mut Step<'_>,
+        step: &mut StepUnderWay<'_>,
     ) -> Result<(), StoreError> {
         if batch.removed > code(RetainedPart::Recipient) {
             return Ok(());
@@ -248,7 +256,11 @@ impl Transaction<'_> {
     }
 
     /// Counts the contents of a batch as removed, if they were there; that of a broadcast goes with the last of its batches.
-    fn count_contents(&self, batch: &BatchToPrune, step: &mut Step<'_>) -> Result<(), StoreError> {
+    fn count_contents(
+        &self,
+        batch: &BatchToPrune,
+        step: &mut StepUnderWay<'_>,
+    ) -> Result<(), StoreError> {
         if batch.removed > code(RetainedPart::Content) {
             return Ok(());
         }
@@ -266,7 +278,7 @@ impl Transaction<'_> {
     fn remove_batch(
         &mut self,
         batch: &BatchToPrune,
-        step: &mut Step<'_>,
+        step: &mut StepUnderWay<'_>,
     ) -> Result<(), StoreError> {
         let ends = batch.ends().unwrap_or_default();
         for (state, count) in &ends {
@@ -303,7 +315,7 @@ impl Transaction<'_> {
     }
 
     /// Goes on with the walk over the idempotency keys, or begins it anew when it is time.
-    fn prune_keys(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+    fn prune_keys(&mut self, step: &mut StepUnderWay<'_>) -> Result<(), StoreError> {
         let Some(lifetime) = step.retention.idempotency_keys else { return Ok(()) };
         let mut select =
             self.sql("SELECT tenant, key, begun_at FROM retention_walk WHERE name = 'keys'")?;
@@ -373,7 +385,7 @@ impl Transaction<'_> {
     }
 
     /// Removes old changes of the suppression list, but the last: its number must not be given again.
-    fn prune_suppression_events(&mut self, step: &mut Step<'_>) -> Result<(), StoreError> {
+    fn prune_suppression_events(&mut self, step: &mut StepUnderWay<'_>) -> Result<(), StoreError> {
         let Some(lifetime) = step.retention.suppression_events else { return Ok(()) };
         let mut select =
             self.sql("SELECT id, at FROM suppression_event WHERE id > 0 ORDER BY id LIMIT ?1")?;

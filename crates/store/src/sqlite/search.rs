@@ -272,11 +272,20 @@ impl Transaction<'_> {
 
     /// Takes runs out of which no batch is left; their blocks are removed by later steps. True if there was one.
     pub(super) fn drop_empty_runs(&self) -> Result<bool, StoreError> {
-        let mut update = self.sql(
-            "UPDATE search_run SET state = 2 WHERE state = 1 \
-             AND NOT EXISTS (SELECT 1 FROM batch WHERE id BETWEEN first_batch AND last_batch)",
-        )?;
-        Ok(update.execute([])? > 0)
+        let mut select =
+            self.sql("SELECT id, first_batch, last_batch FROM search_run WHERE state = 1")?;
+        let runs = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let runs: Vec<(i64, i64, i64)> = runs.collect::<Result<_, _>>()?;
+        let mut has_any = false;
+        for (run, first, last) in runs {
+            let mut select =
+                self.sql("SELECT id FROM batch WHERE id >= ?1 AND id <= ?2 LIMIT 1")?;
+            if !select.exists([first, last])? {
+                self.set_run(run, RunState::Dropped)?;
+                has_any = true;
+            }
+        }
+        Ok(has_any)
     }
 }
 

@@ -17,6 +17,7 @@ async fn every_panic_is_a_failure(deployment: Deployment, at_least: &[&str]) {
             let failure = tokio::time::timeout(PATIENCE, engine.failed()).await;
             let failure = failure.unwrap();
             assert_eq!(failure.to_string(), format!("the task {name} panicked"), "{deployment:?}");
+            engine.abort().await;
             seen.push(name);
         }
     }
