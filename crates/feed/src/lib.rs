@@ -346,7 +346,12 @@ impl FeedRun {
     async fn look_at(&mut self, under_way: NotificationUnderWay) -> Result<StepWait, StoreError> {
         let NotificationUnderWay { cursor, until, id, since, looks } = under_way;
         let Some(history) = self.feed.reads.find(id).await? else {
-            return Err(StoreError::Damaged(format!("notification {id} of the feed is missing")));
+            // Retention has removed it, and with it how it ended: at least once, it is handed on anew.
+            tracing::warn!(%id, "a notification of a feed was removed before its end was seen: it is sent anew");
+            return self
+                .feed
+                .move_on(cursor, FeedCursor { tries: cursor.tries + 1, ..cursor })
+                .await;
         };
         let now = self.feed.intake.now();
         if history.state == State::Delivered {

@@ -73,6 +73,8 @@ pub(crate) const KEYS_WALKED_EVERY: Duration = Duration::from_hours(24);
 const BEHIND_MAX: Duration = Duration::from_hours(1);
 /// Times between two looks at a batch.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(30 * 24));
+/// Shortest time between two looks at a batch that is pending, where lifetimes are short.
+const LOOK_AGAIN_SOONEST: Duration = Duration::from_secs(1);
 /// Longest time between two looks at a batch that is pending: it may end long before the time for which it is scheduled.
 const LOOK_AGAIN_PENDING: Duration = Duration::from_hours(24);
 
@@ -129,8 +131,9 @@ impl BatchToPrune {
         }
         let (shortest, longest) = LOOK_AGAIN;
         if let Some(due_at) = self.pending {
-            let ends_at = due_at.plus(retention.shortest(part).unwrap_or_default());
-            let wait = ends_at.since(now).clamp(shortest, LOOK_AGAIN_PENDING);
+            let lifetime = retention.shortest(part).unwrap_or_default();
+            let soonest = (lifetime / 8).clamp(LOOK_AGAIN_SOONEST, shortest);
+            let wait = due_at.plus(lifetime).since(now).clamp(soonest, LOOK_AGAIN_PENDING);
             return PruneLook::Again(now.plus(wait));
         }
         if self.ends().is_none() {
