@@ -111,7 +111,7 @@ impl Engine {
             sources: Vec::new(),
         };
         if role.produces() {
-            stages.retain(&parts);
+            stages.retain(&mut parts);
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
             stages.read_sources(sources::open(&mut parts, &intake, route)?);

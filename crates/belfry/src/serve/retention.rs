@@ -4,6 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::{Clock, LogThrottle};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
 use store::{ErrorKind, Prune, PruneStep, Removed, RetainedPart, Retention, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -16,6 +20,16 @@ pub(super) struct RetentionTask {
     /// Counter that is raised with each change of the store.
     pub(super) changes: watch::Receiver<u64>,
     pub(super) clock: Clock,
+    pub(super) metrics: RetentionMetrics,
+}
+
+/// Counts of what was removed, by what it was.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RetentionMetrics(Family<RemovedLabels, Counter>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RemovedLabels {
+    what: &'static str,
 }
 
 /// Time between two looks while nothing is due, at most: what is accepted meanwhile may be due sooner than what was there.
@@ -45,6 +59,7 @@ impl RetentionTask {
             let next = match self.store.prune(&self.retention, now).await {
                 Ok(step) => {
                     removed.add(&step.removed);
+                    self.metrics.add(&step.removed);
                     if !step.goes_on {
                         log(&std::mem::take(&mut removed));
                     }
@@ -89,6 +104,28 @@ impl RetentionTask {
             std::future::pending::<()>().await;
         }
         sleep(LOOK_AT_MOST_EVERY).await;
+    }
+}
+
+// === impl RetentionMetrics ===
+
+impl RetentionMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("belfry_removed", "What retention has removed", self.0.clone());
+    }
+
+    fn add(&self, removed: &Removed) {
+        let counts = [
+            ("contents", removed.contents),
+            ("recipients", removed.recipients),
+            ("outcomes", removed.outcomes),
+            ("idempotency_keys", removed.idempotency_keys),
+            ("suppression_events", removed.suppression_events),
+            ("outbox_rejects", removed.outbox_rejects),
+        ];
+        for (what, count) in counts {
+            self.0.get_or_create(&RemovedLabels { what }).inc_by(count);
+        }
     }
 }
 

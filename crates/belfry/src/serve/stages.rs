@@ -18,7 +18,7 @@ use super::backend::Backend;
 use super::broker::BrokerLink;
 use super::indexing::Indexing;
 use super::live::Live;
-use super::retention::RetentionTask;
+use super::retention::{RetentionMetrics, RetentionTask};
 use super::senders::Senders;
 use crate::config::Config;
 
@@ -157,13 +157,15 @@ impl Stages {
     }
 
     /// Removes what has outlived its lifetime.
-    pub(super) fn retain(&mut self, parts: &StageParts<'_>) {
-        let store = parts.backend.store();
+    pub(super) fn retain(&mut self, parts: &mut StageParts<'_>) {
+        let (store, metrics) = (parts.backend.store(), RetentionMetrics::default());
+        metrics.register(&mut parts.registry);
         let task = RetentionTask {
             changes: Claims::<Chunk>::changes(&*store),
             store: store as _,
             retention: Arc::clone(&parts.retention),
             clock: parts.clock,
+            metrics,
         };
         self.start("retention", task.run(self.stopping()));
     }
