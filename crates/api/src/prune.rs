@@ -24,18 +24,9 @@ pub struct Pruning {
 /// The answer to a request to prune.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct PruneAnswer {
-    /// Notifications whose contents were removed.
-    pub contents: u64,
-    /// Notifications whose recipients were removed.
-    pub recipients: u64,
-    /// Notifications that were removed with their log.
-    pub outcomes: u64,
-    /// Idempotency keys.
-    pub idempotency_keys: u64,
-    /// Changes of the suppression list.
-    pub suppression_events: u64,
-    /// Rejected rows of the outbox.
-    pub outbox_rejects: u64,
+    /// Counts of what was removed.
+    #[serde(flatten)]
+    pub removed: Removed,
     /// False if there is more to remove: the caller asks again.
     pub done: bool,
 }
@@ -49,21 +40,8 @@ pub(crate) async fn prune(State(shared): State<Arc<ApiState>>) -> Result<Respons
     let mut answer = PruneAnswer::default();
     while !answer.done && shared.intake.clock().monotonic() < began + ANSWER_WITHIN {
         let step = store.prune(retention, shared.intake.now()).await?;
-        answer.add(&step.removed);
+        answer.removed.add(&step.removed);
         answer.done = !step.goes_on;
     }
     Ok(Json(answer).into_response())
-}
-
-// === impl PruneAnswer ===
-
-impl PruneAnswer {
-    const fn add(&mut self, removed: &Removed) {
-        self.contents += removed.contents;
-        self.recipients += removed.recipients;
-        self.outcomes += removed.outcomes;
-        self.idempotency_keys += removed.idempotency_keys;
-        self.suppression_events += removed.suppression_events;
-        self.outbox_rejects += removed.outbox_rejects;
-    }
 }

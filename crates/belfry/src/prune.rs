@@ -2,6 +2,7 @@
 
 use api::PruneAnswer;
 use clap::Args;
+use store::Removed;
 
 use crate::client::Client;
 use crate::output;
@@ -19,19 +20,12 @@ pub(crate) fn run(args: &PruneArgs, client: &Client) -> anyhow::Result<()> {
     let mut total = PruneAnswer::default();
     while !total.done {
         let answer: PruneAnswer = client.post("/v1/prune", &())?;
-        total = PruneAnswer {
-            contents: total.contents + answer.contents,
-            recipients: total.recipients + answer.recipients,
-            outcomes: total.outcomes + answer.outcomes,
-            idempotency_keys: total.idempotency_keys + answer.idempotency_keys,
-            suppression_events: total.suppression_events + answer.suppression_events,
-            outbox_rejects: total.outbox_rejects + answer.outbox_rejects,
-            done: answer.done,
-        };
+        total.removed.add(&answer.removed);
+        total.done = answer.done;
     }
     output::json_or(args.json, &total, || {
-        let PruneAnswer { contents, recipients, outcomes, .. } = total;
-        let PruneAnswer { idempotency_keys, suppression_events, outbox_rejects, .. } = total;
+        let Removed { contents, recipients, outcomes, .. } = total.removed;
+        let Removed { idempotency_keys, suppression_events, outbox_rejects, .. } = total.removed;
         format!(
             "removed: contents of {contents} notifications, recipients of {recipients}, {outcomes} with their log; \
              {idempotency_keys} idempotency keys, {suppression_events} changes of the suppression list, \

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{Name, State, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::StoreError;
 
@@ -55,8 +56,8 @@ pub struct Retention {
     pub outbox_rejects: Option<Duration>,
 }
 
-/// Counts of what was removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Counts of what was removed. Its JSON is a part of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Removed {
     /// Notifications whose contents were removed.
     pub contents: u64,
@@ -173,5 +174,17 @@ impl Removed {
         self.idempotency_keys += other.idempotency_keys;
         self.suppression_events += other.suppression_events;
         self.outbox_rejects += other.outbox_rejects;
+    }
+
+    /// The counts, and what each is of.
+    pub const fn counts(&self) -> [(&'static str, u64); 6] {
+        [
+            ("contents", self.contents),
+            ("recipients", self.recipients),
+            ("outcomes", self.outcomes),
+            ("idempotency_keys", self.idempotency_keys),
+            ("suppression_events", self.suppression_events),
+            ("outbox_rejects", self.outbox_rejects),
+        ]
     }
 }

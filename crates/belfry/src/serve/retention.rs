@@ -115,38 +115,16 @@ impl RetentionMetrics {
     }
 
     fn add(&self, removed: &Removed) {
-        let counts = [
-            ("contents", removed.contents),
-            ("recipients", removed.recipients),
-            ("outcomes", removed.outcomes),
-            ("idempotency_keys", removed.idempotency_keys),
-            ("suppression_events", removed.suppression_events),
-            ("outbox_rejects", removed.outbox_rejects),
-        ];
-        for (what, count) in counts {
+        for (what, count) in removed.counts() {
             self.0.get_or_create(&RemovedLabels { what }).inc_by(count);
         }
     }
 }
 
 fn log(removed: &Removed) {
-    let Removed {
-        contents,
-        recipients,
-        outcomes,
-        idempotency_keys,
-        suppression_events,
-        outbox_rejects,
-    } = *removed;
     if *removed != Removed::default() {
-        tracing::info!(
-            contents,
-            recipients,
-            outcomes,
-            idempotency_keys,
-            suppression_events,
-            outbox_rejects,
-            "retention removed"
-        );
+        let counts = removed.counts().into_iter().filter(|(_, count)| *count > 0);
+        let counts: Vec<String> = counts.map(|(what, count)| format!("{count} {what}")).collect();
+        tracing::info!("retention removed {}", counts.join(", "));
     }
 }
