@@ -83,7 +83,10 @@ async fn what_expired_stays_dead_and_the_answer_says_why() {
     let problem = fixture.call(Method::POST, &path).await.problem(409);
     assert_eq!(problem["detail"], "its expires_at has passed: send a new one");
     let all = requeue(&fixture, "").await;
-    assert_eq!(all, json!({"matched": 1, "requeued": 0, "expired": 1, "not_yet": 0, "next": null}));
+    assert_eq!(
+        all,
+        json!({"matched": 1, "requeued": 0, "expired": 1, "not_yet": 0, "content_removed": 0, "next": null})
+    );
 }
 
 #[tokio::test(start_paused = true)]

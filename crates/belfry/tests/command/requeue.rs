@@ -31,7 +31,10 @@ fn requeueing_names_what_is_meant_and_goes_on_to_the_end() {
     assert_eq!(cancelled.out, "1 of 1 dead or cancelled notifications requeued\n");
     let counted = belfry(&["--all", "--dry-run", "--limit", "1000", "--json"]);
     let counted: serde_json::Value = serde_json::from_str(&counted.out).unwrap();
-    assert_eq!(counted, json!({"matched": 1000, "requeued": 998, "expired": 2, "not_yet": 0}));
+    assert_eq!(
+        counted,
+        json!({"matched": 1000, "requeued": 998, "expired": 2, "not_yet": 0, "content_removed": 0})
+    );
     let requests = engine.requests();
     assert_eq!(requests[0].connection, requests[1].connection, "the pages of one command");
     let targets: Vec<String> = requests.into_iter().map(|request| request.target).collect();
