@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 use cargo_metadata::Message;
 
 /// Programs that run at a time.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 2;
 /// Seconds that a program may take, several times as long as the longest one does. A test that waits for ever, such as one whose
 /// store waits for space on a full disk, fails by its name and does not keep the run from ending.
 const LIMIT: u64 = 1800;
