@@ -19,7 +19,7 @@ use cargo_metadata::Message;
 const AT_ONCE: usize = 2;
 /// Seconds that a program may take, several times as long as the longest one does. A test that waits for ever, such as one whose
 /// store waits for space on a full disk, fails by its name and does not keep the run from ending.
-const LIMIT: u64 = 1800;
+const LIMIT: u64 = 1200;
 /// Exit codes of `timeout` (GNU coreutils) when it ended the program, and when the program could not be run.
 const OVERDUE: i32 = 124;
 const NOT_RUN: [i32; 2] = [126, 127];

@@ -89,9 +89,8 @@ const LOAD_AFTER: Duration = Duration::from_secs(3);
 const CALLER_PATIENCE: Duration = Duration::from_mins(2);
 /// Between two tries of a caller.
 const TRY_EVERY: Duration = Duration::from_millis(200);
-/// How long a round may take to drain: twice the longest lease, and the work, at the end perhaps of one engine alone, whose limit has
-/// fallen to 8 on a machine that runs twenty programs beside it: some 30 a second.
-const PATIENCE: Duration = Duration::from_mins(12);
+/// How long a round may take to drain: twice the longest lease, and the work, at the end perhaps of one engine alone.
+const PATIENCE: Duration = Duration::from_mins(5);
 /// From the end of an outage or of a lease until work goes on.
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
