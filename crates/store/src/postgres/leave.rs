@@ -1,6 +1,7 @@
 //! The end of a process's membership of the cluster.
 
 use flow::Tasks;
+use flow::tasks::Panicked;
 
 use super::Postgres;
 use super::membership::Intent;
@@ -20,8 +21,10 @@ impl Postgres {
         self.intent.send_replace(Intent::Leave(ending));
         let mut tasks = self.tasks.lock().await;
         while let Some(ended) = tasks.next().await {
-            // It is the one that gives back what this process has; the other ones have no end, and are dropped below.
-            if ended == Ok("store-worker") {
+            // It is the one that gives back what this process has, unless it panicked; the other ones have no end, and are dropped
+            // below.
+            let (Ok(name) | Err(Panicked { name })) = ended;
+            if name == "store-worker" {
                 break;
             }
         }
