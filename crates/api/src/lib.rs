@@ -26,6 +26,7 @@ mod prospect;
 mod prune;
 mod query;
 mod readiness;
+mod recipients;
 mod requeue;
 mod scope;
 mod server;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use feed::{FeedPlan, SourceCounts};
 use flow::Backoff;
 use notification::{Name, Timestamp};
@@ -63,6 +64,7 @@ pub use problem::Located;
 pub use prospect::ProspectAnswer;
 pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
+pub use recipients::ErasureAnswer;
 pub use requeue::RequeuedOne;
 pub use server::serve;
 pub use status::{
@@ -174,6 +176,7 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/notifications/{id}/requeue", post(requeue::one))
         .route("/v1/events", get(events::read))
         .route("/v1/requeue", post(requeue::many))
+        .route("/v1/recipients", delete(recipients::erase))
         .route("/v1/cancel", post(cancel::cancel))
         .route("/v1/pause", post(pauses::pause))
         .route("/v1/resume", post(pauses::resume))

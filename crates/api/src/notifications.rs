@@ -57,6 +57,7 @@ pub(crate) async fn list(
         states: state.into_iter().collect(),
         broadcast: query.parse("broadcast")?,
         recipient: query.parse::<String>("to")?.map(ByteString::from),
+        or_fallback: false,
         order: query.parse("order")?.unwrap_or_default(),
     };
     let mut next: Option<NotificationId> = query.parse("after")?;

@@ -9,8 +9,10 @@ use crate::backup::BackupArgs;
 use crate::bench::BenchCommand;
 use crate::cancel::CancelArgs;
 use crate::check_config::CheckConfigArgs;
+use crate::compact::CompactArgs;
 use crate::credential::CredentialCommand;
 use crate::demo::DemoArgs;
+use crate::erase::EraseArgs;
 use crate::estimate::EstimateArgs;
 use crate::events::EventsArgs;
 use crate::exit;
@@ -74,6 +76,10 @@ pub(crate) enum CliCommand {
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look
     Prune(PruneArgs),
+    /// Erase what is stored about a recipient: contents, addresses, suppressions
+    Erase(EraseArgs),
+    /// Write the embedded store anew, without the room and the bytes of what was removed (the engine must not run)
+    Compact(CompactArgs),
     /// Copy the embedded store while the engine runs
     Backup(BackupArgs),
     /// Read and change the list of recipients that are not tried

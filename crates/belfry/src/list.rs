@@ -97,6 +97,7 @@ impl ListArgs {
             states: self.state.into_iter().collect(),
             broadcast: self.broadcast,
             recipient: self.to.as_deref().map(ByteString::from),
+            or_fallback: false,
             order: if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
         }
     }

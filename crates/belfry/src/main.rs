@@ -10,9 +10,11 @@ mod cancel;
 mod check_config;
 mod cli;
 mod client;
+mod compact;
 mod config;
 mod credential;
 mod demo;
+mod erase;
 mod estimate;
 mod events;
 mod exit;
@@ -88,11 +90,13 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
         CliCommand::Resume(args) => pause::resume(&args, &client()?)?,
         CliCommand::Requeue(args) => requeue::run(&args, &client()?)?,
+        CliCommand::Erase(args) => erase::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &config(args.store.flags())?.store);
         }
         CliCommand::Backup(args) => backup::run(&args, &config(args.store.flags())?.store)?,
+        CliCommand::Compact(args) => compact::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Suppressions(SuppressionsCommand::Export(args)) => {
             suppressions::export(&args, &config(args.store.flags())?.store)?;
         }

@@ -14,6 +14,7 @@
 mod cancel;
 mod claim;
 mod cluster;
+mod erasure;
 mod error;
 mod event;
 mod ingest;
@@ -44,6 +45,7 @@ pub use claim::{
 pub use cluster::{
     ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
 };
+pub use erasure::Erased;
 pub use error::{ErrorKind, StoreError};
 pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};

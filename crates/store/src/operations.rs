@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use notification::{Name, NotificationId, Pause, Scope, State, Timestamp};
+use notification::{ByteString, Name, NotificationId, Pause, Scope, State, Timestamp};
 
 use crate::{
-    CancelPage, CancelScope, CancelTarget, Cancelled, FeedCursor, Lift, ShardCursor, StoreError,
-    Suppression,
+    CancelPage, CancelScope, CancelTarget, Cancelled, Erased, FeedCursor, Lift, ShardCursor,
+    StoreError, Suppression,
 };
 
 /// The answer to requeueing one notification.
@@ -70,6 +70,20 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError>;
+
+    /// Erases recipients and contents of notifications of `tenant` that have ended, with the words of providers about them, and
+    /// answers in order. What is counted stays as it is, and so does the log but for those words. A content that others share goes
+    /// with the last of them. A notification that was erased is found by its identifier, is in no list by recipient, and cannot be
+    /// requeued.
+    async fn erase(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+    ) -> Result<Vec<Erased>, StoreError>;
+
+    /// Erases `recipient` from the suppression list, on every channel, with its marks ([`Lift`]) and all changes that were told of
+    /// it. Feeds are not told. Returns the number of channels that had it on their lists.
+    async fn forget(&self, recipient: ByteString) -> Result<u64, StoreError>;
 
     /// Adds recipients to the suppression list at `now`, one report after the other. A settlement adds those that providers
     /// report, by the same rule:

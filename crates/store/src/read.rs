@@ -65,6 +65,8 @@ pub struct Filter {
     /// Recipient of the notifications, byte for byte. With a tenant, an index finds them (decision 0053); without, or on PostgreSQL,
     /// all notifications are walked over.
     pub recipient: Option<ByteString>,
+    /// True to have those match as well that have a fallback to this recipient.
+    pub or_fallback: bool,
     /// The order.
     pub order: ListOrder,
 }
@@ -260,15 +262,29 @@ impl FromStr for ListOrder {
 impl Filter {
     /// True if `history` matches the filter.
     pub fn matches(&self, history: &History) -> bool {
-        let Self { tenant, channel, states, broadcast, recipient, order: _ } = self;
+        let Self { tenant, channel, states, broadcast, recipient, or_fallback: _, order: _ } = self;
         let envelope = &history.envelope;
         tenant.as_ref().is_none_or(|tenant| tenant == &envelope.lane.tenant)
             && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
             && (states.is_empty() || states.contains(&history.state))
             && broadcast.is_none_or(|broadcast| Some(broadcast) == envelope.broadcast)
-            && recipient
-                .as_ref()
-                .is_none_or(|recipient| Some(recipient) == history.recipient.as_ref())
+            && recipient.as_ref().is_none_or(|recipient| {
+                Some(recipient) == history.recipient.as_ref()
+                    || self.has_fallback(history, recipient)
+            })
+    }
+
+    fn has_fallback(&self, history: &History, recipient: &ByteString) -> bool {
+        let fallback = history.content.as_ref().and_then(|content| content.fallback.as_ref());
+        self.or_fallback
+            && fallback.is_some_and(|it| it.next.iter().any(|next| next.recipient == *recipient))
+    }
+
+    /// True if a notification to `own`, with fallbacks to `others`, is to or may fall back to the recipient of the filter.
+    pub(crate) fn has_recipient(&self, own: &ByteString, others: &[ByteString]) -> bool {
+        self.recipient.as_ref().is_none_or(|recipient| {
+            own == recipient || self.or_fallback && others.contains(recipient)
+        })
     }
 }
 

@@ -137,7 +137,8 @@ const LANES_OF_BEFORE: &str = "CREATE TABLE lane (id INTEGER PRIMARY KEY, channe
      INSERT INTO lane SELECT min(id), channel, destination, priority FROM tenant_lane GROUP BY 2, 3, 4; \
      UPDATE batch SET lane = 1; UPDATE chunk SET lane = 1; DROP TABLE tenant_lane; \
      DROP TABLE pause; DROP TABLE resuming; DROP TABLE source_shard; DROP TABLE search_run; DROP TABLE search_block; \
-     ALTER TABLE batch DROP COLUMN removed; ALTER TABLE batch DROP COLUMN of_feed; \
+     ALTER TABLE batch DROP COLUMN removed; ALTER TABLE batch DROP COLUMN of_feed; ALTER TABLE batch DROP COLUMN erased; \
+     DROP INDEX suppression_event_of; \
      ALTER TABLE broadcast DROP COLUMN recipients; ALTER TABLE broadcast DROP COLUMN without_content; \
      DROP TABLE tombstone; DROP TABLE broadcast_tombstone; DROP TABLE retention_walk; DROP TABLE retention_later; \
      DELETE FROM refinery_schema_history WHERE version >= 5";

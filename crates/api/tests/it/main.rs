@@ -14,6 +14,7 @@ mod events;
 mod fallback;
 mod keys;
 mod operate;
+mod recipients;
 mod requeue;
 mod sockets;
 mod support;

@@ -49,6 +49,11 @@ impl Client {
         self.call(Method::GET, path, Bytes::new())?.into_result()?.json()
     }
 
+    /// Deletes what `path` names, and gives the answer to that.
+    pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.call(Method::DELETE, path, Bytes::new())?.into_result()?.json()
+    }
+
     /// Posts `body` to `path`.
     pub(crate) fn post<T: DeserializeOwned>(
         &self,

@@ -12,6 +12,7 @@
 mod broadcasts;
 mod cancelling;
 mod claiming;
+mod erasing;
 mod events;
 mod fallbacks;
 mod idempotency;
@@ -140,6 +141,7 @@ pub async fn exercise_slices<S: Store>(
         a_lane_is_cancelled_with_what_waits_for_it
         what_is_put_away_is_cancelled_by_its_lane
         a_cancellation_looks_at_a_slice_in_each_call
+        what_was_withdrawn_is_erased_before_its_slice_comes
     }
 }
 
@@ -147,6 +149,7 @@ pub async fn exercise_slices<S: Store>(
 pub async fn exercise(make: impl AsyncFn() -> Subject) {
     exercise_the_way_through(&make).await;
     exercise_everything_else(&make).await;
+    exercise_what_is_removed(&make).await;
 }
 
 macro_rules! cases {
@@ -274,6 +277,18 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_expired_meanwhile_is_not_sent_again
             two_who_requeue_the_same_requeue_it_once
             a_broadcast_counts_what_was_requeued_and_died_again;
+        ledger:
+            strangers_are_not_found
+            a_list_is_paged_and_filtered
+            a_list_in_the_other_order_is_the_same_one_backwards
+        a_recipient_is_found_by_its_tenant_and_at_once
+            the_log_is_read_once_from_start_to_end
+            lanes_show_their_work;
+    }
+}
+
+async fn exercise_what_is_removed(make: &impl AsyncFn() -> Subject) {
+    cases! { make,
         retention:
             parts_go_one_after_the_other
             what_is_long_over_goes_at_once
@@ -283,12 +298,11 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             a_key_is_kept_for_its_lifetime_and_as_long_as_the_content
             many_batches_take_many_steps
             old_changes_of_the_list_go_but_the_last;
-        ledger:
-            strangers_are_not_found
-            a_list_is_paged_and_filtered
-        a_list_in_the_other_order_is_the_same_one_backwards
-        a_recipient_is_found_by_its_tenant_and_at_once
-            the_log_is_read_once_from_start_to_end
-            lanes_show_their_work;
+        erasing:
+            what_is_erased_is_counted_and_not_found_by_its_recipient
+            a_shared_content_goes_with_the_last_that_has_it
+            what_may_fall_back_to_a_recipient_is_found_by_it
+            events_of_what_was_erased_name_no_recipient
+            nothing_of_the_list_is_left_of_a_recipient;
     }
 }

@@ -10,8 +10,8 @@ use super::support::{
     the_books_balance, whole_log,
 };
 use crate::{
-    BroadcastDraft, BroadcastOpened, CancelScope, CancelTarget, Cancelled, ClaimRequest, Filter,
-    History, Paused, Requeued, Store,
+    BroadcastDraft, BroadcastOpened, CancelScope, CancelTarget, Cancelled, ClaimRequest, Erased,
+    Filter, History, Paused, Requeued, Store,
 };
 
 /// A sealed broadcast of four batches, of three members each; one of them has its chunk.
@@ -440,4 +440,26 @@ pub(super) async fn a_cancellation_looks_at_a_slice_in_each_call(
         "a place in another lane is none in this one"
     );
     assert_eq!(deliver_all(store).await, calls.len() - 6 + 1);
+}
+
+pub(super) async fn what_was_withdrawn_is_erased_before_its_slice_comes(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    let id = four_batches(store).await;
+    let all = ids(store, id).await;
+    let erase =
+        async |ids: &[NotificationId]| store.erase(ids.to_vec(), name("tenant")).await.unwrap();
+    assert_eq!(erase(&all).await, [Erased::Pending; 12]);
+    assert_eq!(cancel(store, CancelTarget::Notification(all[7])).await.cancelled, 1);
+    assert_eq!(erase(&all[6..9]).await, [Erased::Pending, Erased::Erased, Erased::Pending]);
+    assert_eq!(cancel(store, CancelTarget::Broadcast(id)).await.cancelled, 11);
+    assert_eq!(erase(&all[9..]).await, [Erased::Erased; 3]);
+    make_the_rest(store, next).await;
+    for id in [all[7], all[9], all[11]] {
+        let history = find(store, id).await;
+        assert_eq!((history.recipient, history.state), (None, State::Cancelled));
+    }
+    assert_eq!(requeue(store, &all[6..9]).await[1], Requeued::ContentRemoved);
+    assert_eq!(deliver_all(store).await, 2);
 }

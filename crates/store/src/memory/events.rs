@@ -38,8 +38,9 @@ impl Books {
                     position,
                     id: entry.id,
                     channel: lane.channel.clone(),
-                    recipient: (batch.removed < 2)
-                        .then(|| self.recipient(entry.id.batch(), entry.id.index()).clone()),
+                    recipient: Some(self.recipient(entry.id.batch(), entry.id.index()))
+                        .filter(|recipient| batch.removed < 2 && !recipient.is_empty())
+                        .cloned(),
                     attempted: entry.attempted.clone(),
                     broadcast: batch.envelope.broadcast,
                 });

@@ -7,6 +7,7 @@
 
 mod books;
 mod claim;
+mod erase;
 mod events;
 mod ingest;
 mod pause;
@@ -30,11 +31,11 @@ use tokio::sync::watch;
 use crate::{
     Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus,
-    DeliveryFilter, DeliveryPage, Ending, EventPosition, FeedCursor, Filter, History, Ingest,
-    LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer, Operations, Page,
-    ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup, Recovery, Requeued,
-    Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
-    SuppressionPage, TakeTickets,
+    DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History,
+    Ingest, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer, Operations,
+    Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup, Recovery,
+    Requeued, Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError,
+    Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -344,6 +345,18 @@ impl Operations for Memory {
         Ok(self.change(|books| {
             ids.iter().map(|&id| books.requeue(id, &states, &tenant, now)).collect()
         }))
+    }
+
+    async fn erase(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+    ) -> Result<Vec<Erased>, StoreError> {
+        Ok(self.change(|books| ids.iter().map(|&id| books.erase(id, &tenant)).collect()))
+    }
+
+    async fn forget(&self, recipient: ByteString) -> Result<u64, StoreError> {
+        Ok(self.change(|books| books.forget(&recipient)))
     }
 
     async fn suppress(

@@ -26,12 +26,13 @@ impl Books {
         let entry = stored.entries.get(usize::from(index))?;
         let chunk = self.chunk_with(batch, index).and_then(|chunk| self.chunks.get(&chunk));
         let due_at = chunk.filter(|_| entry.state == State::Pending).map(|it| it.due_at);
+        let is_erased = entry.recipient.is_empty();
         let mut history = History {
             id: self.id(batch, index),
             envelope: stored.envelope.clone(),
             accepted_at: stored.accepted_at,
-            recipient: (stored.removed < 2).then(|| entry.recipient.clone()),
-            content: (stored.removed < 1).then(|| entry.content.clone()),
+            recipient: (stored.removed < 2 && !is_erased).then(|| entry.recipient.clone()),
+            content: (stored.removed < 1 && !is_erased).then(|| entry.content.clone()),
             state: entry.state,
             next_attempt_at: due_at.filter(|at| *at < PUT_AWAY),
             attempts: entry.attempts.clone(),

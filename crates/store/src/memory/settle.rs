@@ -179,7 +179,8 @@ impl Books {
         if !states.contains(&state) || !state.may_be_requeued() {
             return Requeued::OtherState;
         }
-        if self.batch(batch).removed > 0 {
+        let is_erased = self.recipient(batch, index).is_empty();
+        if self.batch(batch).removed > 0 || is_erased {
             return Requeued::ContentRemoved;
         }
         if is_expired {

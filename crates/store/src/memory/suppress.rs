@@ -82,8 +82,10 @@ impl Books {
         events: usize,
     ) -> SuppressionPage {
         let rest = self.events.iter().filter(|event| event.position > position);
-        let events: Vec<SuppressionEvent> = rest.take(events).cloned().collect();
+        let mut events: Vec<SuppressionEvent> = rest.take(events).cloned().collect();
         let next = events.last().map_or(position, |last| last.position);
+        // Of recipients that were erased.
+        events.retain(|event| !event.recipient.is_empty());
         SuppressionPage { events, next }
     }
 

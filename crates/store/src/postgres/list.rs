@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use notification::{BatchId, ByteString, Name, NotificationId, Timestamp};
+use notification::{BatchId, Name, NotificationId, Timestamp};
 use tokio_postgres::Row;
 
 use super::columns::signed;
@@ -87,7 +87,7 @@ impl Snapshot<'_> {
         after: Option<NotificationId>,
     ) -> Result<Members, StoreError> {
         let all = match &filter.recipient {
-            Some(recipient) => self.members_to(batch, recipient).await?,
+            Some(_) => self.members_to(batch, filter).await?,
             None => Members::all(count),
         };
         let is_behind = |index: &u16| match after {
@@ -100,18 +100,15 @@ impl Snapshot<'_> {
         Ok(all.iter().filter(is_behind).collect())
     }
 
-    /// The members of a batch that are for `recipient`.
-    async fn members_to(
-        &self,
-        batch: BatchId,
-        recipient: &ByteString,
-    ) -> Result<Members, StoreError> {
+    /// The members of a batch that are for the recipient of `filter`.
+    async fn members_to(&self, batch: BatchId, filter: &Filter) -> Result<Members, StoreError> {
         let select = "SELECT items, count FROM batch WHERE id = $1";
         let row = self.transaction.query_one(select, &[&batch.0.cast_signed()]).await?;
         let (items, count): (Vec<u8>, i32) = (row.try_get(0)?, row.try_get(1)?);
         let (mut items, mut members) = (Items::new(items.into())?, Members::default());
         for index in (0..=u16::MAX).take(usize::try_from(count).unwrap_or(0)) {
-            if items.read_recipient()? == *recipient {
+            let (own, others) = items.read_recipients()?;
+            if filter.has_recipient(&own, &others) {
                 members.insert(index);
             }
         }

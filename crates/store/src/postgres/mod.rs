@@ -22,6 +22,7 @@ mod claim;
 mod columns;
 mod commit;
 mod connection;
+mod erase;
 mod errors;
 mod events;
 mod growth;

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement, State,
-    Ticket, Timestamp,
+    BroadcastId, ByteString, Chunk, Draft, Name, NotificationId, Pause, Pauses, Scope, Settlement,
+    State, Ticket, Timestamp,
 };
 use tokio::sync::watch;
 
 use super::{
-    Postgres, broadcast, cancel, claim, ingest, pause, prune, requeue, settle, source_shards,
-    suppress,
+    Postgres, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, settle,
+    source_shards, suppress,
 };
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, FeedCursor, Ingest, Lift, Mark, MarkAnswer, Operations,
-    Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Retention, SearchIndex, Settled,
-    Settlements, ShardCursor, Store, StoreError, Suppression,
+    Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, Lift, Mark, MarkAnswer,
+    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Retention,
+    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -166,6 +166,18 @@ impl Operations for Postgres {
     ) -> Result<Vec<Requeued>, StoreError> {
         let request = requeue::RequeueNotifications { ids, states, tenant, now };
         self.work.run_or_give_up(request).await
+    }
+
+    async fn erase(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+    ) -> Result<Vec<Erased>, StoreError> {
+        self.work.run_or_give_up(erase::EraseNotifications { ids, tenant }).await
+    }
+
+    async fn forget(&self, recipient: ByteString) -> Result<u64, StoreError> {
+        self.work.run_or_give_up(erase::ForgetRecipient(recipient)).await
     }
 
     async fn suppress(

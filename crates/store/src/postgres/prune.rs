@@ -16,8 +16,8 @@ use tokio_postgres::types::ToSql;
 use super::columns::signed;
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
-use crate::rows::codec::{without_contents, without_recipients};
 use crate::rows::codes;
+use crate::rows::removal::{without_contents, without_recipients};
 use crate::rows::retention::{
     BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, PruneLook, code, walk_name,
     walk_until, walked_at,
@@ -291,7 +291,7 @@ impl Transaction<'_> {
         self.count_contents(batches).await
     }
 
-    /// Counts the contents that were there; that of a broadcast goes with the last of its batches.
+    /// Counts the contents that were there.
     async fn count_contents(&mut self, batches: &[BatchToPrune]) -> Result<(), RunError> {
         let mut of_broadcast = BTreeMap::<i64, i64>::new();
         let had_content = |batch: &&BatchToPrune| batch.removed <= code(RetainedPart::Content);
@@ -300,6 +300,14 @@ impl Transaction<'_> {
                 *of_broadcast.entry(broadcast).or_default() += signed(batch.count);
             }
         }
+        self.count_without_content(of_broadcast).await
+    }
+
+    /// Counts the members of broadcasts, by the broadcast, that have lost their content, which goes with the last of them.
+    pub(super) async fn count_without_content(
+        &mut self,
+        of_broadcast: BTreeMap<i64, i64>,
+    ) -> Result<(), RunError> {
         if of_broadcast.is_empty() {
             return Ok(());
         }

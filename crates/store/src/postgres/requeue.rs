@@ -11,7 +11,7 @@ use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
 use crate::rows::release::WaitingState;
-use crate::rows::requeue::{BatchToRequeue, by_batch};
+use crate::rows::requeue::{BatchToRequeue, by_batch, without_content};
 use crate::{Requeued, StoreError};
 
 /// Sends notifications again that stand in one of `states`.
@@ -26,7 +26,7 @@ pub(super) struct RequeueNotifications {
 /// The rows are locked, so that of two calls that requeue the same notification, the second one sees the result of the first. In
 /// one order, so that they never wait for each other.
 const SELECT_OWNED: &str = "SELECT batch.id, batch.lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, \
-     channel, destination, removed > 0 FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
+     channel, destination, removed > 0, CASE WHEN erased > 0 THEN items END FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
      LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
      WHERE batch.id = ANY($1) AND batch.tenant = $2 AND (batch.broadcast IS NULL \
      OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL) \
@@ -77,13 +77,14 @@ impl RequeueNotifications {
             let number: i64 = row.try_get(0)?;
             let expires_at: Option<i64> = row.try_get(3)?;
             let waiting = WaitingState::new(row.try_get(6)?);
+            let count = u16::try_from(row.try_get::<_, i32>(4)?).map_err(damaged)?;
             let batch = BatchToRequeue {
                 store_id: transaction.state.store_id,
                 id: BatchId(number.cast_unsigned()),
                 accepted_at: Timestamp::from_millis(row.try_get(2)?),
                 expires_at: expires_at.map(Timestamp::from_millis),
-                count: u16::try_from(row.try_get::<_, i32>(4)?).map_err(damaged)?,
-                has_no_content: row.try_get(9)?,
+                count,
+                without_content: without_content(count, row.try_get(9)?, row.try_get(10)?)?,
                 waiting: row.try_get::<_, bool>(5)?.then_some(waiting),
                 log: logged.remove(&number).unwrap_or_default(),
             };

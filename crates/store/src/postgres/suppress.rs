@@ -64,7 +64,7 @@ type Key = (Name, ByteString);
 
 /// Suppressing and lifting exclude each other: the later one sees what the earlier one did.
 const LOCK_FOR_SUPPRESSING: &str = "SELECT pg_advisory_xact_lock_shared(4782301, 2)";
-const LOCK_FOR_LIFTING: &str = "SELECT pg_advisory_xact_lock(4782301, 2)";
+pub(super) const LOCK_FOR_LIFTING: &str = "SELECT pg_advisory_xact_lock(4782301, 2)";
 
 const MARKS: &str = "SELECT place, lifted_at, comes_after(txid) \
      FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS reported (channel, recipient, place) \
@@ -459,6 +459,6 @@ fn status_at(row: &Row, column: usize) -> Result<u16, StoreError> {
 }
 
 /// True if PostgreSQL can keep it as a text. A recipient with a NUL in its name cannot be sent to, so none is missed.
-fn is_text(recipient: &str) -> bool {
+pub(super) fn is_text(recipient: &str) -> bool {
     !recipient.contains('\0')
 }

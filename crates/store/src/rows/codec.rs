@@ -10,6 +10,8 @@
 //! { recipient [payload options | content fallback] } ...
 //! ```
 //!
+//! An item whose recipient is empty was erased; the content that it has is empty as well.
+//!
 //! With fallbacks, contents stand in a table, once, however many items share them, and are referred to by their position. A
 //! fallback is a blob, empty when there is none:
 //!
@@ -39,7 +41,7 @@ use notification::{
 use super::codes;
 use crate::{Attempted, StoreError};
 
-const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 1;
 
 /// The part of a content that each item of a batch has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +60,8 @@ pub(crate) enum ItemContent {
 #[derive(Debug)]
 pub(crate) struct Items {
     pieces: BlobReader,
-    own: ItemContent,
+    /// The part of a content that each item has of its own.
+    pub(crate) own: ItemContent,
     /// Contents of items and fallbacks, if there are fallbacks.
     table: Vec<Content>,
 }
@@ -150,6 +153,16 @@ impl Items {
         Ok((recipient, Some(content)))
     }
 
+    /// Recipients of the next item: its own, empty if it was removed, and those of its fallbacks. Contents are passed over.
+    pub(crate) fn read_recipients(&mut self) -> Result<(ByteString, Vec<ByteString>), StoreError> {
+        if self.own != ItemContent::Fallback {
+            return Ok((self.read_recipient()?, Vec::new()));
+        }
+        let own = self.pieces.text()?;
+        self.pieces.number()?;
+        Ok((own, fallback_recipients(self.pieces.next()?)?))
+    }
+
     /// The recipient of the next item, of which the rest is passed over.
     pub(crate) fn read_recipient(&mut self) -> Result<ByteString, StoreError> {
         if self.own == ItemContent::Removed {
@@ -214,25 +227,6 @@ impl BlobReader {
         self.position = input.position;
         Ok(input.position - length..input.position)
     }
-}
-
-/// The items of a batch of `count` without their contents, which are removed.
-pub(crate) fn without_contents(items: Bytes, count: usize) -> Result<Vec<u8>, StoreError> {
-    let mut bytes = Vec::with_capacity(items.len().min(count * 256));
-    let mut items = Items::new(items)?;
-    if items.own == ItemContent::Removed {
-        return Ok(without_recipients());
-    }
-    bytes.extend([VERSION, ItemContent::Nothing as u8]);
-    for _ in 0..count {
-        put_slice(&mut bytes, items.read()?.0.as_bytes());
-    }
-    Ok(bytes)
-}
-
-/// The items of a batch without recipients and contents.
-pub(crate) fn without_recipients() -> Vec<u8> {
-    vec![VERSION, ItemContent::Removed as u8]
 }
 
 /// Writes the items of a batch, as far as each has its `own`.
@@ -318,6 +312,22 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
         next.push(Alternative { channel, destination, recipient, payload, options });
     }
     Ok(Some(Arc::new(Fallback { of, next })))
+}
+
+/// The recipients in a fallback.
+fn fallback_recipients(bytes: Bytes) -> Result<Vec<ByteString>, StoreError> {
+    let (is_none, mut recipients) = (bytes.is_empty(), Vec::new());
+    let mut pieces = BlobReader { bytes, position: 0 };
+    if !is_none {
+        pieces.range()?;
+    }
+    while !pieces.is_empty() {
+        pieces.range()?;
+        pieces.range()?;
+        recipients.push(pieces.text()?);
+        pieces.number()?;
+    }
+    Ok(recipients)
 }
 
 // === impl ContentTable ===
@@ -474,7 +484,7 @@ const fn low_bits(number: u64) -> u8 {
     (number & 0x7f) as u8
 }
 
-fn put_slice(bytes: &mut Vec<u8>, slice: &[u8]) {
+pub(crate) fn put_slice(bytes: &mut Vec<u8>, slice: &[u8]) {
     put(bytes, slice.len() as u64);
     bytes.extend_from_slice(slice);
 }

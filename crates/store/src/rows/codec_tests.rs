@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::rows::members::Members;
+use crate::rows::removal::without_members;
 
 proptest! {
     #[test]
@@ -38,6 +40,28 @@ proptest! {
             prop_assert_eq!(skipping.pieces.position, read.pieces.position);
         }
         prop_assert!(read.read().is_err(), "nothing follows the last item");
+        let mut recipients = Items::new(bytes.clone()).unwrap();
+        for (recipient, content) in &items {
+            let next = content.fallback.iter().flat_map(|it| it.next.iter());
+            let others: Vec<ByteString> = next.map(|it| it.recipient.clone()).collect();
+            prop_assert_eq!(recipients.read_recipients().unwrap(), (recipient.clone(), others));
+        }
+        let erased: Members = (0..20).step_by(3).collect();
+        let count = u16::try_from(items.len()).unwrap();
+        let kept = without_members(bytes, count, &erased).unwrap();
+        let mut kept = Items::new(kept.into()).unwrap();
+        for (index, (recipient, content)) in (0..).zip(&items) {
+            let (kept_recipient, kept_content) = kept.read().unwrap();
+            if erased.contains(index) {
+                prop_assert!(kept_recipient.is_empty());
+                let is_empty = |it: &Content| it.payload.is_empty() && it.options.is_empty() && it.fallback.is_none();
+                prop_assert!(kept_content.as_ref().is_none_or(is_empty));
+            } else {
+                prop_assert_eq!(&kept_recipient, recipient);
+                prop_assert_eq!(kept_content, (own != ItemContent::Nothing).then(|| content.clone()));
+            }
+        }
+        prop_assert!(kept.read().is_err(), "as many as before");
     }
 
     #[test]

@@ -202,16 +202,18 @@ impl BatchHistory {
             if chunk.is_none() && !state.is_terminal() && next_attempt_at.is_none() {
                 return Err(StoreError::Damaged(format!("{id} is neither pending nor ended")));
             }
+            let is_erased = delivery.recipient.is_empty();
+            let has_content = batch.removed == 0 && !is_erased;
             let own = delivery.content.map(|content| *content);
-            let content = own.or_else(|| batch.content.clone()).filter(|_| batch.removed == 0);
-            if content.is_none() && batch.removed == 0 {
+            let content = own.or_else(|| batch.content.clone()).filter(|_| has_content);
+            if content.is_none() && has_content {
                 return Err(StoreError::Damaged(format!("{id} has no content")));
             }
             histories.push(History {
                 id,
                 envelope: batch.envelope.clone(),
                 accepted_at: batch.accepted_at,
-                recipient: Some(delivery.recipient).filter(|recipient| !recipient.is_empty()),
+                recipient: (!is_erased).then_some(delivery.recipient),
                 content,
                 state,
                 next_attempt_at,

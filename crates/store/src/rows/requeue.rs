@@ -7,7 +7,8 @@ use notification::{BatchId, NotificationId, State, Timestamp};
 use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
 use super::release::{WaitingState, without};
-use crate::{Attempted, Requeued};
+use super::removal::erased;
+use crate::{Attempted, Requeued, StoreError};
 
 /// A request by batch: places in the request, and members.
 pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
@@ -21,8 +22,8 @@ pub(crate) struct BatchToRequeue {
     pub(crate) accepted_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) count: u16,
-    /// True if its contents were removed.
-    pub(crate) has_no_content: bool,
+    /// Members whose contents were removed.
+    pub(crate) without_content: Members,
     /// Set while it is part of a broadcast and has no chunk yet.
     pub(crate) waiting: Option<WaitingState>,
     /// All entries of the log for it.
@@ -53,6 +54,20 @@ pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {
     asked
 }
 
+/// Members of a batch of `count` that have no content: all if its contents were `removed`, and else those that were erased, if it has
+/// `items` to look for them.
+pub(crate) fn without_content(
+    count: u16,
+    removed: bool,
+    items: Option<Vec<u8>>,
+) -> Result<Members, StoreError> {
+    match items {
+        _ if removed => Ok(Members::all(count.into())),
+        None => Ok(Members::default()),
+        Some(items) => erased(items.into(), count),
+    }
+}
+
 /// The line of the log for members that stood in `state` and are requeued.
 pub(crate) fn log_line(state: State, now: Timestamp) -> LogLine<'static> {
     let detail = REQUEUED.iter().find(|(from, _)| *from == state).map_or("", |(_, word)| word);
@@ -80,7 +95,7 @@ impl BatchToRequeue {
             let stood_in = ended.iter().find(|(_, members)| members.contains(index));
             let answer = match stood_in {
                 _ if same != id || index >= self.count => Requeued::Unknown,
-                Some(_) if self.has_no_content => Requeued::ContentRemoved,
+                Some(_) if self.without_content.contains(index) => Requeued::ContentRemoved,
                 Some(_) if self.expires_at.is_some_and(|expires_at| expires_at <= now) => {
                     Requeued::Expired
                 }

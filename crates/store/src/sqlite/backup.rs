@@ -65,15 +65,13 @@ pub fn back_up(
     let copied = copy(&source, &partial.0, &directory.join(WAL), &mut tell).map_err(full)?;
     drop(source);
     mark(&partial.0, now).map_err(full)?;
-    std::fs::rename(&partial.0, &whole).map_err(|error| cannot_write(&whole, &error))?;
-    let synced = File::open(to).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| cannot_write(to, &error))?;
+    partial.become_store(to)?;
     Ok(copied)
 }
 
 /// A file that is removed when it is dropped, if it is still there.
 #[derive(Debug)]
-struct PartialCopy(PathBuf);
+pub(super) struct PartialCopy(pub(super) PathBuf);
 
 fn copy(
     source: &Connection,
@@ -134,7 +132,7 @@ fn progress(progress: Progress) -> BackupProgress {
     }
 }
 
-fn cannot_write(place: &Path, error: &std::io::Error) -> StoreError {
+pub(super) fn cannot_write(place: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Refused(format!("cannot write {}: {error}", place.display()))
 }
 
@@ -143,7 +141,7 @@ fn cannot_write(place: &Path, error: &std::io::Error) -> StoreError {
 impl PartialCopy {
     /// An empty file in `directory`, in place of what a copy that ended half-way has left there. No other user may read it: it will
     /// have recipients and contents.
-    fn new(directory: &Path) -> Result<Self, StoreError> {
+    pub(super) fn new(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(PARTIAL);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -155,6 +153,14 @@ impl PartialCopy {
         let made = options.write(true).create_new(true).mode(0o600).open(&path);
         made.map_err(|error| cannot_write(&path, &error))?;
         Ok(Self(path))
+    }
+
+    /// Takes the place of the database in `directory`, durably.
+    pub(super) fn become_store(self, directory: &Path) -> Result<(), StoreError> {
+        let whole = directory.join(DATABASE);
+        std::fs::rename(&self.0, &whole).map_err(|error| cannot_write(&whole, &error))?;
+        let synced = File::open(directory).and_then(|directory| directory.sync_all());
+        synced.map_err(|error| cannot_write(directory, &error))
     }
 }
 

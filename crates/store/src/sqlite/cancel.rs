@@ -250,7 +250,7 @@ impl Transaction<'_> {
         self.set_members(chunk.id, &rest)
     }
 
-    fn chunks_of(&self, batch: BatchId) -> Result<Vec<ChunkRow>, StoreError> {
+    pub(super) fn chunks_of(&self, batch: BatchId) -> Result<Vec<ChunkRow>, StoreError> {
         let select = self.sql(select_chunk!("batch = ?1"))?;
         rows::chunks(select, [batch.0.cast_signed()])
     }

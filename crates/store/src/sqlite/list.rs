@@ -133,17 +133,14 @@ impl Snapshot {
         Ok(number.map(i64::cast_unsigned))
     }
 
-    /// The members of a batch that are for `recipient`.
-    fn members_to(
-        &self,
-        batch: &ListedBatch,
-        recipient: &ByteString,
-    ) -> Result<Members, StoreError> {
+    /// The members of a batch that are for the recipient of `filter`.
+    fn members_to(&self, batch: &ListedBatch, filter: &Filter) -> Result<Members, StoreError> {
         let mut select = self.connection.prepare_cached("SELECT items FROM batch WHERE id = ?1")?;
         let items: Vec<u8> = select.query_row([batch.id.0.cast_signed()], |row| row.get(0))?;
         let (mut items, mut members) = (Items::new(items.into())?, Members::default());
         for index in (0..=u16::MAX).take(batch.count) {
-            if items.read_recipient()? == *recipient {
+            let (own, others) = items.read_recipients()?;
+            if filter.has_recipient(&own, &others) {
                 members.insert(index);
             }
         }
@@ -206,18 +203,18 @@ impl Listing<'_> {
     fn walk(&mut self, numbers: Range<u64>, after: Option<ListPlace>) -> Result<bool, StoreError> {
         let numbers = self.behind(numbers, after);
         let Some(stretch) = self.stretch(&numbers)? else { return Ok(true) };
-        let recipient = self.filter.recipient.as_ref();
-        let batches_max = if recipient.is_some() { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
+        let has_recipient = self.filter.recipient.is_some();
+        let batches_max = if has_recipient { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
         let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max)?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for batch in batches {
             let mut wanted = self.members_behind(&batch, after);
-            if let Some(recipient) = recipient {
+            if has_recipient {
                 if recipients >= PAGE_RECIPIENTS {
                     return Ok(false);
                 }
                 recipients += batch.count;
-                let of_recipient = self.snapshot.members_to(&batch, recipient)?;
+                let of_recipient = self.snapshot.members_to(&batch, self.filter)?;
                 wanted = wanted.iter().filter(|index| of_recipient.contains(*index)).collect();
             }
             if !self.add(&batch, &wanted)? {

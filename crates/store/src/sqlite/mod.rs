@@ -24,9 +24,11 @@ mod broadcast;
 mod cancel;
 mod cancel_scope;
 mod claim;
+mod compact;
 mod disk;
 #[cfg(test)]
 mod disk_tests;
+mod erase;
 mod events;
 mod files;
 mod filter;
@@ -72,6 +74,7 @@ use rusqlite::ErrorCode;
 use tokio::sync::watch;
 
 pub use backup::{BackupProgress, back_up};
+pub use compact::{Compacted, compact};
 pub use open::{Options, Synchronous};
 pub use reader::SqliteReader;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    Chunk, Name, NotificationId, Pause, Pauses, Scope, Settlement, State, Timestamp,
+    ByteString, Chunk, Name, NotificationId, Pause, Pauses, Scope, Settlement, State, Timestamp,
 };
 use tokio::sync::watch;
 
@@ -13,7 +13,7 @@ use super::Sqlite;
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
-    Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
+    Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, Erased,
     FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore,
     Requeued, Retention, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
 };
@@ -106,6 +106,18 @@ impl Operations for Sqlite {
     ) -> Result<Vec<Requeued>, StoreError> {
         self.write(Synced, move |transaction| transaction.requeue(&ids, &states, &tenant, now))
             .await
+    }
+
+    async fn erase(
+        &self,
+        ids: Vec<NotificationId>,
+        tenant: Name,
+    ) -> Result<Vec<Erased>, StoreError> {
+        self.write(Synced, move |transaction| transaction.erase(&ids, &tenant)).await
+    }
+
+    async fn forget(&self, recipient: ByteString) -> Result<u64, StoreError> {
+        self.write(Synced, move |transaction| transaction.forget(&recipient)).await
     }
 
     async fn suppress(

@@ -9,8 +9,8 @@ use rusqlite::{OptionalExtension, params};
 
 use super::rows::signed;
 use super::transaction::Transaction;
-use crate::rows::codec::{without_contents, without_recipients};
 use crate::rows::codes;
+use crate::rows::removal::{without_contents, without_recipients};
 use crate::rows::retention::{
     BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, KeyWalk, OldRows, PruneLook,
     ROWS_PER_STEP, code, walk_name, walk_until, walked_at,
@@ -231,7 +231,7 @@ impl Transaction<'_> {
         let items: Vec<u8> = select.query_row([number], |row| row.get(0))?;
         step.bytes += items.len();
         let items = without_contents(Bytes::from(items), batch.count)?;
-        self.strip(batch, &items, 1)?;
+        self.strip(batch.id, &items, 1)?;
         self.count_contents(batch, step)
     }
 
@@ -243,19 +243,24 @@ impl Transaction<'_> {
         if batch.removed > code(RetainedPart::Recipient) {
             return Ok(());
         }
-        self.strip(batch, &without_recipients(), 2)?;
+        self.strip(batch.id, &without_recipients(), 2)?;
         step.result.removed.recipients += batch.count as u64;
         self.count_contents(batch, step)
     }
 
     /// Gives a batch `items` that have lost the first `removed` parts.
-    fn strip(&self, batch: &BatchToPrune, items: &[u8], removed: u8) -> Result<(), StoreError> {
+    pub(super) fn strip(
+        &self,
+        batch: BatchId,
+        items: &[u8],
+        removed: u8,
+    ) -> Result<(), StoreError> {
         let update = "UPDATE batch SET options = NULL, payload = NULL, items = ?2, removed = ?3 WHERE id = ?1";
-        self.sql(update)?.execute(params![batch.id.0.cast_signed(), items, removed])?;
+        self.sql(update)?.execute(params![batch.0.cast_signed(), items, removed])?;
         Ok(())
     }
 
-    /// Counts the contents of a batch as removed, if they were there; that of a broadcast goes with the last of its batches.
+    /// Counts the contents of a batch as removed, if they were there.
     fn count_contents(
         &self,
         batch: &BatchToPrune,
@@ -265,9 +270,18 @@ impl Transaction<'_> {
             return Ok(());
         }
         step.result.removed.contents += batch.count as u64;
-        let Some(broadcast) = batch.broadcast else { return Ok(()) };
+        self.count_without_content(batch.broadcast, batch.count)
+    }
+
+    /// Counts `members` of a broadcast that have lost their content, which goes with the last of them.
+    pub(super) fn count_without_content(
+        &self,
+        broadcast: Option<i64>,
+        members: usize,
+    ) -> Result<(), StoreError> {
+        let Some(broadcast) = broadcast else { return Ok(()) };
         self.sql("UPDATE broadcast SET without_content = without_content + ?2 WHERE id = ?1")?
-            .execute([broadcast, signed(batch.count)])?;
+            .execute([broadcast, signed(members)])?;
         let update = "UPDATE broadcast SET payload = x'', options = x'' \
              WHERE id = ?1 AND without_content >= recipients";
         self.sql(update)?.execute([broadcast])?;

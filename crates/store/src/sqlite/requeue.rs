@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use notification::{BatchId, Name, NotificationId, State, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use super::transaction::Transaction;
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
 use crate::rows::release::WaitingState;
-use crate::rows::requeue::{BatchToRequeue, by_batch};
+use crate::rows::requeue::{BatchToRequeue, by_batch, without_content};
 use crate::{Requeued, StoreError};
 
 impl Transaction<'_> {
@@ -44,28 +44,26 @@ impl Transaction<'_> {
     ) -> Result<Option<(LaneId, BatchToRequeue)>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
-            "SELECT lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, removed > 0 FROM batch \
+            "SELECT lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, removed > 0, \
+             iif(erased > 0, items, NULL) FROM batch \
              LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
              WHERE batch.id = ?1 AND tenant = ?2 AND (batch.broadcast IS NULL \
              OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL)",
         )?;
-        let owned = select.query_row(params![number, tenant.as_str()], |row| {
-            let expires_at: Option<i64> = row.get(2)?;
-            let waiting = WaitingState::new(row.get(5)?);
-            let owned = BatchToRequeue {
-                store_id: self.state.store_id,
-                id,
-                accepted_at: Timestamp::from_millis(row.get(1)?),
-                expires_at: expires_at.map(Timestamp::from_millis),
-                count: row.get(3)?,
-                has_no_content: row.get(6)?,
-                waiting: row.get::<_, bool>(4)?.then_some(waiting),
-                log: Vec::new(),
-            };
-            Ok((row.get(0)?, owned))
-        });
-        let Some((lane, mut owned)) = owned.optional()? else { return Ok(None) };
-        owned.log = self.logged(id)?;
-        Ok(Some((lane, owned)))
+        let mut rows = select.query(params![number, tenant.as_str()])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let (expires_at, count): (Option<i64>, u16) = (row.get(2)?, row.get(3)?);
+        let waiting = WaitingState::new(row.get(5)?);
+        let owned = BatchToRequeue {
+            store_id: self.state.store_id,
+            id,
+            accepted_at: Timestamp::from_millis(row.get(1)?),
+            expires_at: expires_at.map(Timestamp::from_millis),
+            count,
+            without_content: without_content(count, row.get(6)?, row.get(7)?)?,
+            waiting: row.get::<_, bool>(4)?.then_some(waiting),
+            log: self.logged(id)?,
+        };
+        Ok(Some((row.get(0)?, owned)))
     }
 }

@@ -159,18 +159,18 @@ impl Snapshot {
             bytes += blob.len();
             let mut items = Items::new(blob.to_vec().into())?;
             for index in 0..row.get(2)? {
-                let recipient = items.read_recipient()?;
-                if recipient.is_empty() {
-                    // It was removed.
-                    continue;
+                let (own, others) = items.read_recipients()?;
+                // Empty once it was removed.
+                for recipient in others.iter().chain(Some(&own).filter(|own| !own.is_empty())) {
+                    let term = key.recipient(tenant, recipient);
+                    postings.push(Posting { term, batch, index });
                 }
-                let term = key.recipient(tenant, &recipient);
-                postings.push(Posting { term, batch, index });
             }
             numbers = Some((numbers.map_or(batch, |(first, _)| first), batch));
         }
         let Some((first_batch, last_batch)) = numbers else { return Ok(None) };
         postings.sort_unstable();
+        postings.dedup();
         let mut writer = BlockWriter::new(first_batch);
         for posting in postings {
             writer.push(posting);

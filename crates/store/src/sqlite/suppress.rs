@@ -202,6 +202,11 @@ impl Snapshot {
         while let Some(row) = rows.next()? {
             page.next =
                 EventPosition { transaction: 0, event: row.get::<_, i64>(0)?.cast_unsigned() };
+            let recipient: String = row.get(3)?;
+            if recipient.is_empty() {
+                // It was erased.
+                continue;
+            }
             let change = match row.get::<_, Option<i64>>(6)? {
                 Some(since) => Change::Suppressed {
                     reason: row.get(4)?,
@@ -214,7 +219,7 @@ impl Snapshot {
                 position: page.next,
                 at: Timestamp::from_millis(row.get(1)?),
                 channel: codes::name(row.get_ref(2)?.as_str()?)?,
-                recipient: row.get::<_, String>(3)?.into(),
+                recipient: recipient.into(),
                 change,
             });
         }

@@ -48,6 +48,8 @@ pub(super) struct Book {
     /// Number of times that a recipient was taken off the list.
     pub(super) lifted: BTreeMap<ByteString, usize>,
     pub(super) requeues: BTreeMap<NotificationId, Requeues>,
+    /// Notifications that were said to be erased.
+    pub(super) erased: BTreeSet<NotificationId>,
     pub(super) feed: Feed,
     pub(super) rows: Rows,
     /// Moment at which each engine was last declared dead.
@@ -165,6 +167,9 @@ impl Book {
                 {
                     let finding = format!("{id} is claimed, and was said to be {state:?} before");
                     self.findings.push(finding);
+                }
+                if delivery.recipient.is_empty() {
+                    self.find(format!("{id} is claimed, and was erased"));
                 }
                 let is_listed = self.listed.get(&delivery.recipient).is_some_and(|at| *at < called);
                 if is_listed && chunk.envelope.lane.channel.as_str() == "channel" {

@@ -1,6 +1,5 @@
 //! The calls of a schedule, drawn from the book, and how their answers are booked.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,7 @@ use notification::{
 };
 
 use super::super::request::WriterRequest;
-use super::super::{
-    broadcast, cancel, claim, ingest, outbox, prune, reap, requeue, settle, suppress,
-};
+use super::super::{broadcast, cancel, claim, ingest, outbox, reap, requeue, settle, suppress};
 use super::applications;
 use super::book::{Book, Held};
 use super::cluster::{Engine, WRITERS, recipient};
@@ -22,8 +19,8 @@ use super::feed;
 use super::themes::Kind;
 use crate::conformance::{BroadcastShape, Shape, at, claim_request, groups_in_turn, name, part};
 use crate::{
-    BroadcastOpened, CancelTarget, ClaimRequest, Filter, Lifetimes, Lift, Mark, ReadStore as _,
-    Retention, StoreError, Suppression, TenantRetention,
+    BroadcastOpened, CancelTarget, ClaimRequest, Filter, Lift, Mark, ReadStore as _, StoreError,
+    Suppression,
 };
 
 /// Writes an answer down.
@@ -97,6 +94,7 @@ impl Caller<'_> {
             Kind::Drain => Some(self.drain(engine)),
             Kind::MoveFeed => Some(self.move_feed(engine)),
             Kind::Prune => Some(self.prune(engine)),
+            Kind::Erase => self.erase(engine),
         }
     }
 
@@ -401,18 +399,6 @@ impl Caller<'_> {
                 let finding = book.feed.moved(from, to, answer);
                 book.findings.extend(finding);
             }
-        })
-    }
-
-    /// Removes the contents of all that has ended, an hour later: batches that are young are left alone.
-    fn prune(&mut self, engine: usize) -> Call {
-        let lifetimes = Lifetimes { content: Some(Duration::ZERO), ..Lifetimes::FOR_EVER };
-        let default = TenantRetention { lifetimes, by_state: BTreeMap::new() };
-        let retention = Arc::new(Retention { default, ..Retention::for_ever() });
-        let now = at(self.book.now).plus(Duration::from_hours(1));
-        let request = prune::PruneRows { retention, now };
-        self.work(engine, "remove contents".to_owned(), request, |book, answer| {
-            book.answer(answer);
         })
     }
 

@@ -176,6 +176,13 @@ impl Schedule<'_> {
                 }
                 None => {}
             }
+            let is_erased = history.recipient.is_none();
+            if is_erased != book.erased.contains(&history.id)
+                || is_erased && !history.state.is_terminal()
+            {
+                let (id, state) = (history.id, history.state);
+                book.find(format!("{id} is {state:?}, and erased is {is_erased}"));
+            }
             let ends = history.attempts.iter().filter(|it| it.state.is_terminal()).count();
             let requeued = book.requeues.get(&history.id).map_or(0, |requeues| requeues.done);
             if ends != requeued + usize::from(history.state.is_terminal()) {
@@ -189,7 +196,8 @@ impl Schedule<'_> {
                 None => {
                     book.accepted.contains(&history.id)
                         || stand_ins.contains(&history.id)
-                        || history.recipient.as_ref().unwrap().starts_with(TAKEN)
+                        || history.recipient.as_ref().is_some_and(|it| it.starts_with(TAKEN))
+                        || history.fallback_of().is_some_and(|of| book.erased.contains(&of))
                 }
             };
             if !is_asked_for {

@@ -4,7 +4,7 @@ use std::iter::repeat_n;
 
 use Kind::{
     AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Drain,
-    Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap, Release,
+    Erase, Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap, Release,
     Requeue, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
 };
 
@@ -41,11 +41,13 @@ pub(super) enum Kind {
     MoveFeed,
     /// Removes the contents of what has ended.
     Prune,
+    /// Erases one that was said to have ended, perhaps.
+    Erase,
 }
 
 /// Kinds with the number of their places, which is their frequency; a schedule keeps to one of these themes. Where the first kind is
 /// a claim, every other schedule begins with all chunks claimed; where it is a slice, all begin with a sealed broadcast.
-const THEMES: [&[(Kind, usize)]; 12] = [
+const THEMES: [&[(Kind, usize)]; 13] = [
     &[
         (Ingest, 1),
         (IngestKeyed, 1),
@@ -161,6 +163,8 @@ const THEMES: [&[(Kind, usize)]; 12] = [
         (Settle, 1),
         (Reap, 1),
     ],
+    // Some is erased that is sent again and cancelled at the same time.
+    &[(Claim, 4), (Die, 3), (Erase, 4), (Requeue, 4), (CancelOne, 2), (Settle, 1), (Reap, 1)],
 ];
 
 /// The kinds of the theme that `seed` has, each as often as it has places.

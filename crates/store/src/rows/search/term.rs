@@ -38,7 +38,7 @@ impl Term {
 // === impl TermKey ===
 
 impl TermKey {
-    /// The term of the notifications of `tenant` to `recipient`, on every channel.
+    /// The term of the notifications of `tenant` that are to `recipient` or may fall back to it, on every channel.
     pub(crate) fn recipient(self, tenant: &str, recipient: &str) -> Term {
         self.term(TermKind::Recipient, tenant, recipient)
     }

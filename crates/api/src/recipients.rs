@@ -1,0 +1,159 @@
+//! `/v1/recipients`: what is stored about a recipient is erased.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use notification::{ByteString, Name, NotificationId, limits};
+use serde::{Deserialize, Serialize};
+use store::{CancelTarget, Erased, Filter, History, Operations};
+
+use crate::ApiState;
+use crate::access::WithOperations;
+use crate::keys::Caller;
+use crate::limits::LIST_SLICE;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::scope::tenant_of;
+use crate::view::show;
+
+/// Counts of what a call has erased.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct ErasureAnswer {
+    /// Notifications of which recipient and content are gone, fallbacks among them.
+    pub erased: u64,
+    /// Those of them that waited, and were cancelled for it.
+    pub cancelled: u64,
+    /// Notifications that are being sent: nothing of them is erased yet.
+    pub under_way: u64,
+    /// Channels on whose suppression list the recipient was. The last call counts them.
+    pub suppressions: u64,
+    /// Place at which the next call goes on; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// An erasure under way.
+struct Erasure {
+    shared: Arc<ApiState>,
+    operations: Arc<dyn Operations>,
+    tenant: Name,
+    answer: ErasureAnswer,
+}
+
+/// `DELETE /v1/recipients`: asks the store for a slice at a time, like a list.
+pub(crate) async fn erase(
+    State(shared): State<Arc<ApiState>>,
+    State(WithOperations(operations)): State<WithOperations>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let mut query = Query::read(&uri, &["to", "tenant", "after", "suppressions"])?;
+    let tenant = tenant_of(&mut query, &caller)?;
+    let recipient = ByteString::from(query.required::<String>("to")?);
+    let with_suppressions = query.parse("suppressions")?.unwrap_or(caller.is_operator);
+    if with_suppressions && !caller.is_operator {
+        let detail =
+            "the suppression list is that of all tenants: to erase from it needs an operator's key";
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    if recipient.is_empty() {
+        return Err(Problem::bad_request("parameter to: must not be empty"));
+    }
+    let filter = Filter {
+        tenant: Some(tenant.clone()),
+        recipient: Some(recipient.clone()),
+        or_fallback: true,
+        ..Filter::default()
+    };
+    let mut next: Option<NotificationId> = query.parse("after")?;
+    let answer = ErasureAnswer::default();
+    let mut erasure = Erasure { shared, operations, tenant, answer };
+    // A recipient may have a long past: after so many slices the caller is answered, and goes on with `next`.
+    for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+        let page = erasure.shared.reads.list(filter.clone(), next, LIST_SLICE).await?;
+        erasure.take(page.items).await?;
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    let Erasure { operations, mut answer, .. } = erasure;
+    if with_suppressions && next.is_none() {
+        answer.suppressions = operations.forget(recipient).await?;
+    }
+    answer.next = next.map(show);
+    Ok(Json(answer).into_response())
+}
+
+// === impl Erasure ===
+
+impl Erasure {
+    /// Erases a slice of what was found.
+    async fn take(&mut self, histories: Vec<History>) -> Result<(), Problem> {
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for history in histories {
+            let id = history.id;
+            match self.ended(history).await? {
+                Some(linked) => {
+                    found.push(id);
+                    others.extend(linked.into_iter().filter(|other| *other != id));
+                }
+                None => self.answer.under_way += 1,
+            }
+        }
+        others.retain(|other| !found.contains(other));
+        // What was found goes last: nothing else leads to the others.
+        let left = self.erase(others).await?;
+        if left > 0 {
+            self.answer.under_way += left;
+            return Ok(());
+        }
+        self.answer.under_way += self.erase(found).await?;
+        Ok(())
+    }
+
+    /// Erases what has ended; the number of those that have not, because they were requeued just now.
+    async fn erase(&mut self, ids: Vec<NotificationId>) -> Result<u64, Problem> {
+        let mut left = 0;
+        for answer in self.operations.erase(ids, self.tenant.clone()).await? {
+            match answer {
+                Erased::Erased => self.answer.erased += 1,
+                Erased::Pending => left += 1,
+                // Another caller was faster.
+                Erased::Unknown => {}
+            }
+        }
+        Ok(left)
+    }
+
+    /// The notification with those that were sent in its place, or in whose place it was sent, when all of them have ended, by being
+    /// cancelled if they waited. `None` when one is being sent. From then on none is sent in their place any more.
+    async fn ended(&mut self, history: History) -> Result<Option<Vec<NotificationId>>, Problem> {
+        let (mut all, mut rest) = (Vec::new(), vec![history]);
+        while let Some(history) = rest.pop() {
+            let Some(history) = self.end(history).await? else { return Ok(None) };
+            all.push(history.id);
+            for linked in history.fallback_of().into_iter().chain(history.fallback_id) {
+                if !all.contains(&linked) {
+                    rest.extend(self.shared.reads.find(linked).await?);
+                }
+            }
+        }
+        Ok(Some(all))
+    }
+
+    /// The notification once it has ended; `None` if it is being sent.
+    async fn end(&mut self, history: History) -> Result<Option<History>, Problem> {
+        if history.state.is_terminal() {
+            return Ok(Some(history));
+        }
+        let (id, now) = (history.id, self.shared.intake.now());
+        let target = CancelTarget::Notification(id);
+        let cancelled = self.operations.cancel(target, self.tenant.clone(), now).await?;
+        self.answer.cancelled += cancelled.map_or(0, |cancelled| cancelled.cancelled);
+        let found = self.shared.reads.find(id).await?;
+        Ok(found.filter(|found| found.state.is_terminal()))
+    }
+}
