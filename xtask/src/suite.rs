@@ -1,7 +1,8 @@
 //! Runs the test programs of the workspace, several at a time.
 //!
 //! Most of them wait for servers and for processes that end, so several at a time take half as long as one after the other on two
-//! cores. What a program printed is shown when it ends, in one piece; a failure does not keep the others from running, and all
+//! cores. Those in which engines learn how much a provider takes come first, one by one: beside others they learn how busy the machine
+//! is. What a program printed is shown when it ends, in one piece; a failure does not keep the others from running, and all
 //! failures are named at the end.
 
 use std::collections::VecDeque;
@@ -24,8 +25,9 @@ const LIMIT: u64 = 1200;
 const OVERDUE: i32 = 124;
 const NOT_RUN: [i32; 2] = [126, 127];
 /// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
-const LONGEST: &[&str] =
-    &["store", "blame", "cluster", "postgres_conformance", "cluster_kill", "belfry"];
+const LONGEST: &[&str] = &["store", "blame", "cluster", "postgres_conformance", "belfry"];
+/// Programs that run by themselves, and their tests one after the other.
+const ALONE: &[&str] = &["cluster_kill", "rates"];
 
 /// A program with tests.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ struct Program {
     name: String,
     /// Place in the order; the least begins first.
     rank: usize,
+    /// True if nothing else is to run meanwhile.
+    is_alone: bool,
     folder: PathBuf,
     executable: PathBuf,
 }
@@ -64,7 +68,9 @@ pub(crate) fn run(root: &Path, packages: &[String]) -> anyhow::Result<ExitCode> 
         selection.push("--workspace");
     }
     let programs = build(root, &selection)?;
-    let mut failed = run_all(programs, &mut std::io::stdout())?;
+    let (alone, others) = programs.into_iter().partition(|program| program.is_alone);
+    let mut failed = run_all(alone, 1, &mut std::io::stdout())?;
+    failed.extend(run_all(others, AT_ONCE, &mut std::io::stdout())?);
     let documentation = cargo(root, &["--doc"], &selection).status().context("cannot run cargo")?;
     if !documentation.success() {
         failed.push("the tests in the documentation".to_owned());
@@ -100,6 +106,7 @@ fn build(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
         let target = artifact.target.name;
         programs.push(Program {
             name: format!("{} {target}", folder.file_name().unwrap_or_default()),
+            is_alone: ALONE.contains(&&*target),
             rank: LONGEST.iter().position(|name| *name == target).unwrap_or(LONGEST.len()),
             folder: folder.into(),
             executable: executable.into(),
@@ -111,8 +118,12 @@ fn build(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs `programs`, writes what they print to `out`, and returns the names of those that failed.
-fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Result<Vec<String>> {
+/// Runs `programs`, `at_once` of them at a time, writes what they print to `out`, and returns the names of those that failed.
+fn run_all(
+    programs: Vec<Program>,
+    at_once: usize,
+    out: &mut (impl Write + Send),
+) -> anyhow::Result<Vec<String>> {
     let waiting = Mutex::new(VecDeque::from(programs));
     let ended = Mutex::new((out, Vec::new()));
     let work = || -> anyhow::Result<()> {
@@ -130,7 +141,7 @@ fn run_all(programs: Vec<Program>, out: &mut (impl Write + Send)) -> anyhow::Res
         }
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| {
             worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -149,6 +160,9 @@ impl Program {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"]);
         command.arg(limit.to_string()).arg(&self.executable);
+        if self.is_alone {
+            command.arg("--test-threads=1");
+        }
         // Cargo runs tests in the folder of their package, and tests read files from there.
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
         let output = output.context("cannot run setpriv, of util-linux")?;
@@ -195,12 +209,13 @@ mod tests {
             Program {
                 name: number.to_string(),
                 rank: 0,
+                is_alone: false,
                 folder: "/".into(),
                 executable: executable.into(),
             }
         };
         let mut out = Vec::new();
-        let mut failed = run_all((0..50).map(program).collect(), &mut out).unwrap();
+        let mut failed = run_all((0..50).map(program).collect(), AT_ONCE, &mut out).unwrap();
         failed.sort_by_key(|name| name.parse::<usize>().unwrap());
         assert_eq!(failed, ["3", "10", "17", "24", "31", "38", "45"]);
         let out = String::from_utf8(out).unwrap();
@@ -215,8 +230,13 @@ mod tests {
         std::fs::write(&script, "#!/bin/sh\necho waits\nsleep 1000 & wait\n").unwrap();
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .unwrap();
-        let program =
-            Program { name: String::new(), rank: 0, folder: "/".into(), executable: script };
+        let program = Program {
+            name: String::new(),
+            rank: 0,
+            is_alone: false,
+            folder: "/".into(),
+            executable: script,
+        };
         let run = program.run(1).unwrap();
         assert_eq!((run.end, run.printed.as_slice()), (ProgramEnd::Overdue, &b"waits\n"[..]));
     }
@@ -224,8 +244,14 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_run_is_an_error() {
         let executable = PathBuf::from("/nowhere");
-        let program = Program { name: String::new(), rank: 0, folder: "/".into(), executable };
-        let error = run_all(vec![program], &mut Vec::new()).unwrap_err();
+        let program = Program {
+            name: String::new(),
+            rank: 0,
+            is_alone: false,
+            folder: "/".into(),
+            executable,
+        };
+        let error = run_all(vec![program], AT_ONCE, &mut Vec::new()).unwrap_err();
         assert_eq!(error.to_string(), "cannot run /nowhere");
     }
 }
