@@ -1,4 +1,4 @@
-//! Dead and cancelled notifications are sent again: one, or those that a filter matches.
+//! Notifications that ended undelivered are sent again: one, or those that a filter matches.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -39,12 +39,14 @@ struct ManyAnswer {
     expired: u64,
     /// Those that were cancelled with a broadcast that is not written down yet.
     not_yet: u64,
-    /// Those whose content retention has removed.
+    /// Those whose content was removed, or that were erased.
     content_removed: u64,
+    /// Those in whose place a fallback was sent.
+    replaced: u64,
     next: Option<String>,
 }
 
-/// The states from which notifications are sent again: `dead`, `cancelled`, or both with a comma between them.
+/// The states from which notifications are sent again: one of those from which they may be, or several with commas between them.
 #[derive(Debug)]
 struct States(BTreeSet<Stand>);
 
@@ -60,6 +62,9 @@ struct Narrow {
 /// Words for one that cannot be sent again because nothing is left to send.
 const CONTENT_REMOVED: &str =
     "its content has outlived its lifetime and was removed: send a new one";
+/// Words for one in whose place another was sent.
+const REPLACED: &str =
+    "a fallback was sent in its place: requeue that one if it did not arrive, or send a new one";
 const NOT_YET: &str = "it was cancelled while its broadcast was not released: ask again in some seconds, or when the \
                        broadcast is resumed";
 
@@ -72,8 +77,15 @@ pub(crate) async fn one(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let States(states) = Query::read(&uri, &["state"])?.parse("state")?.unwrap_or_default();
+    let States(states) = States::read(&mut Query::read(&uri, &["state", "may_repeat"])?)?;
     let is_of_dead = states == States::default().0;
+    if states.contains(&Stand::Refused)
+        && let Some(history) = shared.reads.find(id).await?
+        && history.envelope.lane.tenant == caller.tenant
+        && history.fallback_id.is_some()
+    {
+        return Err(Problem::new(StatusCode::CONFLICT, REPLACED));
+    }
     let answers = operations.requeue(vec![id], states, caller.tenant, shared.intake.now()).await?;
     let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
@@ -106,13 +118,14 @@ pub(crate) async fn many(
         "since",
         "until",
         "reason",
+        "may_repeat",
         "after",
         "limit",
         "dry_run",
     ];
     let mut query = Query::read(&uri, known)?;
     let tenant = tenant_of(&mut query, &caller)?;
-    let States(states) = query.parse("state")?.unwrap_or_default();
+    let States(states) = States::read(&mut query)?;
     let filter = Filter {
         tenant: Some(tenant.clone()),
         channel: query.parse("channel")?,
@@ -120,16 +133,11 @@ pub(crate) async fn many(
         broadcast: query.parse("broadcast")?,
         ..Filter::default()
     };
-    let narrow = Narrow {
-        destination: query.parse("destination")?,
-        priority: query.parse("priority")?,
-        since: query.parse("since")?,
-        until: query.parse("until")?,
-        reason: query.parse("reason")?,
-    };
-    if states.contains(&Stand::Cancelled) && filter.broadcast.is_none() && narrow.since.is_none() {
-        let detail = "name a broadcast, or since when they were cancelled (since=, as the answer of the cancellation has it): \
-                      else all would be sent that ever were, for whatever reason";
+    let narrow = Narrow::read(&mut query)?;
+    let is_of_dead = states == States::default().0;
+    if !is_of_dead && filter.broadcast.is_none() && narrow.since.is_none() {
+        let detail = "name a broadcast, or since when they have stood there (since=; of a cancellation as its answer has it): else \
+                      all would be sent that ever were cancelled, refused or in doubt, for whatever reason";
         return Err(Problem::bad_request(detail));
     }
     let mut next: Option<NotificationId> = query.parse("after")?;
@@ -137,12 +145,16 @@ pub(crate) async fn many(
     let is_dry: bool = query.parse("dry_run")?.unwrap_or(false);
     let now = shared.intake.now();
     let mut answer = ManyAnswer::default();
-    let mut matched = Vec::new();
+    let (mut matched, mut replaced) = (Vec::new(), 0);
     // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
     for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
         let slice = LIST_SLICE.min(items_max - matched.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         for history in page.items.iter().filter(|history| narrow.matches(history)) {
+            if history.fallback_id.is_some() {
+                replaced += 1;
+                continue;
+            }
             answer.add(expected(history, now));
             matched.push(history.id);
         }
@@ -159,6 +171,8 @@ pub(crate) async fn many(
             answer.add(requeued);
         }
     }
+    answer.matched += replaced;
+    answer.replaced = replaced;
     answer.next = next.map(show);
     Ok(Json(answer).into_response())
 }
@@ -194,6 +208,20 @@ impl ManyAnswer {
 
 // === impl States ===
 
+impl States {
+    /// The states that a request names. What is in doubt may be sent twice, which takes the caller's word.
+    fn read(query: &mut Query) -> Result<Self, Problem> {
+        let Self(states) = query.parse("state")?.unwrap_or_default();
+        let may_repeat: bool = query.parse("may_repeat")?.unwrap_or(false);
+        if states.contains(&Stand::InDoubt) && !may_repeat {
+            let detail = "what is in doubt may have arrived, and would arrive twice: say may_repeat=true if that is better than \
+                          not at all; the log keeps it";
+            return Err(Problem::bad_request(detail));
+        }
+        Ok(Self(states))
+    }
+}
+
 impl Default for States {
     fn default() -> Self {
         Self([Stand::Dead].into())
@@ -206,7 +234,7 @@ impl FromStr for States {
     fn from_str(text: &str) -> Result<Self, String> {
         let state = |word: &str| {
             let state = word.parse::<Stand>().ok().filter(|state| state.may_be_requeued());
-            state.ok_or_else(|| format!("{word:?} is none of dead, cancelled"))
+            state.ok_or_else(|| format!("{word:?} is none of dead, cancelled, refused, in_doubt"))
         };
         text.split(',').map(state).collect::<Result<_, _>>().map(Self)
     }
@@ -215,6 +243,16 @@ impl FromStr for States {
 // === impl Narrow ===
 
 impl Narrow {
+    fn read(query: &mut Query) -> Result<Self, Problem> {
+        Ok(Self {
+            destination: query.parse("destination")?,
+            priority: query.parse("priority")?,
+            since: query.parse("since")?,
+            until: query.parse("until")?,
+            reason: query.parse("reason")?,
+        })
+    }
+
     fn matches(&self, history: &History) -> bool {
         let Self { destination, priority, since, until, reason } = self;
         // The last line in the log of one that has ended is its end.

@@ -14,15 +14,19 @@ use crate::output;
 
 /// `belfry requeue`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct RequeueArgs {
     /// A notification (a UUID), or a broadcast (`bc_` and a number) whose dead ones are meant, or those of --state
     pub(crate) id: Option<String>,
     /// All that match the other options
     #[arg(long, conflicts_with = "id")]
     pub(crate) all: bool,
-    /// Those that stand in one of these: dead, cancelled, or both with a comma
+    /// Those that stand in one of these: dead, cancelled, refused, `in_doubt`, or several with commas
     #[arg(long, value_name = "STATES", default_value = DEAD)]
     pub(crate) state: String,
+    /// Allow those in doubt to arrive twice: needed with --state `in_doubt`
+    #[arg(long)]
+    pub(crate) may_repeat: bool,
     /// Those of this channel
     #[arg(long)]
     pub(crate) channel: Option<String>,
@@ -66,6 +70,8 @@ struct RequeueAnswer {
     not_yet: u64,
     #[serde(default)]
     content_removed: u64,
+    #[serde(default)]
+    replaced: u64,
     #[serde(skip_serializing)]
     next: Option<String>,
 }
@@ -85,14 +91,18 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
         Some(TargetId::Notification(id)) => {
-            let path = with_query(&format!("/v1/notifications/{id}/requeue"), &[args.states()]);
+            let path = with_query(
+                &format!("/v1/notifications/{id}/requeue"),
+                &[args.states(), args.consent()],
+            );
             let RequeuedOne { requeued } = client.post(&path, &())?;
             RequeueAnswer { matched: 1, requeued, ..RequeueAnswer::default() }
         }
         Some(TargetId::Broadcast(id)) => many(args, Some(id), client)?,
         None => many(args, None, client)?,
     };
-    let RequeueAnswer { matched, requeued, expired, not_yet, content_removed, .. } = &total;
+    let RequeueAnswer { matched, requeued, expired, not_yet, content_removed, replaced, .. } =
+        &total;
     let verb = if args.dry_run { "would be requeued" } else { "requeued" };
     let state = args.state.replace(',', " or ");
     let mut text = format!("{requeued} of {matched} {state} notifications {verb}");
@@ -104,6 +114,9 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
             text,
             "; of {content_removed} the content is gone, and they stay {state}: send new ones"
         )?;
+    }
+    if *replaced > 0 {
+        write!(text, "; in the place of {replaced} a fallback was sent, and they stay {state}")?;
     }
     if *not_yet > 0 {
         write!(
@@ -139,6 +152,11 @@ impl RequeueArgs {
     fn states(&self) -> (&'static str, Option<&str>) {
         ("state", Some(&*self.state).filter(|state| *state != DEAD))
     }
+
+    /// The parameter that says that some may arrive twice.
+    fn consent(&self) -> (&'static str, Option<&str>) {
+        ("may_repeat", self.may_repeat.then_some("true"))
+    }
 }
 
 fn target(args: &RequeueArgs) -> Result<Option<TargetId>, CliError> {
@@ -173,6 +191,7 @@ fn many(
             expired: total.expired + answer.expired,
             not_yet: total.not_yet + answer.not_yet,
             content_removed: total.content_removed + answer.content_removed,
+            replaced: total.replaced + answer.replaced,
             next: answer.next,
         };
         if total.next.is_none() {
@@ -195,6 +214,7 @@ fn path(
         ("broadcast", broadcast.as_deref()),
         ("tenant", args.tenant.as_deref()),
         args.states(),
+        args.consent(),
     ];
     let last = [("after", after), ("dry_run", args.dry_run.then_some("true"))];
     with_query("/v1/requeue", &[&first[..], &args.filters(), &last].concat())

@@ -15,7 +15,7 @@ pub enum State {
     Begun,
     /// The provider accepted it.
     Delivered,
-    /// The provider will never accept it.
+    /// The provider will not accept it as it is. An operator may send it again.
     Refused,
     /// Its `expires_at` passed, or would have before its next attempt.
     Expired,
@@ -59,7 +59,7 @@ pub enum Event {
     Suppress,
     /// The process ended whenever it was sent.
     Quarantine,
-    /// An operator sends it again: no provider has it.
+    /// An operator sends it again.
     Requeue,
     /// Its store was lost, and one of an earlier time took its place.
     Restore,
@@ -137,6 +137,9 @@ pub const TRANSITIONS: &[Transition] = &[
     both(State::Dead, Event::Requeue, State::Pending),
     // It was pending, and may be sent as its guarantee lets what is pending (decision 0034).
     both(State::Cancelled, Event::Requeue, State::Pending),
+    both(State::Refused, Event::Requeue, State::Pending),
+    // It may be sent twice then: only with the caller's word for it, which the log keeps (decision 0056).
+    split(State::InDoubt, Event::Requeue, None, Some(State::Pending)),
 ];
 
 // === impl State ===
@@ -147,9 +150,9 @@ impl State {
         !matches!(self, Self::Pending | Self::Claimed | Self::Begun)
     }
 
-    /// True if an operator may send it again from here, under its guarantee.
+    /// True if an operator may send it again from here.
     pub const fn may_be_requeued(self) -> bool {
-        matches!(self, Self::Dead | Self::Cancelled)
+        matches!(self, Self::Dead | Self::Cancelled | Self::Refused | Self::InDoubt)
     }
 
     /// Where `event` leads from here under `guarantee`; `None` when it cannot happen.

@@ -60,9 +60,10 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
     /// such broadcast. See [`CancelScope`].
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError>;
 
-    /// Sends notifications of `tenant` again that stand in one of `states`, dead or cancelled, as new attempts of the same
-    /// ones, and answers in order. Each may be sent as its guarantee lets it: a dead one was accepted by no provider, and a
-    /// cancelled one was waiting, for its first attempt or a further one. The log gets a line of the attempt 0 for each.
+    /// Sends notifications of `tenant` again that stand in one of `states`, of those from which they may be
+    /// ([`State::may_be_requeued`]), as new attempts of the same ones, and answers in order. A dead one and a refused one were
+    /// accepted by no provider, and a cancelled one was waiting, for its first attempt or a further one. One in doubt may have
+    /// arrived: the caller answers for its being sent twice. The log gets a line of the attempt 0 for each.
     async fn requeue(
         &self,
         ids: Vec<NotificationId>,

@@ -56,7 +56,7 @@ async fn what_was_cancelled_is_sent_again_when_that_is_asked_for() {
     );
     let since = cancelled["at"].as_str().unwrap();
     tokio::time::advance(std::time::Duration::from_secs(61)).await;
-    let nothing = json!({"matched": 0, "requeued": 0, "expired": 0, "not_yet": 0, "content_removed": 0, "next": null});
+    let nothing = json!({"matched": 0, "requeued": 0, "expired": 0, "not_yet": 0, "content_removed": 0, "replaced": 0, "next": null});
     assert_eq!(call(&fixture, "/v1/requeue").await, nothing, "dead ones are meant");
     let path = format!("/v1/notifications/{id}/requeue");
     fixture.call(Method::POST, &path).await.problem(409);
@@ -64,7 +64,7 @@ async fn what_was_cancelled_is_sent_again_when_that_is_asked_for() {
     assert_eq!(one, json!({"requeued": 1}));
     let problem = fixture.call(Method::POST, &format!("{path}?state=cancelled")).await.problem(409);
     assert_eq!(problem["detail"], "it is in no state that was asked for");
-    let rest = json!({"matched": 2, "requeued": 1, "expired": 1, "not_yet": 0, "content_removed": 0, "next": null});
+    let rest = json!({"matched": 2, "requeued": 1, "expired": 1, "not_yet": 0, "content_removed": 0, "replaced": 0, "next": null});
     fixture.call(Method::POST, "/v1/requeue?state=cancelled&channel=ios").await.problem(400);
     for query in ["state=cancelled&dry_run=true", "state=dead,cancelled&tenant=default"] {
         let path = format!("/v1/requeue?{query}&since={since}");

@@ -14,6 +14,7 @@ mod events;
 mod fallback;
 mod keys;
 mod operate;
+mod provider;
 mod recipients;
 mod requeue;
 mod sockets;

@@ -1,64 +1,11 @@
 //! Recipients are erased, with all that is stored about them.
 
 use axum::http::Method;
-use notification::{
-    Chunk, Delivery, Disposition, Draft, OutcomeGroup, Priority, Settlement, State,
-};
+use notification::State;
 use serde_json::{Value, json};
-use store::{ClaimRequest, Claims, Settlements};
 
-use crate::support::{Fixture, JSON, fixture, notification};
-
-async fn claim(fixture: &Fixture) -> Vec<Chunk> {
-    let lease = notification::limits::LEASE;
-    let (now, items, lowest) = (fixture.now(), usize::MAX, Priority::Bulk);
-    let (lane_window, total_window, probe_window) = (items, items, None);
-    let request =
-        ClaimRequest { now, lease, items, lowest, lane_window, total_window, probe_window };
-    let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
-    claim.chunks
-}
-
-async fn deliver(fixture: &Fixture, chunks: Vec<Chunk>) {
-    end(fixture, chunks, State::Delivered).await;
-}
-
-/// Has all of `chunks` end in `state`. What is refused falls back.
-async fn end(fixture: &Fixture, chunks: Vec<Chunk>, state: State) {
-    for chunk in chunks {
-        let in_place_of = |delivery: &Delivery| {
-            let id = chunk.notification_id(delivery.index);
-            Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, fixture.now())
-        };
-        let falls_back = state == State::Refused;
-        let fallbacks = chunk.deliveries.iter().filter(|_| falls_back).filter_map(in_place_of);
-        let fallbacks = fallbacks.collect();
-        let group = OutcomeGroup {
-            disposition: Disposition::Ended(state),
-            status: 200,
-            detail: "".into(),
-            suppress: false,
-            gone_since: [].into(),
-            indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
-        };
-        let settlement = Settlement {
-            chunk: chunk.id,
-            epoch: chunk.epoch,
-            at: fixture.now(),
-            groups: vec![group],
-            places: 0,
-            latency: None,
-            rate_per_minute: None,
-            fallbacks,
-        };
-        fixture.store.settle(vec![settlement]).await.unwrap();
-    }
-}
-
-async fn create(fixture: &Fixture, to: &str, more: &str) -> String {
-    let created = fixture.post("/v1/notifications", JSON, notification(to, more)).await;
-    created.json()["id"].as_str().unwrap().to_owned()
-}
+use crate::provider::{claim, create, end};
+use crate::support::{Fixture, JSON, fixture};
 
 async fn erase(fixture: &Fixture, query: &str) -> Value {
     fixture.call(Method::DELETE, &format!("/v1/recipients?{query}")).await.json()
@@ -76,7 +23,7 @@ fn answer(erased: u64, cancelled: u64, under_way: u64, suppressions: u64) -> Val
 async fn what_ended_is_erased_what_waits_is_cancelled_and_what_is_sent_is_left_for_later() {
     let fixture = fixture(Vec::new());
     let sent = create(&fixture, "a1", "").await;
-    deliver(&fixture, claim(&fixture).await).await;
+    end(&fixture, claim(&fixture).await, State::Delivered, "").await;
     let under_way = create(&fixture, "a1", "").await;
     let chunks = claim(&fixture).await;
     let waits = create(&fixture, "a1", r#", "priority": "bulk""#).await;
@@ -89,7 +36,7 @@ async fn what_ended_is_erased_what_waits_is_cancelled_and_what_is_sent_is_left_f
     );
     assert_eq!((&waits["to"], &waits["state"]), (&Value::Null, &json!("cancelled")));
     assert_eq!(read(&fixture, &under_way).await["to"], "a1");
-    deliver(&fixture, chunks).await;
+    end(&fixture, chunks, State::Delivered, "").await;
     assert_eq!(erase(&fixture, "to=a1").await, answer(1, 0, 0, 0));
     assert_eq!(erase(&fixture, "to=a1").await, answer(0, 0, 0, 0), "nothing is left");
     assert_eq!(read(&fixture, &other).await["to"], "b2");
@@ -115,7 +62,7 @@ async fn fallbacks_are_of_the_one_who_is_erased() {
     let fixture = fixture(Vec::new());
     let fallback = r#", "fallback": [{"channel": "hooks", "to": "c3@h", "content": {"n": 2}}]"#;
     let refused = create(&fixture, "a1", fallback).await;
-    end(&fixture, claim(&fixture).await, State::Refused).await;
+    end(&fixture, claim(&fixture).await, State::Refused, "").await;
     let stands_in = read(&fixture, &refused).await["fallback_id"].as_str().unwrap().to_owned();
     assert_eq!(read(&fixture, &stands_in).await["to"], "c3@h");
     // It waits, and would be sent to an address that was not named.
@@ -124,7 +71,7 @@ async fn fallbacks_are_of_the_one_who_is_erased() {
     assert_eq!((&gone["to"], &gone["state"]), (&Value::Null, &json!("cancelled")));
     // Nothing fell back here: the address is in the notification alone.
     let delivered = create(&fixture, "a1", fallback).await;
-    deliver(&fixture, claim(&fixture).await).await;
+    end(&fixture, claim(&fixture).await, State::Delivered, "").await;
     assert_eq!(erase(&fixture, "to=c3@h").await, answer(1, 0, 0, 0));
     assert_eq!(read(&fixture, &delivered).await["to"], Value::Null);
 }

@@ -1,48 +1,15 @@
-//! Dead notifications are sent again, one by one or by a filter.
+//! Notifications that ended undelivered are sent again, one by one or by a filter.
 
 use axum::http::Method;
-use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
+use notification::State;
 use serde_json::{Value, json};
-use store::{ClaimRequest, Claims, Settlements};
 
-use crate::support::{Fixture, JSON, fixture, notification};
+use crate::provider::{claim, create, end};
+use crate::support::{Fixture, fixture};
 
 /// Settles everything that is due: dead with these words.
 async fn give_up(fixture: &Fixture, words: &'static str) {
-    let lease = notification::limits::LEASE;
-    let (now, items, lowest) = (fixture.now(), usize::MAX, Priority::Bulk);
-    let (lane_window, total_window) = (items, items);
-    let probe_window = None;
-    let request =
-        ClaimRequest { now, lease, items, lowest, lane_window, total_window, probe_window };
-    let claim: store::Claim<Chunk> = fixture.store.claim(request).await.unwrap();
-    for chunk in claim.chunks {
-        let groups = vec![OutcomeGroup {
-            disposition: Disposition::Ended(State::Dead),
-            status: 503,
-            detail: words.into(),
-            suppress: false,
-            gone_since: [].into(),
-            indexes: chunk.deliveries.iter().map(|delivery| delivery.index).collect(),
-        }];
-        let (chunk, epoch, at) = (chunk.id, chunk.epoch, fixture.now());
-        let settlement = Settlement {
-            chunk,
-            epoch,
-            at,
-            groups,
-            places: 0,
-            latency: None,
-            rate_per_minute: None,
-            fallbacks: Vec::new(),
-        };
-        fixture.store.settle(vec![settlement]).await.unwrap();
-    }
-}
-
-async fn create(fixture: &Fixture, to: &str, more: &str) -> String {
-    let created = fixture.post("/v1/notifications", JSON, notification(to, more)).await;
-    created.json()["id"].as_str().unwrap().to_owned()
+    end(fixture, claim(fixture).await, State::Dead, words).await;
 }
 
 async fn requeue(fixture: &Fixture, query: &str) -> Value {
@@ -85,7 +52,7 @@ async fn what_expired_stays_dead_and_the_answer_says_why() {
     let all = requeue(&fixture, "").await;
     assert_eq!(
         all,
-        json!({"matched": 1, "requeued": 0, "expired": 1, "not_yet": 0, "content_removed": 0, "next": null})
+        json!({"matched": 1, "requeued": 0, "expired": 1, "not_yet": 0, "content_removed": 0, "replaced": 0, "next": null})
     );
 }
 
@@ -129,5 +96,51 @@ async fn a_filter_requeues_what_it_matches_a_bounded_number_at_a_time() {
     assert_eq!((account.accepted, account.dead, account.pending), (7, 1, 6));
     fixture.call(Method::POST, "/v1/requeue?limit=1001").await.problem(400);
     fixture.call(Method::POST, "/v1/requeue?since=yesterday").await.problem(400);
+    fixture.call(Method::POST, "/v1/requeue?state=expired").await.problem(400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_is_sent_again_unless_a_fallback_was() {
+    let fixture = fixture(Vec::new());
+    let refused = create(&fixture, "a1", "").await;
+    let fallback = r#", "fallback": [{"channel": "hooks", "to": "b2@h", "content": {"n": 2}}]"#;
+    let replaced = create(&fixture, "a2", fallback).await;
+    let since = fixture.now();
+    end(&fixture, claim(&fixture).await, State::Refused, "bad certificate").await;
     fixture.call(Method::POST, "/v1/requeue?state=refused").await.problem(400);
+    let path = format!("/v1/notifications/{replaced}/requeue?state=refused");
+    let problem = fixture.call(Method::POST, &path).await.problem(409);
+    assert!(problem["detail"].as_str().unwrap().contains("fallback"), "{problem}");
+    let answer =
+        requeue(&fixture, &format!("state=refused&since={since}&reason=certificate")).await;
+    assert_eq!(
+        (&answer["matched"], &answer["requeued"], &answer["replaced"]),
+        (&json!(2), &json!(1), &json!(1))
+    );
+    let account = fixture.account().await;
+    assert_eq!((account.accepted, account.refused, account.pending), (3, 1, 2));
+    let read = fixture.get(&format!("/v1/notifications/{refused}")).await.json();
+    assert_eq!(read["attempts"][1]["detail"], "requeued, after it was refused");
+    end(&fixture, claim(&fixture).await, State::Delivered, "").await;
+    let account = fixture.account().await;
+    assert_eq!((account.delivered, account.refused, account.pending), (2, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_doubt_is_sent_again_only_with_the_callers_word() {
+    let fixture = fixture(Vec::new());
+    let id = create(&fixture, "a1", r#", "guarantee": "at_most_once""#).await;
+    end(&fixture, claim(&fixture).await, State::InDoubt, "").await;
+    let path = format!("/v1/notifications/{id}/requeue?state=in_doubt");
+    let problem = fixture.call(Method::POST, &path).await.problem(400);
+    assert!(problem["detail"].as_str().unwrap().contains("may_repeat"), "{problem}");
+    fixture.call(Method::POST, "/v1/requeue?state=dead,in_doubt").await.problem(400);
+    assert_eq!(fixture.account().await.in_doubt, 1);
+    let path = format!("{path}&may_repeat=true");
+    assert_eq!(fixture.call(Method::POST, &path).await.json(), json!({"requeued": 1}));
+    let read = fixture.get(&format!("/v1/notifications/{id}")).await.json();
+    assert_eq!(read["attempts"][1]["detail"], "requeued, although it may have arrived");
+    end(&fixture, claim(&fixture).await, State::Delivered, "").await;
+    let account = fixture.account().await;
+    assert_eq!((account.accepted, account.delivered, account.in_doubt), (1, 1, 0));
 }

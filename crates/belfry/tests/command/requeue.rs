@@ -33,7 +33,7 @@ fn requeueing_names_what_is_meant_and_goes_on_to_the_end() {
     let counted: serde_json::Value = serde_json::from_str(&counted.out).unwrap();
     assert_eq!(
         counted,
-        json!({"matched": 1000, "requeued": 998, "expired": 2, "not_yet": 0, "content_removed": 0})
+        json!({"matched": 1000, "requeued": 998, "expired": 2, "not_yet": 0, "content_removed": 0, "replaced": 0})
     );
     let requests = engine.requests();
     assert_eq!(requests[0].connection, requests[1].connection, "the pages of one command");

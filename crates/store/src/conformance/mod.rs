@@ -276,7 +276,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_is_not_dead_stays_as_it_is
             what_expired_meanwhile_is_not_sent_again
             two_who_requeue_the_same_requeue_it_once
-            a_broadcast_counts_what_was_requeued_and_died_again;
+            a_broadcast_counts_what_was_requeued_and_died_again
+            refused_ones_and_those_in_doubt_are_sent_again_when_they_are_meant;
         ledger:
             strangers_are_not_found
             a_list_is_paged_and_filtered

@@ -1,4 +1,4 @@
-//! Requeueing: dead notifications can be sent again, and no other ones.
+//! Requeueing: notifications that ended undelivered can be sent again, and no other ones.
 
 use notification::{Disposition, Guarantee, NotificationId, State};
 
@@ -209,4 +209,50 @@ pub(super) async fn a_broadcast_counts_what_was_requeued_and_died_again(store: &
     let target = CancelTarget::Broadcast(broadcast);
     let cancelled = store.cancel(target, name("tenant"), at(1)).await.unwrap().unwrap();
     assert_eq!((cancelled.cancelled, cancelled.ended), (4, 0));
+}
+
+pub(super) async fn refused_ones_and_those_in_doubt_are_sent_again_when_they_are_meant(
+    store: &dyn Store,
+) {
+    let once = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    let ids = once.ingest(store, 4).await;
+    let ends = [State::Refused, State::InDoubt, State::Dead, State::Delivered];
+    let end = async |ends: &[State]| {
+        for chunk in claim_all(store, 9).await {
+            store
+                .begin(vec![Mark { chunk: chunk.id, epoch: chunk.epoch, through: 3 }])
+                .await
+                .unwrap();
+            for index in indexes(&chunk) {
+                let end = Disposition::Ended(ends[usize::from(index)]);
+                settle_one(store, part(&chunk, &[index], end)).await;
+            }
+        }
+    };
+    end(&ends).await;
+    let both = [State::Refused, State::InDoubt];
+    assert_eq!(
+        requeue(store, &ids[..2], 9).await,
+        [Requeued::OtherState; 2],
+        "dead ones were meant"
+    );
+    let expect =
+        [Requeued::Requeued, Requeued::Requeued, Requeued::OtherState, Requeued::OtherState];
+    assert_eq!(requeue_from(store, &both, &ids, 9).await, expect);
+    let account = store.reader().totals().await.unwrap();
+    assert_eq!((account.refused, account.in_doubt, account.pending), (0, 0, 2));
+    let words = async |id| find(store, id).await.attempts[1].detail.clone();
+    assert_eq!(words(ids[0]).await, "requeued, after it was refused");
+    assert_eq!(words(ids[1]).await, "requeued, although it may have arrived");
+    // The other way round.
+    end(&[State::InDoubt, State::Refused, State::Dead, State::Dead]).await;
+    assert_eq!(find(store, ids[0]).await.state, State::InDoubt);
+    assert_eq!(find(store, ids[1]).await.state, State::Refused);
+    assert_eq!(
+        requeue_from(store, &[State::InDoubt], &ids, 9).await[..2],
+        [Requeued::Requeued, Requeued::OtherState]
+    );
+    end(&[State::Delivered; 4]).await;
+    let account = store.reader().totals().await.unwrap();
+    assert_eq!((account.delivered, account.refused, account.dead, account.pending), (2, 1, 1, 0));
 }

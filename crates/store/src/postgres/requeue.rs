@@ -1,4 +1,4 @@
-//! Dead and cancelled notifications that are sent again.
+//! Notifications that ended undelivered and are sent again.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Dead and cancelled notifications that are sent again: their entries in the log, and the conditions.
+//! Notifications that ended undelivered and are sent again: their entries in the log, and the conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +42,12 @@ pub(crate) struct RequeuedMembers {
 pub(crate) struct EndCounts(BTreeMap<(State, u16), i32>);
 
 /// The log's word for a requeue, by the state that it takes back.
-const REQUEUED: [(State, &str); 2] =
-    [(State::Dead, "requeued"), (State::Cancelled, "requeued, after it was cancelled")];
+const REQUEUED: [(State, &str); 4] = [
+    (State::Dead, "requeued"),
+    (State::Cancelled, "requeued, after it was cancelled"),
+    (State::Refused, "requeued, after it was refused"),
+    (State::InDoubt, "requeued, although it may have arrived"),
+];
 
 /// The notifications by batch, in the order of the batches.
 pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {

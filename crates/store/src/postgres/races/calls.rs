@@ -366,7 +366,7 @@ impl Caller<'_> {
         let now = at(self.book.now);
         let request = requeue::RequeueNotifications {
             ids: vec![id],
-            states: [State::Dead, State::Cancelled].into(),
+            states: [State::Dead, State::Cancelled, State::Refused, State::InDoubt].into(),
             tenant: name("tenant"),
             now,
         };
