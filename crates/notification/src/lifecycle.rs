@@ -129,7 +129,7 @@ pub const TRANSITIONS: &[Transition] = &[
     both(State::Begun, Event::Expire, State::Expired),
     split(State::Begun, Event::LoseAnswer, Some(State::Pending), Some(State::InDoubt)),
     split(State::Begun, Event::LoseLease, Some(State::Pending), Some(State::InDoubt)),
-    // At most once, what has begun is in doubt after the first crash and is never sent again.
+    // At most once, what has begun is in doubt after the first crash, and never sent again without an operator.
     split(State::Begun, Event::Quarantine, Some(State::Dead), None),
     split(State::Pending, Event::Restore, Some(State::Pending), Some(State::InDoubt)),
     split(State::Claimed, Event::Restore, Some(State::Pending), Some(State::InDoubt)),

@@ -30,9 +30,10 @@ pub struct Compacted {
 /// # Errors
 /// When there is no store of this version, another process uses it, or there is no room; then nothing has changed.
 pub fn compact(directory: &Path) -> Result<Compacted, StoreError> {
+    // First: a directory without a store is told as that, and gets no lock file.
+    drop(open_reading(directory)?);
     // Its record stays as the owner before has left it, for the next start.
     let (_owner, _ending) = Owner::take(directory)?;
-    drop(open_reading(directory)?);
     let path = directory.join(DATABASE);
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let before = size(&path) + size(&directory.join(WAL));

@@ -104,6 +104,22 @@ async fn a_store_that_is_in_use_is_left_alone() {
     drop(reader);
     compact(directory.path()).unwrap();
     let missing = directory.path().join("missing");
-    std::fs::create_dir(&missing).unwrap();
     assert!(matches!(compact(&missing), Err(StoreError::Schema(_))));
+    assert!(!missing.exists());
+}
+
+#[tokio::test]
+async fn a_store_from_before_pages_were_given_back_gives_them_back() {
+    let directory = tempfile::tempdir().unwrap();
+    close(open(directory.path())).await;
+    let connection = Connection::open(directory.path().join(DATABASE)).unwrap();
+    let gives_back = |connection: &Connection| -> i64 {
+        connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0)).unwrap()
+    };
+    connection.execute_batch("PRAGMA auto_vacuum = NONE; VACUUM").unwrap();
+    assert_eq!(gives_back(&connection), 0);
+    drop(connection);
+    compact(directory.path()).unwrap();
+    let connection = Connection::open(directory.path().join(DATABASE)).unwrap();
+    assert_eq!(gives_back(&connection), 2, "incremental");
 }
