@@ -154,7 +154,7 @@ fn a_channel_is_paused_cancelled_and_sent_again_and_everybody_gets_it_once() {
     let flags = ["--all", "--state", "cancelled", "--since", &since];
     let requeued = run(&cluster, &engine, "requeue", &flags);
     let missed = 12_000 - sent;
-    let expect = json!({"matched": missed, "requeued": missed, "expired": 0, "not_yet": 0, "content_removed": 0});
+    let expect = json!({"matched": missed, "requeued": missed, "expired": 0, "not_yet": 0, "content_removed": 0, "replaced": 0});
     assert_eq!(requeued, expect);
     cluster.drained(&engine, 12_000);
     let (audit, tally) = (cluster.audit(&engine), cluster.books().tally());
