@@ -197,7 +197,10 @@ impl Schedule<'_> {
                     book.accepted.contains(&history.id)
                         || stand_ins.contains(&history.id)
                         || history.recipient.as_ref().is_some_and(|it| it.starts_with(TAKEN))
-                        || history.fallback_of().is_some_and(|of| book.erased.contains(&of))
+                        || history.fallback_of().is_some_and(|of| {
+                            // Of what is sent again the history has no stand-in any more; the API leaves those alone.
+                            book.erased.contains(&of) || book.requeues.contains_key(&of)
+                        })
                 }
             };
             if !is_asked_for {
