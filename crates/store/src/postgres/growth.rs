@@ -20,7 +20,7 @@ pub(super) struct Sizes {
 }
 
 /// Tables that grow with the work.
-pub(super) const TABLES: [&str; 11] = [
+pub(super) const TABLES: [&str; 12] = [
     "batch",
     "broadcast",
     "chunk",
@@ -29,6 +29,7 @@ pub(super) const TABLES: [&str; 11] = [
     "log",
     "outbox_rejected",
     "retention_later",
+    "search_block",
     "suppression",
     "suppression_event",
     "suppression_lift",

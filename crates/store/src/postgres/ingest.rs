@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::columns::{counted, narrow};
 use super::placement::DestinationHash;
 use super::request::WriterRequest;
+use super::search::SELECT_ANNOUNCED;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
@@ -55,7 +56,7 @@ const BATCH_TYPES: [Type; 13] = [
     Type::BOOL,
 ];
 /// Numbers that one value of the sequence stands for; its increment.
-const NUMBERS: u64 = 64;
+pub(super) const NUMBERS: u64 = 64;
 /// Time for which numbers are given after they were drawn: batches of all processes are in the order of their numbers but for this
 /// long, and retention goes by that order.
 pub(super) const NUMBERS_KEPT_FOR: Duration = Duration::from_mins(10);
@@ -148,6 +149,10 @@ impl Transaction<'_> {
         if now.since(since) >= NUMBERS_KEPT_FOR {
             self.state.batch_numbers.clear();
         }
+        if !self.state.batch_numbers.is_empty() {
+            let announced = self.announced().await?;
+            self.state.batch_numbers.retain(|numbers| numbers.start > announced);
+        }
         if self.state.batch_numbers.is_empty() {
             self.state.batch_numbers_since = now;
         }
@@ -165,6 +170,17 @@ impl Transaction<'_> {
             self.state.batch_numbers.push(first..first + NUMBERS);
         }
         Ok(())
+    }
+
+    /// The last number of a batch that was announced when this transaction had begun.
+    async fn announced(&mut self) -> Result<u64, Error> {
+        if let Some(announced) = self.announced {
+            return Ok(announced);
+        }
+        let row = self.row(SELECT_ANNOUNCED, &[]).await?;
+        let announced = row.try_get::<_, i64>(0)?.cast_unsigned();
+        self.announced = Some(announced);
+        Ok(announced)
     }
 
     /// Looks up the uses of those `keys` that were not looked up in this transaction. A part of the transaction that writes a key

@@ -1,23 +1,52 @@
-//! Lists of notifications, by walking over batches in either direction. There is no index of recipients here yet (decision 0053):
-//! a page of a list with a recipient reads the recipients of a bounded number of batches, and no more of those without any.
+//! Lists of notifications: by walking over batches, and by the index of recipients.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
-use notification::{BatchId, Name, NotificationId, Timestamp};
+use futures_util::try_join;
+use notification::{BatchId, ByteString, Name, NotificationId};
 use tokio_postgres::Row;
 
 use super::columns::signed;
 use super::read::{Parameters, Snapshot, unsigned};
+use super::search::{block_at, run_at};
 use crate::rows::codec::Items;
 use crate::rows::members::Members;
+use crate::rows::places::{
+    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_RECIPIENT_BATCHES,
+    PAGE_RECIPIENTS,
+};
+use crate::rows::search::lookup::{Candidates, FetchedBlocks, Lookup};
+use crate::rows::search::term::TermKey;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
-/// Batches looked into for one page of a list.
-const PAGE_BATCHES: usize = 64;
-/// Batch numbers looked at for one page: those that do not match cost no more than this.
-const PAGE_BATCHES_PASSED: u64 = 4096;
-/// All numbers that a batch may have.
-const ALL: Range<u64> = 0..1 << 46;
+/// A page while it is made.
+struct Listing<'a> {
+    snapshot: &'a Snapshot<'a>,
+    filter: &'a Filter,
+    walk: ListWalk,
+    items_max: usize,
+    page: Page<History>,
+}
+
+/// A batch that may have members of a list.
+struct ListedBatch {
+    id: BatchId,
+    count: usize,
+}
+
+const SELECT_PROGRESS: &str = "SELECT key_0, key_1, indexed FROM search_progress WHERE is_one";
+const SELECT_RUNS: &str =
+    "SELECT id, level, first_batch, last_batch, state FROM search_run WHERE state = 1";
+/// As much of each run as a look-up reads of it in either direction.
+const AT_OR_BEFORE: &str = "SELECT run.id, block.term, block.place, block.postings FROM unnest($1::int8[]) AS run (id) \
+     CROSS JOIN LATERAL (SELECT term, place, postings FROM search_block \
+       WHERE search_block.run = run.id AND (term, place) <= ($2, $3) ORDER BY term DESC, place DESC LIMIT 2) AS block";
+const AFTER: &str = "SELECT run.id, block.term, block.place, block.postings FROM unnest($1::int8[]) AS run (id) \
+     CROSS JOIN LATERAL (SELECT term, place, postings FROM search_block \
+       WHERE search_block.run = run.id AND (term, place) > ($2, $3) AND term <= $2 ORDER BY term, place LIMIT 2) AS block";
+/// Batches whose recipients are read at once.
+const ITEMS_AT_ONCE: usize = 16;
 
 // === impl Snapshot ===
 
@@ -28,99 +57,77 @@ impl Snapshot<'_> {
         after: Option<NotificationId>,
         items: usize,
     ) -> Result<Page<History>, StoreError> {
-        let mut page = Page { items: Vec::new(), next: None };
-        let numbers = behind(after, filter.order);
-        let Some(stretch) = self.stretch(&numbers, filter.order).await? else { return Ok(page) };
-        let batches = self.batches_in(filter, &stretch).await?;
-        let looked_at_all = batches.len() < PAGE_BATCHES;
-        for (batch, count) in batches {
-            let wanted = self.wanted(filter, (batch, count), after).await?;
-            if !wanted.is_empty()
-                && let Some(batch_history) = self.batch_history(batch).await?
-            {
-                let mut histories = batch_history.histories(self.store_id, &wanted)?;
-                if filter.order == ListOrder::NewestFirst {
-                    histories.reverse();
-                }
-                for history in histories {
-                    // Before the place moves on: the history for which there is no room is the first of the next page.
-                    if page.items.len() == items {
-                        return Ok(page);
-                    }
-                    // Also past those that do not match, so that no page looks at them again.
-                    page.next = Some(history.id);
-                    if filter.matches(&history) {
-                        page.items.push(self.linked(history).await?);
-                    }
-                }
-            }
-            // Even when none of it was left to look at: the next page begins behind it.
-            let last = match filter.order {
-                ListOrder::OldestFirst => count.saturating_sub(1),
-                ListOrder::NewestFirst => 0,
-            };
-            page.next = Some(self.place(batch, u16::try_from(last).unwrap_or(u16::MAX)));
+        let page = Page { items: Vec::new(), next: None };
+        let walk = ListWalk::new(filter.order, after);
+        let mut listing = Listing { snapshot: self, filter, walk, items_max: items, page };
+        let is_at_end = match (&filter.tenant, &filter.recipient) {
+            (Some(tenant), Some(recipient)) => listing.search(tenant, recipient).await?,
+            _ => listing.walk_over(ALL).await?,
+        };
+        if is_at_end {
+            listing.page.next = None;
         }
-        // Fewer batches than a page may have: all numbers of the stretch were looked at, and the next page begins behind them
-        // even if none matched.
-        if looked_at_all {
-            let (rest, place) = match filter.order {
-                ListOrder::OldestFirst => {
-                    let last = self.place(BatchId(stretch.end - 1), u16::MAX);
-                    (stretch.end..numbers.end, last)
-                }
-                ListOrder::NewestFirst => {
-                    (numbers.start..stretch.start, self.place(BatchId(stretch.start), 0))
-                }
-            };
-            let has_more = self.next_number(&rest, filter.order).await?.is_some();
-            page.next = has_more.then_some(place);
-        }
-        Ok(page)
+        Ok(listing.page)
     }
 
-    /// The members of a batch that are behind `after`, and for the recipient if there is one.
-    async fn wanted(
+    /// Finds the places of a term in the index.
+    async fn candidates(&self, lookup: &Lookup) -> Result<Candidates, StoreError> {
+        let rows = self.transaction.query(SELECT_RUNS, &[]).await?;
+        let runs = rows.iter().map(run_at).collect::<Result<Vec<_>, _>>()?;
+        let ids: Vec<i64> =
+            runs.iter().filter(|run| lookup.may_have(run)).map(|it| it.id).collect();
+        let from = lookup.from();
+        let parameters: Parameters<'_> = &[&ids, &from.term, &from.place];
+        let (before, behind) = try_join!(
+            self.transaction.query(AT_OR_BEFORE, parameters),
+            self.transaction.query(AFTER, parameters),
+        )?;
+        let mut blocks = FetchedBlocks::default();
+        for row in before.iter().chain(&behind) {
+            blocks.add(row.try_get(0)?, block_at(row, 1)?);
+        }
+        lookup.find(&blocks, &runs).await
+    }
+
+    /// Those of these batches that are there.
+    async fn batches(&self, ids: &[i64]) -> Result<HashMap<BatchId, usize>, StoreError> {
+        let select = "SELECT id, count FROM batch WHERE id = ANY($1)";
+        let rows = self.transaction.query(select, &[&ids]).await?;
+        let batches = rows.iter().map(|row| listed_batch(row).map(|it| (it.id, it.count)));
+        batches.collect()
+    }
+
+    /// The members of these batches that are for the recipient of `filter`.
+    async fn members_to(
         &self,
+        batches: &[ListedBatch],
         filter: &Filter,
-        (batch, count): (BatchId, usize),
-        after: Option<NotificationId>,
-    ) -> Result<Members, StoreError> {
-        let all = match &filter.recipient {
-            Some(_) => self.members_to(batch, filter).await?,
-            None => Members::all(count),
-        };
-        let is_behind = |index: &u16| match after {
-            Some(id) if id.batch() == batch => match filter.order {
-                ListOrder::OldestFirst => *index > id.index(),
-                ListOrder::NewestFirst => *index < id.index(),
-            },
-            _ => true,
-        };
-        Ok(all.iter().filter(is_behind).collect())
-    }
-
-    /// The members of a batch that are for the recipient of `filter`.
-    async fn members_to(&self, batch: BatchId, filter: &Filter) -> Result<Members, StoreError> {
-        let select = "SELECT items, count FROM batch WHERE id = $1";
-        let row = self.transaction.query_one(select, &[&batch.0.cast_signed()]).await?;
-        let (items, count): (Vec<u8>, i32) = (row.try_get(0)?, row.try_get(1)?);
-        let (mut items, mut members) = (Items::new(items.into())?, Members::default());
-        for index in (0..=u16::MAX).take(usize::try_from(count).unwrap_or(0)) {
-            let (own, others) = items.read_recipients()?;
-            if filter.has_recipient(&own, &others) {
-                members.insert(index);
+    ) -> Result<HashMap<BatchId, Members>, StoreError> {
+        let ids: Vec<i64> = batches.iter().map(|batch| batch.id.0.cast_signed()).collect();
+        let select = "SELECT id, count, items FROM batch WHERE id = ANY($1)";
+        let mut found = HashMap::new();
+        for row in self.transaction.query(select, &[&ids]).await? {
+            let ListedBatch { id, count } = listed_batch(&row)?;
+            let mut items = Items::new(row.try_get::<_, Vec<u8>>(2)?.into())?;
+            let mut members = Members::default();
+            for index in (0..=u16::MAX).take(count) {
+                let (own, others) = items.read_recipients()?;
+                if filter.has_recipient(&own, &others) {
+                    members.insert(index);
+                }
             }
+            found.insert(id, members);
         }
-        Ok(members)
+        Ok(found)
     }
 
-    /// Batches with these numbers that may match `filter`, in its order, and the number of members of each.
+    /// Batches with these numbers that may match `filter`, at most `batches_max`, in its order.
     async fn batches_in(
         &self,
         filter: &Filter,
         numbers: &Range<u64>,
-    ) -> Result<Vec<(BatchId, usize)>, StoreError> {
+        batches_max: usize,
+    ) -> Result<Vec<ListedBatch>, StoreError> {
         let select = match filter.order {
             ListOrder::OldestFirst => {
                 "SELECT batch.id, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
@@ -143,27 +150,10 @@ impl Snapshot<'_> {
             &filter.tenant.as_ref().map(Name::as_str),
             &filter.channel.as_ref().map(Name::as_str),
             &filter.broadcast.map(|id| id.0.cast_signed()),
-            &signed(PAGE_BATCHES),
+            &signed(batches_max),
         ];
         let rows = self.transaction.query(select, parameters).await?;
-        let count =
-            |row: &Row| row.try_get::<_, i32>(1).map(|count| usize::try_from(count).unwrap_or(0));
-        rows.iter().map(|row| Ok((BatchId(unsigned(row, 0)?), count(row)?))).collect()
-    }
-
-    /// The first part of `numbers` in which there is a batch, as long as one page may walk.
-    async fn stretch(
-        &self,
-        numbers: &Range<u64>,
-        order: ListOrder,
-    ) -> Result<Option<Range<u64>>, StoreError> {
-        let next = self.next_number(numbers, order).await?;
-        Ok(next.map(|next| match order {
-            ListOrder::OldestFirst => next..numbers.end.min(next + PAGE_BATCHES_PASSED),
-            ListOrder::NewestFirst => {
-                numbers.start.max((next + 1).saturating_sub(PAGE_BATCHES_PASSED))..next + 1
-            }
-        }))
+        rows.iter().map(listed_batch).collect()
     }
 
     /// The first number of a batch among `numbers` in `order`.
@@ -182,18 +172,130 @@ impl Snapshot<'_> {
             self.transaction.query_one(select, parameters).await?.try_get(0)?;
         Ok(number.map(i64::cast_unsigned))
     }
+}
 
-    /// A place in a list, which goes by the batch and the index alone: it need not be the id of a notification.
-    fn place(&self, batch: BatchId, index: u16) -> NotificationId {
-        NotificationId::new(Timestamp::from_millis(0), self.store_id, batch, index)
+// === impl Listing ===
+
+impl Listing<'_> {
+    /// Finds what is indexed, and walks over what is not; true at the end of the list.
+    async fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
+        let row = self.snapshot.transaction.query_one(SELECT_PROGRESS, &[]).await?;
+        let key = TermKey([unsigned(&row, 0)?, unsigned(&row, 1)?]);
+        let rest = unsigned(&row, 2)? + 1..ALL.end;
+        let ListWalk { order, after } = self.walk;
+        let term = key.recipient(tenant.as_str(), recipient);
+        let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
+        match order {
+            ListOrder::OldestFirst => {
+                if !self.look_up(&lookup).await? {
+                    return Ok(false);
+                }
+                self.walk_over(rest).await
+            }
+            ListOrder::NewestFirst => {
+                if !self.walk_over(rest).await? {
+                    return Ok(false);
+                }
+                self.look_up(&lookup).await
+            }
+        }
+    }
+
+    /// Adds what the index has; true if that is all.
+    async fn look_up(&mut self, lookup: &Lookup) -> Result<bool, StoreError> {
+        let found = self.snapshot.candidates(lookup).await?;
+        let mut ids: Vec<i64> = found.places.iter().map(|(id, _)| id.0.cast_signed()).collect();
+        ids.dedup();
+        let batches = self.snapshot.batches(&ids).await?;
+        for places in found.places.chunk_by(|one, other| one.0 == other.0) {
+            let Some(&(id, last)) = places.last() else { continue };
+            // A batch that is gone has nothing to show.
+            if let Some(&count) = batches.get(&id) {
+                let indexes = places.iter().map(|(_, index)| *index);
+                let wanted = indexes.filter(|index| usize::from(*index) < count).collect();
+                if !self.add(id, &wanted).await? {
+                    return Ok(false);
+                }
+            }
+            self.pass((id, last));
+        }
+        Ok(!found.has_more)
+    }
+
+    /// Walks over the batches with these `numbers`; true at the end of them.
+    async fn walk_over(&mut self, numbers: Range<u64>) -> Result<bool, StoreError> {
+        let numbers = self.walk.behind(numbers);
+        let order = self.walk.order;
+        let Some(next) = self.snapshot.next_number(&numbers, order).await? else { return Ok(true) };
+        let stretch = self.walk.stretch(&numbers, next);
+        let has_recipient = self.filter.recipient.is_some();
+        let batches_max = if has_recipient { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
+        let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max).await?;
+        let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
+        for some in batches.chunks(ITEMS_AT_ONCE) {
+            if recipients >= PAGE_RECIPIENTS {
+                return Ok(false);
+            }
+            let of_recipient = match has_recipient {
+                true => Some(self.snapshot.members_to(some, self.filter).await?),
+                false => None,
+            };
+            for batch in some {
+                let mut wanted = self.walk.members(batch.id, batch.count);
+                if let Some(members) = &of_recipient {
+                    recipients += batch.count;
+                    let members = members.get(&batch.id);
+                    let is_its = |index: &u16| members.is_some_and(|it| it.contains(*index));
+                    wanted = wanted.iter().filter(is_its).collect();
+                }
+                if !self.add(batch.id, &wanted).await? {
+                    return Ok(false);
+                }
+                // Even when none of it was left to look at: the next page begins behind it.
+                self.pass(self.walk.last_of(batch.id, batch.count));
+            }
+        }
+        if !looked_at_all {
+            return Ok(false);
+        }
+        // Fewer than a page may have were found in this stretch: the next page begins behind it.
+        let (rest, end) = self.walk.rest(&numbers, &stretch);
+        self.pass(end);
+        Ok(self.snapshot.next_number(&rest, order).await?.is_none())
+    }
+
+    /// Adds those of the `wanted` members that match, if the batch is accepted; false if there was no room for all of them.
+    async fn add(&mut self, batch: BatchId, wanted: &Members) -> Result<bool, StoreError> {
+        if wanted.is_empty() {
+            return Ok(true);
+        }
+        let Some(history) = self.snapshot.batch_history(batch).await? else { return Ok(true) };
+        let mut histories = history.histories(self.snapshot.store_id, wanted)?;
+        if self.walk.order == ListOrder::NewestFirst {
+            histories.reverse();
+        }
+        for history in histories {
+            // Before the place moves on: the history for which there is no room is the first of the next page.
+            if self.page.items.len() == self.items_max {
+                return Ok(false);
+            }
+            // Also past those that do not match, so that no page looks at them again.
+            self.page.next = Some(history.id);
+            if self.filter.matches(&history) {
+                self.page.items.push(self.snapshot.linked(history).await?);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the next page begin behind a place.
+    fn pass(&mut self, place: ListPlace) {
+        places::pass(&mut self.page.next, self.snapshot.store_id, place);
     }
 }
 
-/// The numbers that are not before `after`. Its batch is among them: some of its members may come behind.
-fn behind(after: Option<NotificationId>, order: ListOrder) -> Range<u64> {
-    match (after.map(|id| id.batch().0), order) {
-        (None, _) => ALL,
-        (Some(batch), ListOrder::OldestFirst) => batch..ALL.end,
-        (Some(batch), ListOrder::NewestFirst) => ALL.start..batch + 1,
-    }
+/// A row that begins with the number of a batch and that of its members.
+fn listed_batch(row: &Row) -> Result<ListedBatch, StoreError> {
+    let count = usize::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
+    Ok(ListedBatch { id: BatchId(unsigned(row, 0)?), count })
 }

@@ -66,6 +66,9 @@ mod request;
 mod requeue;
 mod restored;
 mod schema;
+mod search;
+#[cfg(test)]
+mod search_tests;
 mod settle;
 mod settle_rate;
 mod source_shards;
@@ -100,6 +103,7 @@ use notify::NotifyPolicy;
 use quota_ledger::LedgerLink;
 use release::Releaser;
 use request::WriterHandle;
+use search::IndexLink;
 use time::DatabaseTime;
 use writer::{Notices, Writer};
 use writer_state::{Membership, WriterState};
@@ -138,6 +142,7 @@ pub struct Postgres {
     outbox: watch::Receiver<u64>,
     pauses: watch::Receiver<Arc<Pauses>>,
     ledger: LedgerLink,
+    index: IndexLink,
     intent: watch::Sender<Intent>,
     worker_deadline: WorkerDeadline,
     time: DatabaseTime,
@@ -211,6 +216,7 @@ impl Postgres {
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
         let worker_deadline = worker.deadline.clone();
         let ledger = LedgerLink::new(connector.clone(), worker.peers.subscribe());
+        let index = IndexLink::new(connector.clone(), time, &options.version);
         let (membership_sender, membership) = watch::channel(worker.membership.clone());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
@@ -266,6 +272,7 @@ impl Postgres {
             outbox: outbox_changed,
             pauses: parts.pauses,
             ledger,
+            index,
             intent,
             worker_deadline,
             time,

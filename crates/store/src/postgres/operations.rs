@@ -17,8 +17,8 @@ use super::{
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, Lift, Mark, MarkAnswer,
-    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Retention,
-    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
+    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Retention, Settled,
+    Settlements, ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -112,14 +112,6 @@ impl Settlements for Postgres {
         }
         // Never given up: these outcomes are held here alone, and a delivery without one is sent again, or in doubt.
         self.work.settle(settlements.into()).await
-    }
-}
-
-/// There is no index here yet (decision 0053): a list walks over batches.
-#[async_trait]
-impl SearchIndex for Postgres {
-    async fn advance(&self) -> Result<bool, StoreError> {
-        Ok(false)
     }
 }
 

@@ -84,7 +84,7 @@ const APART_LITERALS: [&str; 6] = [
     "the queue of notifications is full",
     "BEGIN; DELETE FROM outbox ",
     "(extract(epoch FROM clock_timestamp())",
-    "{first}; SELECT {}",
+    "{first}; SELECT {wanted}",
 ];
 /// Statements that pass rows, or have no condition, and why that is bounded: file, beginning, reason.
 const BOUNDED: &[(&str, &str, &str)] = &[
@@ -267,6 +267,8 @@ async fn fill(client: &Client) {
          INSERT INTO quota_share SELECT n::text, 2, 1, 1, 1, clock_timestamp() + interval '1 hour' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO learned_rate SELECT n::text, 1, 1, 1, 1, 1, 1, 1, 0, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO retention_later SELECT 1, n, n FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO search_run (level, first_batch, last_batch, state) SELECT 0, n * 25000 - 24999, n * 25000, 1 FROM generate_series(1, 4) AS n; \
+         INSERT INTO search_block SELECT n % 4 + 1, n, 7, '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO tombstone VALUES ('tenant', 'channel', 3, 1); \
          INSERT INTO broadcast_tombstone SELECT n, 3, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO feed (name) VALUES ('feed'); \

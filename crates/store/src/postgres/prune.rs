@@ -79,6 +79,8 @@ const REMOVE_SHARED: &str = "UPDATE broadcast SET payload = '', options = '' \
 const INSERT_TOMBSTONES: &str = "INSERT INTO tombstone (tenant, channel, state, count) \
      SELECT * FROM unnest($1::text[], $2::text[], $3::int2[], $4::int8[]) \
      ON CONFLICT (tenant, channel, state) DO UPDATE SET count = tombstone.count + excluded.count";
+const DROP_EMPTY_RUNS: &str = "UPDATE search_run SET state = 2 WHERE id > 0 AND state = 1 \
+     AND NOT EXISTS (SELECT FROM batch WHERE batch.id >= first_batch AND batch.id <= last_batch)";
 const INSERT_BROADCAST_TOMBSTONES: &str = "INSERT INTO broadcast_tombstone (broadcast, state, count) \
      SELECT * FROM unnest($1::int8[], $2::int2[], $3::int8[]) \
      ON CONFLICT (broadcast, state) DO UPDATE SET count = broadcast_tombstone.count + excluded.count";
@@ -105,6 +107,8 @@ impl WriterRequest for PruneRows {
             }
             next_at = next_at.into_iter().chain(page.next_at).min();
         }
+        // What the index has of batches that are gone is removed by the process that keeps it.
+        transaction.effects.woke |= transaction.execute(DROP_EMPTY_RUNS, &[]).await? > 0;
         let mut step = self.prune_others(transaction).await?;
         step.next_at = step.next_at.into_iter().chain(next_at).min();
         Ok(step)

@@ -44,29 +44,29 @@ impl DatabaseTime {
         self.own.boot()
     }
 
-    /// Runs the statements `first`, queries the time in the same message, and learns it. Returns the time, and the value of the
-    /// expression `beside` if there is one.
+    /// Runs the statements `first`, queries the time in the same message, and learns it. Returns the time, and the values of the
+    /// expressions `beside`.
     pub(super) async fn query(
         &self,
         client: &Client,
         first: &str,
-        beside: Option<&str>,
-    ) -> Result<(Timestamp, Option<String>), Error> {
+        beside: &[&str],
+    ) -> Result<(Timestamp, Vec<Option<String>>), Error> {
         // Before it is sent: the instant that the server tells lies between here and the answer.
         let asked = self.own.boot();
-        let also = beside.map(|beside| format!(", {beside}")).unwrap_or_default();
-        let sql = format!("{first}; SELECT {}{also}", now_micros!());
+        let wanted = [&[now_micros!()], beside].concat().join(", ");
+        let sql = format!("{first}; SELECT {wanted}");
         let answers = client.simple_query(&sql).await?;
         // The last row there is.
         let told = answers.iter().rev().find_map(|answer| {
             let SimpleQueryMessage::Row(row) = answer else { return None };
-            let beside = beside.and_then(|_| row.get(1)).map(str::to_owned);
-            Some((row.get(0)?.parse().ok()?, beside))
+            let values = (1..=beside.len()).map(|column| row.get(column).map(str::to_owned));
+            Some((row.get(0)?.parse().ok()?, values.collect()))
         });
         // A server that answers without the row is as good as lost.
-        let (told, beside): (i64, Option<String>) = told.ok_or_else(errors::silence)?;
+        let (told, values): (i64, Vec<Option<String>>) = told.ok_or_else(errors::silence)?;
         self.learn(asked, told);
-        Ok((Timestamp::from_millis(told / 1_000), beside))
+        Ok((Timestamp::from_millis(told / 1_000), values))
     }
 
     /// Learns the database's time `told`, microseconds, which answers a question of `asked` just now. Returns by how much its

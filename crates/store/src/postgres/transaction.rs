@@ -15,6 +15,7 @@ use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
 use super::placement::DestinationHash;
+use super::search::SELECT_ANNOUNCED;
 use super::writer_state::{Effects, Membership, WriterState};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
@@ -31,6 +32,9 @@ pub(super) struct Transaction<'a> {
     pub(super) state: &'a mut WriterState,
     /// The database's time at its beginning.
     pub(super) begun_at: Timestamp,
+    /// The last number of a batch that had been announced when it began ([`super::search`]), if that was queried: none up to it
+    /// is given any more.
+    pub(super) announced: Option<u64>,
     pub(super) effects: Effects,
     pub(super) packer: BatchPacker,
     /// The idempotency keys that were looked up and had been used.
@@ -86,13 +90,18 @@ impl<'a> Transaction<'a> {
         // Before the transaction has a number: one with a number and without the lock counts as one that writes no log.
         let begin = format!("BEGIN; {lock}");
         let question = session.sizes_query_at_begin();
-        let (begun_at, sizes) =
-            state.time.query(&session.client, &begin, question.as_deref()).await?;
-        session.follow_growth(sizes).await?;
+        // Intake takes numbers of batches in every transaction.
+        let announced = (!state.logs).then(|| format!("({SELECT_ANNOUNCED})"));
+        let beside: Vec<&str> =
+            [&question, &announced].into_iter().flatten().map(String::as_str).collect();
+        let (begun_at, mut values) = state.time.query(&session.client, &begin, &beside).await?;
+        let announced = announced.and_then(|_| values.pop().flatten()?.parse().ok());
+        session.follow_growth(values.pop().flatten()).await?;
         Ok(Self {
             session,
             state,
             begun_at,
+            announced,
             effects: Effects::default(),
             packer: BatchPacker::default(),
             key_uses: HashMap::new(),
@@ -107,8 +116,8 @@ impl<'a> Transaction<'a> {
             return Ok(());
         }
         let (client, sizes) = (&self.session.client, self.session.sizes_query());
-        let (_, sizes) = self.state.time.query(client, "", Some(&sizes)).await?;
-        self.session.follow_growth(sizes).await
+        let (_, mut values) = self.state.time.query(client, "", &[&sizes]).await?;
+        self.session.follow_growth(values.pop().flatten()).await
     }
 
     /// Commits; durable when it returns. If the answer is lost, the server is queried by [`WriterState::committing`].

@@ -21,6 +21,7 @@ pub(crate) mod packing;
 pub(crate) mod parked;
 pub(crate) mod paused;
 pub(crate) mod period;
+pub(crate) mod places;
 pub(crate) mod progress;
 pub(crate) mod release;
 pub(crate) mod removal;

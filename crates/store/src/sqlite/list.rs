@@ -1,11 +1,8 @@
 //! Lists of notifications: by walking over batches, and by the index of recipients.
-//!
-//! A page goes by places, which are ordered alike in batches, in runs and in what is not indexed yet. So a list is complete while
-//! the index moves on between two of its pages: what was not indexed for one page is for the next, and stands at the same place.
 
 use std::ops::Range;
 
-use notification::{BatchId, ByteString, Name, NotificationId, Timestamp};
+use notification::{BatchId, ByteString, Name, NotificationId};
 use rusqlite::{OptionalExtension, params};
 
 use super::read::{ACCEPTED, Snapshot};
@@ -13,6 +10,11 @@ use super::rows::signed;
 use crate::rows::codec::Items;
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
+use crate::rows::places::{
+    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_RECIPIENT_BATCHES,
+    PAGE_RECIPIENTS,
+};
+use crate::rows::search::at_once;
 use crate::rows::search::lookup::Lookup;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
@@ -20,6 +22,7 @@ use crate::{Filter, History, ListOrder, Page, StoreError};
 struct Listing<'a> {
     snapshot: &'a Snapshot,
     filter: &'a Filter,
+    walk: ListWalk,
     items_max: usize,
     page: Page<History>,
 }
@@ -31,22 +34,6 @@ struct ListedBatch {
     count: usize,
 }
 
-/// A place: batch and index.
-type ListPlace = (BatchId, u16);
-
-/// Batches read whole for one page of a list.
-const PAGE_BATCHES: usize = 64;
-/// Batches of which the recipients alone are read for one page, and about how many of these. With an index that has nothing to
-/// do, all that is not in it yet is less.
-const PAGE_RECIPIENT_BATCHES: usize = 1_024;
-const PAGE_RECIPIENTS: usize = 65_536;
-/// Numbers of batches looked at for one page: those that do not match cost no more than this.
-const PAGE_BATCHES_PASSED: u64 = 4_096;
-/// Notifications found in the index that are read for one page.
-const PAGE_CANDIDATES: usize = 256;
-/// All numbers that a batch may have.
-const ALL: Range<u64> = 0..1 << 46;
-
 // === impl Snapshot ===
 
 impl Snapshot {
@@ -57,11 +44,11 @@ impl Snapshot {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
-        let mut listing = Listing { snapshot: self, filter, items_max: items, page };
-        let after = after.map(|id| (id.batch(), id.index()));
+        let walk = ListWalk::new(filter.order, after);
+        let mut listing = Listing { snapshot: self, filter, walk, items_max: items, page };
         let is_at_end = match (&filter.tenant, &filter.recipient) {
-            (Some(tenant), Some(recipient)) => listing.search(tenant, recipient, after)?,
-            _ => listing.walk(ALL, after)?,
+            (Some(tenant), Some(recipient)) => listing.search(tenant, recipient)?,
+            _ => listing.walk_over(ALL)?,
         };
         if is_at_end {
             listing.page.next = None;
@@ -152,27 +139,22 @@ impl Snapshot {
 
 impl Listing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
-    fn search(
-        &mut self,
-        tenant: &Name,
-        recipient: &ByteString,
-        after: Option<ListPlace>,
-    ) -> Result<bool, StoreError> {
-        let Some(key) = self.snapshot.term_key()? else { return self.walk(ALL, after) };
-        let cursor = self.snapshot.search_cursor()?;
-        let order = self.filter.order;
+    fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
+        let Some(key) = self.snapshot.term_key()? else { return self.walk_over(ALL) };
+        let indexed = self.snapshot.search_cursor()?;
+        let ListWalk { order, after } = self.walk;
         let term = key.recipient(tenant.as_str(), recipient);
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
-        let rest = cursor.0 + 1..ALL.end;
+        let rest = indexed.0 + 1..ALL.end;
         match order {
             ListOrder::OldestFirst => {
                 if !self.look_up(&lookup)? {
                     return Ok(false);
                 }
-                self.walk(rest, after)
+                self.walk_over(rest)
             }
             ListOrder::NewestFirst => {
-                if !self.walk(rest, after)? {
+                if !self.walk_over(rest)? {
                     return Ok(false);
                 }
                 self.look_up(&lookup)
@@ -183,7 +165,7 @@ impl Listing<'_> {
     /// Adds what the index has; true if that is all.
     fn look_up(&mut self, lookup: &Lookup) -> Result<bool, StoreError> {
         let runs = self.snapshot.complete_runs()?;
-        let found = lookup.find(self.snapshot, &runs)?;
+        let found = at_once(lookup.find(self.snapshot, &runs))?;
         for places in found.places.chunk_by(|one, other| one.0 == other.0) {
             let Some(&(id, last)) = places.last() else { continue };
             // A batch that is gone, or not accepted, has nothing to show.
@@ -200,15 +182,17 @@ impl Listing<'_> {
     }
 
     /// Walks over the batches with these `numbers`; true at the end of them.
-    fn walk(&mut self, numbers: Range<u64>, after: Option<ListPlace>) -> Result<bool, StoreError> {
-        let numbers = self.behind(numbers, after);
-        let Some(stretch) = self.stretch(&numbers)? else { return Ok(true) };
+    fn walk_over(&mut self, numbers: Range<u64>) -> Result<bool, StoreError> {
+        let numbers = self.walk.behind(numbers);
+        let order = self.walk.order;
+        let Some(next) = self.snapshot.next_number(&numbers, order)? else { return Ok(true) };
+        let stretch = self.walk.stretch(&numbers, next);
         let has_recipient = self.filter.recipient.is_some();
         let batches_max = if has_recipient { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
         let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max)?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for batch in batches {
-            let mut wanted = self.members_behind(&batch, after);
+            let mut wanted = self.walk.members(batch.id, batch.count);
             if has_recipient {
                 if recipients >= PAGE_RECIPIENTS {
                     return Ok(false);
@@ -221,54 +205,15 @@ impl Listing<'_> {
                 return Ok(false);
             }
             // Even when none of it was left to look at: the next page begins behind it.
-            self.pass_all(&batch);
+            self.pass(self.walk.last_of(batch.id, batch.count));
         }
         if !looked_at_all {
             return Ok(false);
         }
         // Fewer than a page may have were found in this stretch: the next page begins behind it.
-        let (rest, end) = match self.filter.order {
-            ListOrder::OldestFirst => (stretch.end..numbers.end, (stretch.end - 1, u16::MAX)),
-            ListOrder::NewestFirst => (numbers.start..stretch.start, (stretch.start, 0)),
-        };
-        self.pass((BatchId(end.0), end.1));
-        Ok(self.snapshot.next_number(&rest, self.filter.order)?.is_none())
-    }
-
-    /// The first part of `numbers` in which there is a batch, as long as one page may walk.
-    fn stretch(&self, numbers: &Range<u64>) -> Result<Option<Range<u64>>, StoreError> {
-        let order = self.filter.order;
-        let next = self.snapshot.next_number(numbers, order)?;
-        Ok(next.map(|next| match order {
-            ListOrder::OldestFirst => next..numbers.end.min(next + PAGE_BATCHES_PASSED),
-            ListOrder::NewestFirst => {
-                numbers.start.max((next + 1).saturating_sub(PAGE_BATCHES_PASSED))..next + 1
-            }
-        }))
-    }
-
-    /// The part of `numbers` that is not before `after`. Its batch is in it: some members may come behind.
-    fn behind(&self, numbers: Range<u64>, after: Option<ListPlace>) -> Range<u64> {
-        let Some((BatchId(batch), _)) = after else { return numbers };
-        match self.filter.order {
-            ListOrder::OldestFirst => numbers.start.max(batch)..numbers.end,
-            ListOrder::NewestFirst => numbers.start..numbers.end.min(batch + 1),
-        }
-    }
-
-    /// The members of a batch that are behind `after`.
-    fn members_behind(&self, batch: &ListedBatch, after: Option<ListPlace>) -> Members {
-        let all = Members::all(batch.count);
-        match after {
-            Some((id, place)) if id == batch.id => {
-                let is_behind = |index: &u16| match self.filter.order {
-                    ListOrder::OldestFirst => *index > place,
-                    ListOrder::NewestFirst => *index < place,
-                };
-                all.iter().filter(is_behind).collect()
-            }
-            _ => all,
-        }
+        let (rest, end) = self.walk.rest(&numbers, &stretch);
+        self.pass(end);
+        Ok(self.snapshot.next_number(&rest, order)?.is_none())
     }
 
     /// Adds those of the `wanted` members that match; false if there was no room for all of them.
@@ -295,21 +240,8 @@ impl Listing<'_> {
         Ok(true)
     }
 
-    /// Has the next page begin behind all members of a batch.
-    fn pass_all(&mut self, batch: &ListedBatch) {
-        let last = match self.filter.order {
-            ListOrder::OldestFirst => batch.count.saturating_sub(1),
-            ListOrder::NewestFirst => 0,
-        };
-        self.pass((batch.id, u16::try_from(last).unwrap_or(u16::MAX)));
-    }
-
     /// Has the next page begin behind a place.
-    fn pass(&mut self, (batch, index): ListPlace) {
-        if self.page.next.is_none_or(|id| (id.batch(), id.index()) != (batch, index)) {
-            // A list goes by the batch and the index of a place alone, so it need not be the id of a notification.
-            let (epoch, store_id) = (Timestamp::from_millis(0), self.snapshot.store_id);
-            self.page.next = Some(NotificationId::new(epoch, store_id, batch, index));
-        }
+    fn pass(&mut self, place: ListPlace) {
+        places::pass(&mut self.page.next, self.snapshot.store_id, place);
     }
 }

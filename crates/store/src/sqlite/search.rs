@@ -12,21 +12,20 @@ use super::read::Snapshot;
 use super::rows::signed;
 use super::transaction::Transaction;
 use super::writer::{Durability, Purpose};
-use crate::rows::codec::Items;
-use crate::rows::search::block::{Block, BlockWriter};
+use crate::rows::search::block::Block;
+use crate::rows::search::build::{NewRun, RunBuilder};
 use crate::rows::search::merge::{MergedPart, PART_POSTINGS, merge};
 use crate::rows::search::plan::{
-    DROPPED_BLOCKS, MergePlan, NextStep, RUN_BATCHES, RUN_BYTES, RUN_POSTINGS, Run, RunState,
-    next_steps,
+    DROPPED_BLOCKS, MergePlan, NextStep, RUN_BATCHES, RUN_POSTINGS, Run, RunState, next_steps,
 };
 use crate::rows::search::term::TermKey;
-use crate::rows::search::{BlockKey, Blocks, Posting};
+use crate::rows::search::{BlockKey, Blocks, at_once};
 use crate::{SearchIndex, StoreError};
 
 /// A step that is worked out, and not written yet.
 enum IndexStep {
     /// A run of batches that were not indexed.
-    Add { first_batch: BatchId, last_batch: BatchId, blocks: Vec<Block> },
+    Add(NewRun),
     /// A part of a merged run.
     Extend(MergePlan, MergedPart),
     /// Some blocks of a run are removed.
@@ -60,7 +59,7 @@ impl Sqlite {
 // === impl Snapshot ===
 
 impl Blocks for Snapshot {
-    fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
+    async fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
         let select = self.connection.prepare_cached(
             "SELECT term, place, postings FROM search_block \
              WHERE run = ?1 AND (term, place) <= (?2, ?3) ORDER BY term DESC, place DESC LIMIT 1",
@@ -68,7 +67,7 @@ impl Blocks for Snapshot {
         block(select, params![run, key.term, key.place])
     }
 
-    fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
+    async fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
         let select = self.connection.prepare_cached(
             "SELECT term, place, postings FROM search_block \
              WHERE run = ?1 AND (term, place) > (?2, ?3) ORDER BY term, place LIMIT 1",
@@ -127,7 +126,7 @@ impl Snapshot {
                 NextStep::Drop(run) => Some(IndexStep::Drop(run)),
                 NextStep::Merge(plan) => {
                     let bounds = (plan.first_batch, PART_POSTINGS);
-                    let part = merge(self, plan.output, &plan.inputs, bounds)?;
+                    let part = at_once(merge(self, plan.output, &plan.inputs, bounds))?;
                     Some(IndexStep::Extend(plan, part))
                 }
             };
@@ -149,33 +148,14 @@ impl Snapshot {
             "SELECT id, tenant, count, items FROM batch WHERE id > ?1 ORDER BY id LIMIT ?2",
         )?;
         let mut rows = select.query(params![cursor.0.cast_signed(), signed(RUN_BATCHES)])?;
-        let (mut postings, mut numbers, mut bytes) = (Vec::new(), None, 0);
-        while postings.len() < RUN_POSTINGS
-            && bytes < RUN_BYTES
+        let mut run = RunBuilder::new(key);
+        while !run.is_full()
             && let Some(row) = rows.next()?
         {
             let (batch, tenant) = (batch_at(row, 0)?, row.get_ref(1)?.as_str()?);
-            let blob = row.get_ref(3)?.as_blob()?;
-            bytes += blob.len();
-            let mut items = Items::new(blob.to_vec().into())?;
-            for index in 0..row.get(2)? {
-                let (own, others) = items.read_recipients()?;
-                // Empty once it was removed.
-                for recipient in others.iter().chain(Some(&own).filter(|own| !own.is_empty())) {
-                    let term = key.recipient(tenant, recipient);
-                    postings.push(Posting { term, batch, index });
-                }
-            }
-            numbers = Some((numbers.map_or(batch, |(first, _)| first), batch));
+            run.add((batch, row.get(2)?), tenant, row.get_ref(3)?.as_blob()?.to_vec().into())?;
         }
-        let Some((first_batch, last_batch)) = numbers else { return Ok(None) };
-        postings.sort_unstable();
-        postings.dedup();
-        let mut writer = BlockWriter::new(first_batch);
-        for posting in postings {
-            writer.push(posting);
-        }
-        Ok(Some(IndexStep::Add { first_batch, last_batch, blocks: writer.finish() }))
+        Ok(run.finish().map(IndexStep::Add))
     }
 
     /// True if there are enough batches behind `cursor` for a run. Their contents are not read.
@@ -201,7 +181,7 @@ impl Snapshot {
 impl Transaction<'_> {
     fn take_index_step(&mut self, step: &IndexStep) -> Result<(), StoreError> {
         match step {
-            IndexStep::Add { first_batch, last_batch, blocks } => {
+            IndexStep::Add(NewRun { first_batch, last_batch, blocks }) => {
                 let run = self.add_run(0, (*first_batch, *last_batch), RunState::Complete)?;
                 self.add_blocks(run, blocks)?;
                 self.sql("INSERT OR REPLACE INTO meta (key, value) VALUES ('search_cursor', ?1)")?

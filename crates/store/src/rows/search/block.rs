@@ -37,6 +37,8 @@ const VERSION: u8 = 1;
 /// Bytes after which a block is complete. With one more posting and its other columns it fits a page of 8,192 bytes, of which
 /// SQLite takes 8,157 for a row.
 const BLOCK_BYTES: usize = 8_000;
+/// Postings that a complete block has at least: one takes 20 bytes at most, those of three numbers of 64, 46 and 16 bits.
+pub(crate) const BLOCK_POSTINGS_MIN: usize = BLOCK_BYTES / 20;
 
 // === impl BlockWriter ===
 

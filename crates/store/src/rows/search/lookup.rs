@@ -1,5 +1,8 @@
 //! Look-ups: where a term is, in order of place.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use notification::BatchId;
 
 use super::block::Block;
@@ -27,11 +30,37 @@ pub(crate) struct Lookup {
     pub(crate) places_max: usize,
 }
 
+/// Blocks that were fetched before a look-up: of each run the last two that begin at [`Lookup::from`] or before it, and the first two
+/// of the term behind it. A look-up of no more places than a block has postings reads no others, for only the last block of a run
+/// has fewer.
+#[derive(Debug, Default)]
+pub(crate) struct FetchedBlocks(BTreeMap<(i64, BlockKey), Block>);
+
+// === impl FetchedBlocks ===
+
+impl FetchedBlocks {
+    pub(crate) fn add(&mut self, run: i64, block: Block) {
+        self.0.insert((run, block.first), block);
+    }
+}
+
+impl Blocks for FetchedBlocks {
+    async fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
+        let range = (run, BlockKey::MIN)..=(run, key);
+        Ok(self.0.range(range).next_back().map(|(_, block)| block.clone()))
+    }
+
+    async fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
+        let range = (Bound::Excluded((run, key)), Bound::Included((run, BlockKey::MAX)));
+        Ok(self.0.range(range).next().map(|(_, block)| block.clone()))
+    }
+}
+
 // === impl Lookup ===
 
 impl Lookup {
     /// Looks the term up in `runs`, which are complete, in any order.
-    pub(crate) fn find(
+    pub(crate) async fn find(
         &self,
         blocks: &impl Blocks,
         runs: &[Run],
@@ -44,8 +73,8 @@ impl Lookup {
         let mut places = Vec::new();
         for run in runs {
             match self.order {
-                ListOrder::OldestFirst => self.ascend(blocks, run.id, &mut places)?,
-                ListOrder::NewestFirst => self.descend(blocks, run.id, &mut places)?,
+                ListOrder::OldestFirst => self.ascend(blocks, run.id, &mut places).await?,
+                ListOrder::NewestFirst => self.descend(blocks, run.id, &mut places).await?,
             }
             if places.len() >= self.places_max {
                 places.truncate(self.places_max);
@@ -55,27 +84,37 @@ impl Lookup {
         Ok(Candidates { places, has_more: false })
     }
 
+    /// The key from which on a run is read, in this order.
+    pub(crate) fn from(&self) -> BlockKey {
+        let term = self.term.to_column();
+        match (self.order, self.after) {
+            (ListOrder::OldestFirst, None) => BlockKey { term, place: i64::MIN },
+            (ListOrder::NewestFirst, None) => BlockKey { term, place: i64::MAX },
+            (order, Some((batch, index))) => {
+                let key = BlockKey::from(Posting { term: self.term, batch, index });
+                if order == ListOrder::OldestFirst { key } else { key.before() }
+            }
+        }
+    }
+
     /// True unless all of `run` is on the wrong side of where to begin.
-    fn may_have(&self, run: &Run) -> bool {
+    pub(crate) fn may_have(&self, run: &Run) -> bool {
         self.after.is_none_or(|(batch, _)| match self.order {
             ListOrder::OldestFirst => run.last_batch >= batch,
             ListOrder::NewestFirst => run.first_batch <= batch,
         })
     }
 
-    fn ascend(
+    async fn ascend(
         &self,
         blocks: &impl Blocks,
         run: i64,
         places: &mut Vec<(BatchId, u16)>,
     ) -> Result<(), StoreError> {
-        let from = match self.after {
-            Some((batch, index)) => Posting { term: self.term, batch, index }.into(),
-            None => BlockKey { term: self.term.to_column(), place: i64::MIN },
-        };
-        let mut next = match blocks.at_or_before(run, from)? {
+        let from = self.from();
+        let mut next = match blocks.at_or_before(run, from).await? {
             Some(block) => Some(block),
-            None => blocks.after(run, from)?,
+            None => blocks.after(run, from).await?,
         };
         while let Some(block) = next
             && block.first.term <= self.term.to_column()
@@ -85,24 +124,19 @@ impl Lookup {
             let behind =
                 of_term.into_iter().filter(|place| self.after.is_none_or(|it| *place > it));
             places.extend(behind);
-            next = blocks.after(run, block.first)?;
+            next = blocks.after(run, block.first).await?;
         }
         Ok(())
     }
 
-    fn descend(
+    async fn descend(
         &self,
         blocks: &impl Blocks,
         run: i64,
         places: &mut Vec<(BatchId, u16)>,
     ) -> Result<(), StoreError> {
-        let mut from = match self.after {
-            Some((batch, index)) => {
-                BlockKey::from(Posting { term: self.term, batch, index }).before()
-            }
-            None => BlockKey { term: self.term.to_column(), place: i64::MAX },
-        };
-        while let Some(block) = blocks.at_or_before(run, from)?
+        let mut from = self.from();
+        while let Some(block) = blocks.at_or_before(run, from).await?
             && places.len() < self.places_max
         {
             let of_term = self.of_term(&block)?.into_iter().rev();

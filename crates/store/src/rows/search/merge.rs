@@ -27,19 +27,19 @@ pub(crate) const PART_POSTINGS: usize = 65_536;
 
 /// The part of a run that comes behind what `output` has of it, from `inputs`, which have no batch below `base`; of about
 /// `postings_max` postings.
-pub(crate) fn merge(
+pub(crate) async fn merge(
     blocks: &impl Blocks,
     output: Option<i64>,
     inputs: &[i64],
     (base, postings_max): (BatchId, usize),
 ) -> Result<MergedPart, StoreError> {
     let after = match output {
-        Some(run) => last_posting(blocks, run)?,
+        Some(run) => last_posting(blocks, run).await?,
         None => None,
     };
     let mut readers = Vec::with_capacity(inputs.len());
     for &run in inputs {
-        readers.push(RunReader::open(blocks, run, after)?);
+        readers.push(RunReader::open(blocks, run, after).await?);
     }
     let (mut writer, mut written) = (BlockWriter::new(base), 0);
     loop {
@@ -47,7 +47,7 @@ pub(crate) fn merge(
         let Some((posting, reader)) = least.min_by_key(|(posting, _)| *posting) else {
             return Ok(MergedPart { blocks: writer.finish(), is_last: true });
         };
-        reader.pass(blocks)?;
+        reader.pass(blocks).await?;
         written += 1;
         // At the end of a block: one that is small stays small in the run.
         if writer.push(posting) && written >= postings_max {
@@ -58,8 +58,8 @@ pub(crate) fn merge(
 }
 
 /// The last posting that a run has so far.
-fn last_posting(blocks: &impl Blocks, run: i64) -> Result<Option<Posting>, StoreError> {
-    match blocks.at_or_before(run, BlockKey::MAX)? {
+async fn last_posting(blocks: &impl Blocks, run: i64) -> Result<Option<Posting>, StoreError> {
+    match blocks.at_or_before(run, BlockKey::MAX).await? {
         Some(block) => Ok(block.decode()?.last().copied()),
         None => Ok(None),
     }
@@ -69,16 +69,20 @@ fn last_posting(blocks: &impl Blocks, run: i64) -> Result<Option<Posting>, Store
 
 impl RunReader {
     /// Begins behind `after`.
-    fn open(blocks: &impl Blocks, run: i64, after: Option<Posting>) -> Result<Self, StoreError> {
+    async fn open(
+        blocks: &impl Blocks,
+        run: i64,
+        after: Option<Posting>,
+    ) -> Result<Self, StoreError> {
         let mut reader = Self { run, block: BlockKey::MIN, postings: Vec::new(), position: 0 };
         if let Some(after) = after
-            && let Some(block) = blocks.at_or_before(run, after.into())?
+            && let Some(block) = blocks.at_or_before(run, after.into()).await?
         {
             reader.block = block.first;
             reader.postings = block.decode()?;
             reader.position = reader.postings.partition_point(|posting| *posting <= after);
         }
-        reader.refill(blocks)?;
+        reader.refill(blocks).await?;
         Ok(reader)
     }
 
@@ -87,14 +91,14 @@ impl RunReader {
         self.postings.get(self.position).copied()
     }
 
-    fn pass(&mut self, blocks: &impl Blocks) -> Result<(), StoreError> {
+    async fn pass(&mut self, blocks: &impl Blocks) -> Result<(), StoreError> {
         self.position += 1;
-        self.refill(blocks)
+        self.refill(blocks).await
     }
 
-    fn refill(&mut self, blocks: &impl Blocks) -> Result<(), StoreError> {
+    async fn refill(&mut self, blocks: &impl Blocks) -> Result<(), StoreError> {
         if self.position >= self.postings.len()
-            && let Some(block) = blocks.after(self.run, self.block)?
+            && let Some(block) = blocks.after(self.run, self.block).await?
         {
             (self.block, self.postings, self.position) = (block.first, block.decode()?, 0);
         }

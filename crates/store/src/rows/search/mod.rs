@@ -9,12 +9,16 @@
 //! beside the writer, and a process that ends at any moment leaves an index that is whole.
 
 pub(crate) mod block;
+pub(crate) mod build;
 pub(crate) mod lookup;
 pub(crate) mod merge;
 pub(crate) mod plan;
 pub(crate) mod term;
 #[cfg(test)]
 mod tests;
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use notification::BatchId;
 
@@ -41,10 +45,20 @@ pub(crate) struct BlockKey {
 /// The blocks of runs, as a database or a test has them.
 pub(crate) trait Blocks {
     /// The last block of `run` that begins at `key` or before it.
-    fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError>;
+    async fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError>;
 
     /// The first block of `run` that begins after `key`.
-    fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError>;
+    async fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError>;
+}
+
+/// Reads blocks of a database that answers at once, without a runtime.
+pub(crate) fn at_once<T>(
+    reading: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match pin!(reading).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => Err(StoreError::Unavailable("blocks that are not there yet".to_owned())),
+    }
 }
 
 // === impl BlockKey ===

@@ -6,11 +6,11 @@ use std::ops::Bound;
 use notification::BatchId;
 
 use super::block::{Block, BlockWriter};
-use super::lookup::{Candidates, Lookup};
+use super::lookup::{Candidates, FetchedBlocks, Lookup};
 use super::merge::merge;
 use super::plan::{NextStep, Run, RunState, next_steps};
 use super::term::Term;
-use super::{BlockKey, Blocks, Posting};
+use super::{BlockKey, Blocks, Posting, at_once};
 use crate::{ListOrder, StoreError};
 
 /// Runs and blocks, and all postings as they came.
@@ -27,12 +27,12 @@ struct Model {
 // === impl Model ===
 
 impl Blocks for Model {
-    fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
+    async fn at_or_before(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
         let range = (run, BlockKey::MIN)..=(run, key);
         Ok(self.blocks.range(range).next_back().map(|(_, block)| block.clone()))
     }
 
-    fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
+    async fn after(&self, run: i64, key: BlockKey) -> Result<Option<Block>, StoreError> {
         let range = (Bound::Excluded((run, key)), Bound::Included((run, BlockKey::MAX)));
         Ok(self.blocks.range(range).next().map(|(_, block)| block.clone()))
     }
@@ -91,7 +91,7 @@ impl Model {
                 NextStep::Merge(plan) => {
                     let numbers = (plan.first_batch, plan.last_batch);
                     let bounds = (plan.first_batch, postings_max);
-                    let part = merge(self, plan.output, &plan.inputs, bounds).unwrap();
+                    let part = at_once(merge(self, plan.output, &plan.inputs, bounds)).unwrap();
                     let run = plan.output.unwrap_or_else(|| self.begin(plan.level, numbers));
                     self.add(run, part.blocks);
                     if part.is_last {
@@ -112,6 +112,22 @@ impl Model {
         self.runs.iter().filter(complete).copied().collect()
     }
 
+    /// As much as a look-up reads.
+    fn fetch(&self, lookup: &Lookup) -> FetchedBlocks {
+        let (mut fetched, from) = (FetchedBlocks::default(), lookup.from());
+        for run in self.complete() {
+            let before = self.blocks.range((run.id, BlockKey::MIN)..=(run.id, from)).rev().take(2);
+            let behind =
+                (Bound::Excluded((run.id, from)), Bound::Included((run.id, BlockKey::MAX)));
+            let behind = self.blocks.range(behind).take(2);
+            let of_term = |(_, block): &(_, &Block)| block.first.term <= from.term;
+            for (_, block) in before.chain(behind.filter(of_term)) {
+                fetched.add(run.id, block.clone());
+            }
+        }
+        fetched
+    }
+
     /// Compares all that is found of `term`, page by page, with what there is.
     fn check(&self, term: Term, order: ListOrder) {
         let mut expect: Vec<(BatchId, u16)> = self
@@ -127,7 +143,10 @@ impl Model {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let lookup = Lookup { term, order, after, places_max: 50 };
-            let Candidates { places, has_more } = lookup.find(self, &self.complete()).unwrap();
+            let candidates = at_once(lookup.find(self, &self.complete())).unwrap();
+            let fetched = self.fetch(&lookup);
+            assert_eq!(at_once(lookup.find(&fetched, &self.complete())).unwrap(), candidates);
+            let Candidates { places, has_more } = candidates;
             assert!(places.len() <= 50 && (!has_more || !places.is_empty()));
             after = places.last().copied().or(after);
             found.extend(places);
@@ -229,11 +248,13 @@ fn postings_of_one_term_alone_are_found_from_any_place() {
         (ListOrder::OldestFirst, Some((BatchId(50), 999)), (BatchId(51), 0)),
     ] {
         let lookup = Lookup { term: Term(9), order, after, places_max: 3 };
-        let found = lookup.find(&model, &model.complete()).unwrap();
+        let found = at_once(lookup.find(&model, &model.complete())).unwrap();
+        let fetched = model.fetch(&lookup);
+        assert_eq!(at_once(lookup.find(&fetched, &model.complete())).unwrap(), found);
         assert_eq!((found.places.len(), found.places[0]), (3, expect));
     }
     let empty = Lookup { term: Term(8), order: ListOrder::NewestFirst, after: None, places_max: 3 };
-    assert_eq!(empty.find(&model, &model.complete()).unwrap().places, []);
+    assert_eq!(at_once(empty.find(&model, &model.complete())).unwrap().places, []);
 }
 
 #[test]

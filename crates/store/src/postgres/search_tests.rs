@@ -1,0 +1,177 @@
+//! The search index on PostgreSQL, beside a walk over everything, with numbers that are committed late.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flow::Tasks;
+use notification::NotificationId;
+use testbed::postgres::Database;
+use tokio_postgres::{Client, NoTls};
+
+use super::{Options, Postgres};
+use crate::conformance::{Shape, at, name};
+use crate::{
+    Filter, Ingest as _, ListOrder, Prune as _, ReadStore as _, Retention, SearchIndex as _,
+};
+
+/// Recipients of the tests, each of which gets many notifications.
+const RECIPIENTS: usize = 50;
+
+type Sent = BTreeMap<usize, Vec<NotificationId>>;
+
+async fn open(database: &Database) -> Postgres {
+    Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
+}
+
+async fn connect(database: &Database, tasks: &mut Tasks) -> Client {
+    let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+    tasks.spawn("index", async move {
+        let _over = connection.await;
+    });
+    client.batch_execute("SET search_path = belfry, pg_catalog").await.unwrap();
+    client
+}
+
+/// Stores `batches` batches of three, and notes who got what.
+async fn fill(store: &Postgres, batches: usize, sent: &mut Sent) {
+    let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
+    let draft = |number: usize| {
+        // Drafts of one transaction share a batch unless their due times differ.
+        let due_at = i64::try_from(number / 3).unwrap();
+        Shape { due_at, ..Shape::default() }.draft(&to(number).to_string())
+    };
+    let admissions = store.ingest((0..batches * 3).map(draft).collect(), at(0)).await.unwrap();
+    for (number, admission) in admissions.into_iter().enumerate() {
+        let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
+        sent.entry(to(number)).or_default().push(id);
+    }
+}
+
+async fn list_all(store: &Postgres, recipient: usize, order: ListOrder) -> Vec<NotificationId> {
+    let recipient = Some(recipient.to_string().into());
+    let filter = Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() };
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.reader().list(filter.clone(), after, 100).await.unwrap();
+        ids.extend(page.items.into_iter().map(|history| history.id));
+        after = page.next;
+        if after.is_none() {
+            return ids;
+        }
+    }
+}
+
+async fn check(store: &Postgres, sent: &Sent) {
+    let mut expect = sent.get(&7).cloned().unwrap_or_default();
+    expect.sort_by_key(|id| (id.batch(), id.index()));
+    assert_eq!(list_all(store, 7, ListOrder::OldestFirst).await, expect);
+    expect.reverse();
+    assert_eq!(list_all(store, 7, ListOrder::NewestFirst).await, expect);
+}
+
+async fn number(client: &Client, sql: &str) -> i64 {
+    client.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+#[tokio::test]
+async fn a_search_finds_all_after_every_step_of_either_process() {
+    let (database, mut tasks) =
+        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let client = connect(&database, &mut tasks).await;
+    let stores = [open(&database).await, open(&database).await];
+    let mut sent = Sent::new();
+    for round in 0..9 {
+        for store in &stores {
+            fill(store, 600, &mut sent).await;
+        }
+        let mut steps = 0;
+        // Both have something to do as long as one has.
+        while stores[0].advance().await.unwrap() | stores[1].advance().await.unwrap() {
+            steps += 1;
+            if steps % 3 == 1 {
+                check(&stores[steps % 2], &sent).await;
+            }
+        }
+        check(&stores[round % 2], &sent).await;
+    }
+    let runs = "SELECT count(*) FROM search_run WHERE state = 1 AND level = 1";
+    assert_eq!(number(&client, runs).await, 1, "eight runs were merged");
+    assert_eq!(number(&client, "SELECT count(*) FROM search_run WHERE state <> 1").await, 0);
+    let strays = "SELECT count(*) FROM search_block WHERE run NOT IN (SELECT id FROM search_run)";
+    assert_eq!(number(&client, strays).await, 0);
+    let last = "SELECT max(id) - (SELECT indexed FROM search_progress) FROM batch";
+    assert!(number(&client, last).await < 4 * 1_024, "little is left to walk over");
+    for store in stores {
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
+    let (database, mut tasks) =
+        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let client = connect(&database, &mut tasks).await;
+    let (slow, fast) = (Arc::new(open(&database).await), open(&database).await);
+    let mut sent = Sent::new();
+    // From now on it has numbers in hand.
+    fill(&slow, 1, &mut sent).await;
+    // Its next transaction waits for this one, which has used its key.
+    let mut other = connect(&database, &mut tasks).await;
+    let holder = other.transaction().await.unwrap();
+    let key = "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) VALUES ('tenant', 'key', '', 1)";
+    holder.batch_execute(key).await.unwrap();
+    let filling = Arc::clone(&slow);
+    let late = tokio::spawn(async move {
+        let shape = Shape { key: Some(("key", 1)), ..Shape::default() };
+        filling.ingest(vec![shape.draft("7")], at(0)).await.unwrap()
+    });
+    let waits = "SELECT count(*) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while number(&client, waits).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    fill(&fast, 1_100, &mut sent).await;
+    assert!(fast.advance().await.unwrap(), "numbers are announced");
+    assert!(!fast.advance().await.unwrap(), "one that had begun is waited for");
+    let indexed = "SELECT indexed FROM search_progress";
+    assert_eq!(number(&client, indexed).await, 0);
+    check(&fast, &sent).await;
+    holder.rollback().await.unwrap();
+    let crate::Admission::Accepted(id) = late.await.unwrap()[0] else { panic!("not accepted") };
+    sent.entry(7).or_default().push(id);
+    while fast.advance().await.unwrap() {}
+    assert!(number(&client, indexed).await.cast_unsigned() > id.batch().0 + 1_000);
+    check(&fast, &sent).await;
+    // It still has numbers in hand, and gives none of them any more.
+    fill(&slow, 1, &mut sent).await;
+    let last = sent.values().flatten().map(|id| id.batch()).max().unwrap();
+    let announced = number(&client, "SELECT announced FROM search_progress").await;
+    assert!(last.0 > announced.cast_unsigned());
+    check(&fast, &sent).await;
+}
+
+#[tokio::test]
+async fn what_retention_removed_goes_from_the_index() {
+    let (database, mut tasks) =
+        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let client = connect(&database, &mut tasks).await;
+    let store = open(&database).await;
+    let mut sent = Sent::new();
+    fill(&store, 2_200, &mut sent).await;
+    while store.advance().await.unwrap() {}
+    let runs = "SELECT count(*) FROM search_run";
+    assert_eq!(number(&client, runs).await, 2);
+    let last = number(&client, "SELECT min(last_batch) FROM search_run").await;
+    client.execute("DELETE FROM batch WHERE id <= $1", &[&last]).await.unwrap();
+    for ids in sent.values_mut() {
+        ids.retain(|id| id.batch().0 > last.cast_unsigned());
+    }
+    check(&store, &sent).await;
+    store.prune(&Retention::for_ever(), at(0)).await.unwrap();
+    check(&store, &sent).await;
+    while store.advance().await.unwrap() {}
+    assert_eq!(number(&client, runs).await, 1, "that of the rest");
+    let strays = "SELECT count(*) FROM search_block WHERE run NOT IN (SELECT id FROM search_run)";
+    assert_eq!(number(&client, strays).await, 0);
+    check(&store, &sent).await;
+}

@@ -1,0 +1,109 @@
+//! Places of a list, in either direction: batches in the order of their numbers, and members in that of their indexes.
+//!
+//! Batches, runs of the search index and what is not indexed yet are all in this order. So a list is complete while the index moves on
+//! between two of its pages: what was not indexed for one page is for the next, and stands at the same place.
+
+use std::ops::Range;
+
+use notification::{BatchId, NotificationId, Timestamp};
+
+use super::members::Members;
+use super::search::block::BLOCK_POSTINGS_MIN;
+use crate::ListOrder;
+
+/// A place: batch and index.
+pub(crate) type ListPlace = (BatchId, u16);
+
+/// The order of a list, and the place behind which its next page begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListWalk {
+    pub(crate) order: ListOrder,
+    pub(crate) after: Option<ListPlace>,
+}
+
+/// Batches read whole for one page of a list.
+pub(crate) const PAGE_BATCHES: usize = 64;
+/// Batches of which the recipients alone are read for one page, and about how many of these. With an index that has nothing to
+/// do, all that is not in it yet is less.
+pub(crate) const PAGE_RECIPIENT_BATCHES: usize = 1_024;
+pub(crate) const PAGE_RECIPIENTS: usize = 65_536;
+/// Numbers of batches looked at for one page: those that do not match cost no more than this.
+pub(crate) const PAGE_BATCHES_PASSED: u64 = 4_096;
+/// Notifications found in the index that are read for one page. A page takes two blocks of a run at most.
+pub(crate) const PAGE_CANDIDATES: usize = 256;
+const _: () = assert!(PAGE_CANDIDATES <= BLOCK_POSTINGS_MIN);
+/// All numbers that a batch may have.
+pub(crate) const ALL: Range<u64> = 0..1 << 46;
+
+// === impl ListWalk ===
+
+impl ListWalk {
+    pub(crate) fn new(order: ListOrder, after: Option<NotificationId>) -> Self {
+        Self { order, after: after.map(|id| (id.batch(), id.index())) }
+    }
+
+    /// The part of `numbers` that is not before the place. Its batch is in it: some members may come behind.
+    pub(crate) fn behind(self, numbers: Range<u64>) -> Range<u64> {
+        let Some((BatchId(batch), _)) = self.after else { return numbers };
+        match self.order {
+            ListOrder::OldestFirst => numbers.start.max(batch)..numbers.end,
+            ListOrder::NewestFirst => numbers.start..numbers.end.min(batch + 1),
+        }
+    }
+
+    /// The part of `numbers` that one page may walk, if the first batch in it is `next`.
+    pub(crate) fn stretch(self, numbers: &Range<u64>, next: u64) -> Range<u64> {
+        match self.order {
+            ListOrder::OldestFirst => next..numbers.end.min(next + PAGE_BATCHES_PASSED),
+            ListOrder::NewestFirst => {
+                numbers.start.max((next + 1).saturating_sub(PAGE_BATCHES_PASSED))..next + 1
+            }
+        }
+    }
+
+    /// The part of `numbers` behind a `stretch` of it, and the last place of that.
+    pub(crate) fn rest(
+        self,
+        numbers: &Range<u64>,
+        stretch: &Range<u64>,
+    ) -> (Range<u64>, ListPlace) {
+        match self.order {
+            ListOrder::OldestFirst => {
+                (stretch.end..numbers.end, (BatchId(stretch.end - 1), u16::MAX))
+            }
+            ListOrder::NewestFirst => (numbers.start..stretch.start, (BatchId(stretch.start), 0)),
+        }
+    }
+
+    /// The members of a batch of `count` that are behind the place.
+    pub(crate) fn members(self, batch: BatchId, count: usize) -> Members {
+        let all = Members::all(count);
+        match self.after {
+            Some((id, place)) if id == batch => {
+                let is_behind = |index: &u16| match self.order {
+                    ListOrder::OldestFirst => *index > place,
+                    ListOrder::NewestFirst => *index < place,
+                };
+                all.iter().filter(is_behind).collect()
+            }
+            _ => all,
+        }
+    }
+
+    /// The last place of a batch of `count`.
+    pub(crate) fn last_of(self, batch: BatchId, count: usize) -> ListPlace {
+        let last = match self.order {
+            ListOrder::OldestFirst => count.saturating_sub(1),
+            ListOrder::NewestFirst => 0,
+        };
+        (batch, u16::try_from(last).unwrap_or(u16::MAX))
+    }
+}
+
+/// Has the page after one begin behind a place. `next` need not be the identifier of a notification, for a list goes by the batch
+/// and the index alone; it stays if it is the one at this place.
+pub(crate) fn pass(next: &mut Option<NotificationId>, store_id: u16, (batch, index): ListPlace) {
+    if next.is_none_or(|id| (id.batch(), id.index()) != (batch, index)) {
+        *next = Some(NotificationId::new(Timestamp::from_millis(0), store_id, batch, index));
+    }
+}

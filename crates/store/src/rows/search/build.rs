@@ -1,0 +1,74 @@
+//! The making of a run of batches that are not indexed yet.
+
+use notification::{BatchId, Bytes};
+
+use super::Posting;
+use super::block::{Block, BlockWriter};
+use super::plan::{RUN_BYTES, RUN_POSTINGS};
+use super::term::TermKey;
+use crate::StoreError;
+use crate::rows::codec::Items;
+
+/// Collects the postings of batches, which come in the order of their numbers.
+#[derive(Debug)]
+pub(crate) struct RunBuilder {
+    key: TermKey,
+    postings: Vec<Posting>,
+    numbers: Option<(BatchId, BatchId)>,
+    bytes: usize,
+}
+
+/// A run of level 0 that is not stored yet.
+#[derive(Debug)]
+pub(crate) struct NewRun {
+    pub(crate) first_batch: BatchId,
+    pub(crate) last_batch: BatchId,
+    pub(crate) blocks: Vec<Block>,
+}
+
+// === impl RunBuilder ===
+
+impl RunBuilder {
+    pub(crate) const fn new(key: TermKey) -> Self {
+        Self { key, postings: Vec::new(), numbers: None, bytes: 0 }
+    }
+
+    /// True if it holds as much as a run may have.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.postings.len() >= RUN_POSTINGS || self.bytes >= RUN_BYTES
+    }
+
+    /// Adds a batch with the number of its members.
+    pub(crate) fn add(
+        &mut self,
+        (batch, count): (BatchId, u16),
+        tenant: &str,
+        items: Bytes,
+    ) -> Result<(), StoreError> {
+        self.bytes += items.len();
+        let mut items = Items::new(items)?;
+        for index in 0..count {
+            let (own, others) = items.read_recipients()?;
+            // Empty once it was removed.
+            for recipient in others.iter().chain(Some(&own).filter(|own| !own.is_empty())) {
+                let term = self.key.recipient(tenant, recipient);
+                self.postings.push(Posting { term, batch, index });
+            }
+        }
+        let (first, _) = self.numbers.unwrap_or((batch, batch));
+        self.numbers = Some((first, batch));
+        Ok(())
+    }
+
+    /// The run; `None` if no batch was added.
+    pub(crate) fn finish(mut self) -> Option<NewRun> {
+        let (first_batch, last_batch) = self.numbers?;
+        self.postings.sort_unstable();
+        self.postings.dedup();
+        let mut writer = BlockWriter::new(first_batch);
+        for posting in self.postings {
+            writer.push(posting);
+        }
+        Some(NewRun { first_batch, last_batch, blocks: writer.finish() })
+    }
+}
