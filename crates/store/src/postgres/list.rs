@@ -236,9 +236,10 @@ impl Listing<'_> {
             if recipients >= PAGE_RECIPIENTS {
                 return Ok(false);
             }
-            let of_recipient = match has_recipient {
-                true => Some(self.snapshot.members_to(some, self.filter).await?),
-                false => None,
+            let of_recipient = if has_recipient {
+                Some(self.snapshot.members_to(some, self.filter).await?)
+            } else {
+                None
             };
             for batch in some {
                 let mut wanted = self.walk.members(batch.id, batch.count);

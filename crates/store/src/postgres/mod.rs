@@ -142,7 +142,7 @@ pub struct Postgres {
     outbox: watch::Receiver<u64>,
     pauses: watch::Receiver<Arc<Pauses>>,
     ledger: LedgerLink,
-    index: IndexLink,
+    index: Box<IndexLink>,
     intent: watch::Sender<Intent>,
     worker_deadline: WorkerDeadline,
     time: DatabaseTime,
@@ -210,13 +210,13 @@ impl Postgres {
     ) -> Result<Self, StoreError> {
         let connector = Connector::new(&options.url, &options.name, options.ca_file.as_deref())?;
         connector.prepare().await?;
-        let mut random = fastrand::Rng::with_seed(options.seed);
+        let (mut random, version) =
+            (fastrand::Rng::with_seed(options.seed), options.version.clone());
         let time = DatabaseTime::new(clock);
         // Before the writers: a claim needs the worker's number, its partitions and the pauses.
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
         let worker_deadline = worker.deadline.clone();
         let ledger = LedgerLink::new(connector.clone(), worker.peers.subscribe());
-        let index = IndexLink::new(connector.clone(), time, &options.version);
         let (membership_sender, membership) = watch::channel(worker.membership.clone());
         let (changes, is_changed) = watch::channel(0);
         let (failed, failing) = watch::channel(None);
@@ -238,12 +238,8 @@ impl Postgres {
             pauses: worker.pauses.view.subscribe(),
         };
         let ((sender, receiver), mut tasks) = (notices::channel(NOTICES), Tasks::default());
-        let intake = parts.start(
-            &mut tasks,
-            "store-intake",
-            Notices::Forward(sender.clone()),
-            random.fork(),
-        );
+        let forward = Notices::Forward(sender.clone());
+        let intake = parts.start(&mut tasks, "store-intake", forward, random.fork());
         let work = parts.start(&mut tasks, "store-work", Notices::Claimer(receiver), random.fork());
         let (intent, intended) = watch::channel(Intent::Work);
         let (cluster, (outbox, outbox_changed)) = (Arc::new(Notify::new()), watch::channel(0));
@@ -262,6 +258,7 @@ impl Postgres {
         worker.stats = Some(WorkerParts { settled, work: work.clone(), changes, waiting });
         tasks.spawn("store-worker", worker.run(membership_sender, available, cluster, intended));
         Ok(Self {
+            index: Box::new(IndexLink::new(connector.clone(), time, &version)),
             reader: PostgresReader::connect(connector, parts.evidence).await?,
             intake,
             work,
@@ -272,7 +269,6 @@ impl Postgres {
             outbox: outbox_changed,
             pauses: parts.pauses,
             ledger,
-            index,
             intent,
             worker_deadline,
             time,

@@ -125,13 +125,12 @@ impl IndexLink {
     /// A session on which anything failed, or whose step was given up, is not used again.
     async fn advance(&self) -> Result<bool, StoreError> {
         let mut place = self.session.lock().await;
-        let mut session = match place.take() {
-            Some(session) => session,
-            None => {
-                let session = self.connector.connect(None).await?;
-                session.client.batch_execute(PLANS).await?;
-                IndexSession { session, time: self.time, announcement: None }
-            }
+        let mut session = if let Some(session) = place.take() {
+            session
+        } else {
+            let session = self.connector.connect(None).await?;
+            session.client.batch_execute(PLANS).await?;
+            IndexSession { session, time: self.time, announcement: None }
         };
         let has_more = session.advance(&self.version).await?;
         *place = Some(session);

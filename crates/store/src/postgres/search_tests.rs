@@ -6,6 +6,7 @@ use std::sync::Arc;
 use flow::Tasks;
 use notification::NotificationId;
 use testbed::postgres::Database;
+use tokio::sync::oneshot;
 use tokio_postgres::{Client, NoTls};
 
 use super::{Options, Postgres};
@@ -121,9 +122,10 @@ async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
     let key = "INSERT INTO idempotency (tenant, key, fingerprint, broadcast) VALUES ('tenant', 'key', '', 1)";
     holder.batch_execute(key).await.unwrap();
     let filling = Arc::clone(&slow);
-    let late = tokio::spawn(async move {
+    let (told, late) = oneshot::channel();
+    tasks.spawn("late", async move {
         let shape = Shape { key: Some(("key", 1)), ..Shape::default() };
-        filling.ingest(vec![shape.draft("7")], at(0)).await.unwrap()
+        told.send(filling.ingest(vec![shape.draft("7")], at(0)).await.unwrap()).unwrap();
     });
     let waits = "SELECT count(*) FROM pg_stat_activity \
                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
