@@ -16,7 +16,6 @@ use uuid::Uuid;
 use super::columns::{counted, narrow};
 use super::placement::DestinationHash;
 use super::request::WriterRequest;
-use super::search::SELECT_ANNOUNCED;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
@@ -170,17 +169,6 @@ impl Transaction<'_> {
             self.state.batch_numbers.push(first..first + NUMBERS);
         }
         Ok(())
-    }
-
-    /// The last number of a batch that was announced when this transaction had begun.
-    async fn announced(&mut self) -> Result<u64, Error> {
-        if let Some(announced) = self.announced {
-            return Ok(announced);
-        }
-        let row = self.row(SELECT_ANNOUNCED, &[]).await?;
-        let announced = row.try_get::<_, i64>(0)?.cast_unsigned();
-        self.announced = Some(announced);
-        Ok(announced)
     }
 
     /// Looks up the uses of those `keys` that were not looked up in this transaction. A part of the transaction that writes a key

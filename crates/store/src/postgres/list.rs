@@ -21,7 +21,7 @@ use crate::rows::search::term::TermKey;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
-struct Listing<'a> {
+struct PostgresListing<'a> {
     snapshot: &'a Snapshot<'a>,
     filter: &'a Filter,
     walk: ListWalk,
@@ -30,7 +30,7 @@ struct Listing<'a> {
 }
 
 /// A batch that may have members of a list.
-struct ListedBatch {
+struct CountedBatch {
     id: BatchId,
     count: usize,
 }
@@ -59,7 +59,7 @@ impl Snapshot<'_> {
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, after);
-        let mut listing = Listing { snapshot: self, filter, walk, items_max: items, page };
+        let mut listing = PostgresListing { snapshot: self, filter, walk, items_max: items, page };
         let is_at_end = match (&filter.tenant, &filter.recipient) {
             (Some(tenant), Some(recipient)) => listing.search(tenant, recipient).await?,
             _ => listing.walk_over(ALL).await?,
@@ -93,21 +93,21 @@ impl Snapshot<'_> {
     async fn batches(&self, ids: &[i64]) -> Result<HashMap<BatchId, usize>, StoreError> {
         let select = "SELECT id, count FROM batch WHERE id = ANY($1)";
         let rows = self.transaction.query(select, &[&ids]).await?;
-        let batches = rows.iter().map(|row| listed_batch(row).map(|it| (it.id, it.count)));
+        let batches = rows.iter().map(|row| counted_batch(row).map(|it| (it.id, it.count)));
         batches.collect()
     }
 
     /// The members of these batches that are for the recipient of `filter`.
     async fn members_to(
         &self,
-        batches: &[ListedBatch],
+        batches: &[CountedBatch],
         filter: &Filter,
     ) -> Result<HashMap<BatchId, Members>, StoreError> {
         let ids: Vec<i64> = batches.iter().map(|batch| batch.id.0.cast_signed()).collect();
         let select = "SELECT id, count, items FROM batch WHERE id = ANY($1)";
         let mut found = HashMap::new();
         for row in self.transaction.query(select, &[&ids]).await? {
-            let ListedBatch { id, count } = listed_batch(&row)?;
+            let CountedBatch { id, count } = counted_batch(&row)?;
             let mut items = Items::new(row.try_get::<_, Vec<u8>>(2)?.into())?;
             let mut members = Members::default();
             for index in (0..=u16::MAX).take(count) {
@@ -127,7 +127,7 @@ impl Snapshot<'_> {
         filter: &Filter,
         numbers: &Range<u64>,
         batches_max: usize,
-    ) -> Result<Vec<ListedBatch>, StoreError> {
+    ) -> Result<Vec<CountedBatch>, StoreError> {
         let select = match filter.order {
             ListOrder::OldestFirst => {
                 "SELECT batch.id, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
@@ -153,7 +153,7 @@ impl Snapshot<'_> {
             &signed(batches_max),
         ];
         let rows = self.transaction.query(select, parameters).await?;
-        rows.iter().map(listed_batch).collect()
+        rows.iter().map(counted_batch).collect()
     }
 
     /// The first number of a batch among `numbers` in `order`.
@@ -174,9 +174,9 @@ impl Snapshot<'_> {
     }
 }
 
-// === impl Listing ===
+// === impl PostgresListing ===
 
-impl Listing<'_> {
+impl PostgresListing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
     async fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
         let row = self.snapshot.transaction.query_one(SELECT_PROGRESS, &[]).await?;
@@ -296,7 +296,7 @@ impl Listing<'_> {
 }
 
 /// A row that begins with the number of a batch and that of its members.
-fn listed_batch(row: &Row) -> Result<ListedBatch, StoreError> {
+fn counted_batch(row: &Row) -> Result<CountedBatch, StoreError> {
     let count = usize::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
-    Ok(ListedBatch { id: BatchId(unsigned(row, 0)?), count })
+    Ok(CountedBatch { id: BatchId(unsigned(row, 0)?), count })
 }

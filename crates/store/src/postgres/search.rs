@@ -53,7 +53,7 @@ struct Announcement {
 }
 
 /// The row of `search_progress`.
-struct Progress {
+struct IndexProgress {
     key: TermKey,
     closed: i64,
     indexed: i64,
@@ -68,9 +68,7 @@ enum Taken {
     Announced(i64),
 }
 
-/// The last number that was announced.
-pub(super) const SELECT_ANNOUNCED: &str = "SELECT announced FROM search_progress WHERE is_one";
-/// What a crash of the server undoes of this is done again: its log loses nothing from the middle.
+/// Commits without a sync: the steps that a crash of the server undoes are done again.
 const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 const ONE_AT_A_TIME: &str = "SELECT pg_try_advisory_xact_lock(4782301, 6)";
 /// A version before this one, or after it, may know nothing of announcements.
@@ -205,7 +203,7 @@ impl IndexSession {
     /// Adds a run of closed batches, or has more of them closed.
     async fn index(&mut self) -> Result<Taken, StoreError> {
         let progress = self.progress().await?;
-        let Progress { key, closed, indexed } = progress;
+        let IndexProgress { key, closed, indexed } = progress;
         if let Some(batches) = self.next_batches(indexed, closed).await? {
             self.add_run_of(&batches, key).await?;
             return Ok(Taken::Step);
@@ -226,10 +224,10 @@ impl IndexSession {
         Ok(Taken::Announced(self.row(ANNOUNCE, &[&rest]).await?.try_get(0)?))
     }
 
-    async fn progress(&self) -> Result<Progress, StoreError> {
+    async fn progress(&self) -> Result<IndexProgress, StoreError> {
         let row = self.row(SELECT_PROGRESS, &[]).await?;
         let key = [row.try_get::<_, i64>(0)?, row.try_get(1)?].map(i64::cast_unsigned);
-        Ok(Progress { key: TermKey(key), closed: row.try_get(2)?, indexed: row.try_get(3)? })
+        Ok(IndexProgress { key: TermKey(key), closed: row.try_get(2)?, indexed: row.try_get(3)? })
     }
 
     /// The first batches with numbers after `after` and up to `through`, if there are enough for a run. Their contents are not read.

@@ -15,7 +15,6 @@ use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
 use super::placement::DestinationHash;
-use super::search::SELECT_ANNOUNCED;
 use super::writer_state::{Effects, Membership, WriterState};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
@@ -32,9 +31,9 @@ pub(super) struct Transaction<'a> {
     pub(super) state: &'a mut WriterState,
     /// The database's time at its beginning.
     pub(super) begun_at: Timestamp,
-    /// The last number of a batch that had been announced when it began ([`super::search`]), if that was queried: none up to it
-    /// is given any more.
-    pub(super) announced: Option<u64>,
+    /// The last number of a batch that had been announced when it began, if that was queried: none up to it is given any more
+    /// (decision 0053).
+    announced: Option<u64>,
     pub(super) effects: Effects,
     pub(super) packer: BatchPacker,
     /// The idempotency keys that were looked up and had been used.
@@ -69,6 +68,7 @@ pub(super) enum RunError {
     Conflict(&'static str),
 }
 
+const SELECT_ANNOUNCED: &str = "SELECT announced FROM search_progress WHERE is_one";
 /// A worker came or went.
 pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
 /// Transactions between two foldings of the totals.
@@ -108,6 +108,17 @@ impl<'a> Transaction<'a> {
             looked_up: HashSet::new(),
             totals: BTreeMap::new(),
         })
+    }
+
+    /// The last number of a batch that was announced when this transaction had begun.
+    pub(super) async fn announced(&mut self) -> Result<u64, Error> {
+        if let Some(announced) = self.announced {
+            return Ok(announced);
+        }
+        let row = self.row(SELECT_ANNOUNCED, &[]).await?;
+        let announced = row.try_get::<_, i64>(0)?.cast_unsigned();
+        self.announced = Some(announced);
+        Ok(announced)
     }
 
     /// [`PostgresSession::follow_growth`] after one statement of this transaction has written `rows`.

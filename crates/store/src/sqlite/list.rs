@@ -19,7 +19,7 @@ use crate::rows::search::lookup::Lookup;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
-struct Listing<'a> {
+struct SqliteListing<'a> {
     snapshot: &'a Snapshot,
     filter: &'a Filter,
     walk: ListWalk,
@@ -45,7 +45,7 @@ impl Snapshot {
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, after);
-        let mut listing = Listing { snapshot: self, filter, walk, items_max: items, page };
+        let mut listing = SqliteListing { snapshot: self, filter, walk, items_max: items, page };
         let is_at_end = match (&filter.tenant, &filter.recipient) {
             (Some(tenant), Some(recipient)) => listing.search(tenant, recipient)?,
             _ => listing.walk_over(ALL)?,
@@ -135,9 +135,9 @@ impl Snapshot {
     }
 }
 
-// === impl Listing ===
+// === impl SqliteListing ===
 
-impl Listing<'_> {
+impl SqliteListing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
     fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
         let Some(key) = self.snapshot.term_key()? else { return self.walk_over(ALL) };

@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("lease.rs", "WITH alive", "'{40000,40001}', '{0,0}', 1000, 1, false, true, '{0,0}'"),
     Case::new("membership.rs", "DELETE FROM commit_token", ""),
     Case::new("membership.rs", "DELETE FROM worker", "4"),
-    Case::new("search.rs", "SELECT announced", ""),
+    Case::new("transaction.rs", "SELECT announced", ""),
     Case::new("search.rs", "pg_try_advisory_xact_lock", ""),
     Case::new("search.rs", "FROM worker", "'1'"),
     Case::new("search.rs", "SELECT id, level", ""),
