@@ -1,10 +1,11 @@
-//! The cost of the search index on SQLite: bytes and CPU per notification, and the time of a search.
+//! The cost of the search index: bytes and CPU per notification, and the time of a search.
 //!
-//! `cargo run --release -p store --example search_index DIRECTORY [notifications] [one-offs]`
+//! `cargo run --release -p store --example search_index STORE [notifications] [one-offs]`
 //!
-//! Fills a store in DIRECTORY, which must not exist, with batches of 1,000 and batches of one; builds the index; searches for random
-//! recipients, of whom each got four notifications; and takes in a million more, in turn with the index at work and without. A
-//! directory of 20,000,000 takes some 3 GiB; it is left there.
+//! Fills STORE, a directory that does not exist or `postgres` for a server of its own, with batches of 1,000 and batches of one; builds
+//! the index; searches for random recipients, of whom each got four notifications; and takes in a million more, in turn with the index
+//! at work and without. A directory of 20,000,000 takes some 3 GiB; it is left there. CPU is that of this process, so on PostgreSQL it
+//! is without the server's.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,13 +15,15 @@
     reason = "a measurement reads the clock, prints, and fails by panicking"
 )]
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use flow::Clock;
 use notification::{Draft, Timestamp};
 use store::conformance::{Shape, at, name};
-use store::sqlite::Options;
-use store::{Filter, Ingest as _, ListOrder, ReadStore as _, SearchIndex as _, Sqlite};
+use store::{Filter, ListOrder, Postgres, Sqlite, Store, postgres, sqlite};
+use testbed::PostgresServer;
+use testbed::postgres::{Database, PostgresOptions};
 
 /// Notifications of a batch.
 const BATCH: u64 = 1_000;
@@ -32,46 +35,46 @@ const BETWEEN_STEPS: Duration = Duration::from_millis(20);
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let mut arguments = std::env::args().skip(1);
-    let directory = arguments.next().expect("a directory");
-    let directory = Path::new(&directory);
+    let place = arguments.next().expect("a directory, or `postgres`");
     let mut numbers = arguments.map(|text| text.parse().expect("a number"));
     let notifications: u64 = numbers.next().unwrap_or(20_000_000);
     let one_offs: u64 = numbers.next().unwrap_or(1_000_000);
-    assert!(!directory.exists(), "a directory that is not there yet");
-    let (store, _) = Sqlite::open(directory, Options::new(1), at(0)).expect("a store");
+    let mut place = MeasuredStore::new(&place);
+    let mut store = place.open().await;
     let recipients = (notifications + one_offs) / 4;
 
     let step = Step::start();
-    fill(&store, notifications, recipients, 1).await;
+    fill(store.get(), notifications, recipients, 1).await;
     step.stop("taken in, by 1,000", notifications);
-    index(&store, directory, "index, batches of 1,000", notifications).await;
+    index(store.get(), &place, "index, batches of 1,000", notifications).await;
     let step = Step::start();
-    fill_one_offs(&store, one_offs, recipients).await;
+    fill_one_offs(store.get(), one_offs, recipients).await;
     step.stop("taken in, one by one", one_offs);
-    index(&store, directory, "index, one-offs", one_offs).await;
+    index(store.get(), &place, "index, one-offs", one_offs).await;
 
     let mut random = fastrand::Rng::with_seed(3);
-    search(&store, "warm-up", recipients, &mut random).await;
-    search(&store, "warm", recipients, &mut random).await;
+    search(store.get(), "warm-up", recipients, &mut random).await;
+    search(store.get(), "warm", recipients, &mut random).await;
     // A reader that has just been opened has nothing of its own in memory either.
     store.close().await;
-    drop(store);
-    let (store, _) = Sqlite::open(directory, Options::new(1), at(0)).expect("a store");
+    place.restart();
     if std::process::Command::new("sync").status().is_ok_and(|status| status.success())
         && std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
     {
-        search(&store, "cold at first", recipients, &mut random).await;
+        store = place.open().await;
+        search(store.get(), "cold at first", recipients, &mut random).await;
     } else {
         println!("cold: the page cache may not be dropped here");
+        store = place.open().await;
     }
     for _ in 0..3 {
         let step = Step::start();
-        fill(&store, 1_000_000, recipients, 5).await;
+        fill(store.get(), 1_000_000, recipients, 5).await;
         step.stop("taken in without the index", 1_000_000);
         let step = Step::start();
         tokio::select! {
-            () = keep_index(&store) => {}
-            () = fill(&store, 1_000_000, recipients, 6) => {}
+            () = keep_index(store.get()) => {}
+            () = fill(store.get(), 1_000_000, recipients, 6) => {}
         }
         step.stop("taken in beside the index", 1_000_000);
     }
@@ -83,7 +86,7 @@ fn draft(shape: &Shape, recipient: u64) -> Draft {
 }
 
 /// Takes in batches of 1,000, eight at a time.
-async fn fill(store: &Sqlite, notifications: u64, recipients: u64, seed: u64) {
+async fn fill(store: &dyn Store, notifications: u64, recipients: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     for calls in 0..notifications / BATCH / 8 {
         let groups: Vec<Vec<Draft>> = (0..8)
@@ -102,7 +105,7 @@ async fn fill(store: &Sqlite, notifications: u64, recipients: u64, seed: u64) {
 }
 
 /// Takes in batches of one: no two drafts of a call have an envelope in common.
-async fn fill_one_offs(store: &Sqlite, notifications: u64, recipients: u64) {
+async fn fill_one_offs(store: &dyn Store, notifications: u64, recipients: u64) {
     let mut random = fastrand::Rng::with_seed(2);
     for call in 0..notifications / BATCH {
         let one = |number| {
@@ -114,8 +117,8 @@ async fn fill_one_offs(store: &Sqlite, notifications: u64, recipients: u64) {
     }
 }
 
-async fn index(store: &Sqlite, directory: &Path, what: &str, notifications: u64) {
-    let before = blocks(directory);
+async fn index(store: &dyn Store, place: &MeasuredStore, what: &str, notifications: u64) {
+    let before = place.blocks().await;
     let step = Step::start();
     let (mut steps, mut longest) = (0, Duration::ZERO);
     loop {
@@ -127,20 +130,20 @@ async fn index(store: &Sqlite, directory: &Path, what: &str, notifications: u64)
         longest = longest.max(began.elapsed());
     }
     step.stop(what, notifications);
-    let (blocks, bytes) = blocks(directory);
+    let (blocks, bytes) = place.blocks().await;
     let added = (bytes - before.1) / notifications.cast_signed();
     println!("  {steps} steps, longest {longest:?}; {blocks} blocks, {added} bytes each added");
 }
 
 /// Takes steps as the engine does.
-async fn keep_index(store: &Sqlite) {
+async fn keep_index(store: &dyn Store) {
     loop {
         let pause = if store.advance().await.expect("a step") { 1 } else { 50 };
         tokio::time::sleep(BETWEEN_STEPS * pause).await;
     }
 }
 
-async fn search(store: &Sqlite, what: &str, recipients: u64, random: &mut fastrand::Rng) {
+async fn search(store: &dyn Store, what: &str, recipients: u64, random: &mut fastrand::Rng) {
     let (mut times, mut found) = (Vec::with_capacity(SEARCHES), 0);
     for _ in 0..SEARCHES {
         let recipient = format!("user-{:012}@example.com", random.u64(0..recipients));
@@ -168,11 +171,103 @@ async fn search(store: &Sqlite, what: &str, recipients: u64, random: &mut fastra
     );
 }
 
-/// Number and bytes of the blocks.
-fn blocks(directory: &Path) -> (i64, i64) {
-    let connection = rusqlite::Connection::open(directory.join("belfry.db")).expect("a database");
-    let sql = "SELECT count(*), coalesce(sum(length(postings)), 0) FROM search_block";
-    connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("a row")
+/// The place of the store.
+enum MeasuredStore {
+    Directory(PathBuf),
+    Server(PostgresServer, Database),
+}
+
+/// The store, opened.
+enum OpenStore {
+    Sqlite(Box<Sqlite>),
+    Postgres(Box<Postgres>),
+}
+
+// === impl OpenStore ===
+
+impl OpenStore {
+    fn get(&self) -> &dyn Store {
+        match self {
+            Self::Sqlite(store) => &**store,
+            Self::Postgres(store) => &**store,
+        }
+    }
+
+    async fn close(self) {
+        match self {
+            Self::Sqlite(store) => store.close().await,
+            Self::Postgres(store) => store.close().await,
+        }
+    }
+}
+
+// === impl MeasuredStore ===
+
+impl MeasuredStore {
+    fn new(place: &str) -> Self {
+        if place == "postgres" {
+            // With the settings of an ordinary server, which syncs each commit.
+            let options = PostgresOptions { settings: &[("shared_buffers", "1GB")], tls: None };
+            let server = PostgresServer::start_with(options).expect("a server");
+            let database = server.create_database().expect("a database");
+            return Self::Server(server, database);
+        }
+        let directory = PathBuf::from(place);
+        assert!(!directory.exists(), "a directory that is not there yet");
+        Self::Directory(directory)
+    }
+
+    async fn open(&self) -> OpenStore {
+        match self {
+            Self::Directory(directory) => {
+                let (store, _) =
+                    Sqlite::open(directory, sqlite::Options::new(1), at(0)).expect("a store");
+                OpenStore::Sqlite(Box::new(store))
+            }
+            Self::Server(_, database) => {
+                let options = postgres::Options::new(database.url());
+                let store = Postgres::open(options, Clock::system()).await.expect("a store");
+                OpenStore::Postgres(Box::new(store))
+            }
+        }
+    }
+
+    /// Has a server start anew.
+    fn restart(&mut self) {
+        if let Self::Server(server, _) = self {
+            server.stop_immediate().expect("it stops");
+            server.start_again().expect("it starts");
+        }
+    }
+
+    /// Number and bytes of the blocks.
+    async fn blocks(&self) -> (i64, i64) {
+        let sql = "SELECT count(*), coalesce(sum(length(postings)), 0)";
+        match self {
+            Self::Directory(directory) => {
+                let connection = rusqlite::Connection::open(directory.join("belfry.db"));
+                let sql = format!("{sql} FROM search_block");
+                let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+                connection.expect("a database").query_row(&sql, [], row).expect("a row")
+            }
+            Self::Server(_, database) => {
+                let (client, connection) =
+                    tokio_postgres::connect(database.url(), tokio_postgres::NoTls)
+                        .await
+                        .expect("a connection");
+                let sql = format!("{sql}::int8 FROM belfry.search_block");
+                let (row, _) = tokio::join!(
+                    async {
+                        let row = client.query_one(&sql, &[]).await.expect("a row");
+                        drop(client);
+                        row
+                    },
+                    connection
+                );
+                (row.get(0), row.get(1))
+            }
+        }
+    }
 }
 
 fn now() -> Timestamp {
