@@ -63,6 +63,10 @@ pub enum Event {
     Requeue,
     /// Its store was lost, and one of an earlier time took its place.
     Restore,
+    /// An operator found out that it was delivered.
+    ResolveDelivered,
+    /// An operator found out that it was not delivered.
+    ResolveDead,
 }
 
 words!(State, "a state of the lifecycle",
@@ -94,6 +98,8 @@ words!(Event, "an event of the lifecycle",
     Quarantine = 12, "quarantine";
     Requeue = 13, "requeue";
     Restore = 14, "restore";
+    ResolveDelivered = 15, "resolve_delivered";
+    ResolveDead = 16, "resolve_dead";
 );
 
 /// One row of the table.
@@ -140,12 +146,15 @@ pub const TRANSITIONS: &[Transition] = &[
     both(State::Refused, Event::Requeue, State::Pending),
     // It may be sent twice then: only with the caller's word for it, which the log keeps (decision 0056).
     split(State::InDoubt, Event::Requeue, None, Some(State::Pending)),
+    // Nothing is sent: an operator writes down what the provider or the recipient has told (decision 0058).
+    split(State::InDoubt, Event::ResolveDelivered, None, Some(State::Delivered)),
+    split(State::InDoubt, Event::ResolveDead, None, Some(State::Dead)),
 ];
 
 // === impl State ===
 
 impl State {
-    /// True if a notification stays here for ever, unless an operator requeues it.
+    /// True if a notification stays here for ever, unless an operator requeues or resolves it.
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Pending | Self::Claimed | Self::Begun)
     }
@@ -240,10 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_requeue_leaves_a_terminal_state_and_everything_reaches_one() {
+    fn only_an_operator_leaves_a_terminal_state_and_everything_reaches_one() {
         for row in TRANSITIONS {
             let is_requeued = row.from.may_be_requeued() && row.event == Event::Requeue;
-            assert_eq!(row.from.is_terminal(), is_requeued, "{row:?}");
+            let resolves = matches!(row.event, Event::ResolveDelivered | Event::ResolveDead);
+            let is_resolved = row.from == State::InDoubt && resolves;
+            assert_eq!(row.from.is_terminal(), is_requeued || is_resolved, "{row:?}");
         }
         for &guarantee in Guarantee::ALL {
             for &terminal in State::ALL.iter().filter(|state| state.is_terminal()) {

@@ -22,6 +22,7 @@ mod operations;
 mod quota;
 mod read;
 mod recovery;
+mod resolution;
 mod retention;
 mod rows;
 mod search;
@@ -60,6 +61,7 @@ pub use read::{
     ListOrder, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
+pub use resolution::{Resolution, ResolutionError, Resolved};
 pub use retention::{
     Lifetimes, Prune, PruneStep, Removed, RetainedPart, Retention, TenantRetention,
 };

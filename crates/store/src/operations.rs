@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use notification::{ByteString, Name, NotificationId, Pause, Scope, State, Timestamp};
 
 use crate::{
-    CancelPage, CancelScope, CancelTarget, Cancelled, Erased, FeedCursor, Lift, ShardCursor,
-    StoreError, Suppression,
+    CancelPage, CancelScope, CancelTarget, Cancelled, Erased, FeedCursor, Lift, Resolution,
+    Resolved, ShardCursor, StoreError, Suppression,
 };
 
 /// The answer to requeueing one notification.
@@ -71,6 +71,18 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError>;
+
+    /// Writes down what became of notifications of `tenant` that are in doubt, which an operator has found out, and answers in
+    /// order. Nothing is sent, so one whose time has passed or whose content was removed can be resolved as well. The log gets two
+    /// lines of the attempt 0 for each: one that takes the doubt back, and the end, with the note. Of calls that resolve or requeue
+    /// the same notification one does.
+    async fn resolve(
+        &self,
+        ids: Vec<NotificationId>,
+        resolution: Resolution,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Resolved>, StoreError>;
 
     /// Erases recipients and contents of notifications of `tenant` that have ended, with the words of providers about them, and
     /// answers in order. What is counted stays as it is, and so does the log but for those words. A content that others share goes

@@ -23,6 +23,7 @@ mod pausing;
 mod probing;
 mod quotas;
 mod requeueing;
+mod resolving;
 mod retention;
 mod settling;
 mod slices;
@@ -278,6 +279,13 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             two_who_requeue_the_same_requeue_it_once
             a_broadcast_counts_what_was_requeued_and_died_again
             refused_ones_and_those_in_doubt_are_sent_again_when_they_are_meant;
+        resolving:
+            what_is_in_doubt_ends_as_an_operator_found_out
+            an_end_by_hand_is_an_event_and_the_doubt_taken_back_is_none
+            what_is_not_in_doubt_stays_as_it_is
+            one_that_did_not_arrive_may_be_sent_again_and_be_in_doubt_again
+            one_of_which_nothing_is_left_to_send_is_resolved
+            of_calls_about_the_same_one_does;
         ledger:
             strangers_are_not_found
             a_list_is_paged_and_filtered
@@ -296,6 +304,7 @@ async fn exercise_what_is_removed(make: &impl AsyncFn() -> Subject) {
             what_is_pending_stays_until_it_has_ended
             lifetimes_are_of_tenant_and_state
             a_broadcast_counts_what_is_gone_until_all_of_it_is
+            what_was_resolved_by_hand_is_counted_once_when_it_is_gone
             a_key_is_kept_for_its_lifetime_and_as_long_as_the_content
             many_batches_take_many_steps
             old_changes_of_the_list_go_but_the_last;

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use notification::{BroadcastId, Chunk, Disposition, NotificationId, Settlement, State, Timestamp};
+use notification::{
+    BroadcastId, Chunk, Disposition, Guarantee, NotificationId, Settlement, State, Timestamp,
+};
 
+use super::resolving::{IN_DOUBT, end_all};
 use super::support::{
-    BroadcastShape, DELIVERED, Shape, at, claim_all, find, indexes, part, settle_one, suppression,
-    whole_log,
+    BroadcastShape, DELIVERED, Shape, at, claim_all, find, groups_in_turn, indexes, part,
+    settle_one, suppression, whole_log,
 };
 use crate::{
-    Admission, EventPosition, Filter, Lifetimes, Removed, Requeued, Retention, Settled, Store,
-    TenantRetention,
+    Admission, BroadcastDraft, BroadcastOpened, EventPosition, Filter, Lifetimes, Removed,
+    Requeued, Resolution, Resolved, Retention, Settled, Store, TenantRetention,
 };
 
 const DAY: Duration = Duration::from_hours(24);
@@ -165,6 +168,30 @@ pub(super) async fn a_broadcast_counts_what_is_gone_until_all_of_it_is(store: &d
     assert_eq!(find(store, left).await.content, None, "that of the broadcast");
     assert_eq!(prune(store, day(150)).await.outcomes, count);
     assert_eq!(store.reader().broadcast(id).await.unwrap(), None);
+}
+
+pub(super) async fn what_was_resolved_by_hand_is_counted_once_when_it_is_gone(store: &dyn Store) {
+    let draft =
+        BroadcastDraft { guarantee: Guarantee::AtMostOnce, ..BroadcastShape::default().draft() };
+    let opened = store.open_broadcast(draft, at(0)).await.unwrap();
+    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    store.add_recipients(id, groups_in_turn(2), at(0)).await.unwrap();
+    store.seal_broadcast(id, at(0)).await.unwrap();
+    let chunks = end_all(store, IN_DOUBT).await;
+    let ids: Vec<NotificationId> = chunks.iter().map(|it| it.notification_id(0)).collect();
+    prune(store, day(40)).await;
+    let resolve = async |id, day: Timestamp| {
+        let resolution = Resolution::new(State::Delivered, "").unwrap();
+        store.resolve(vec![id], resolution, super::name("tenant"), day).await.unwrap()
+    };
+    assert_eq!(find(store, ids[0]).await.recipient, None);
+    assert_eq!(resolve(ids[0], day(40)).await, [Resolved::Resolved], "nothing is left to send");
+    assert_eq!(resolve(ids[1], day(50)).await, [Resolved::Resolved]);
+    assert_eq!(prune(store, day(120)).await.outcomes, 0, "from its end on, it is not over");
+    assert_eq!(prune(store, day(135)).await.outcomes, 1);
+    assert_eq!(resolve(ids[0], day(135)).await, [Resolved::Unknown]);
+    let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
+    assert_eq!((account.accepted, account.delivered, account.in_doubt), (2, 2, 0));
 }
 
 pub(super) async fn a_key_is_kept_for_its_lifetime_and_as_long_as_the_content(store: &dyn Store) {

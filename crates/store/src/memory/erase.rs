@@ -36,7 +36,7 @@ impl Books {
         for page in &mut log {
             let of_this = page.iter().filter(|entry| entry.id == id);
             let said: Vec<Attempted> = of_this.map(|entry| entry.attempted.clone()).collect();
-            for words in said.iter().filter(|words| words.requeued_from().is_none()) {
+            for words in said.iter().filter(|words| words.taken_back().is_none()) {
                 let has_said =
                     |it: &&mut LogEntry| it.id.batch() == id.batch() && it.attempted == *words;
                 let mut those: Vec<&mut LogEntry> = page.iter_mut().filter(has_said).collect();
@@ -46,7 +46,7 @@ impl Books {
                     let words = words.detail.clone();
                     addresses.iter().fold(words, |text, address| without_address(&text, address))
                 } else {
-                    String::new()
+                    words.own_words().to_owned()
                 };
                 for entry in &mut those {
                     entry.attempted.detail.clone_from(&detail);

@@ -14,6 +14,7 @@ mod pause;
 mod prune;
 mod quota;
 mod read;
+mod resolve;
 mod settle;
 mod suppress;
 
@@ -34,8 +35,8 @@ use crate::{
     DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History,
     Ingest, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer, Operations,
     Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup, Recovery,
-    Requeued, Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError,
-    Suppression, SuppressionPage, TakeTickets,
+    Requeued, Resolution, Resolved, Retention, SearchIndex, Settled, Settlements, ShardCursor,
+    Store, StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -344,6 +345,18 @@ impl Operations for Memory {
     ) -> Result<Vec<Requeued>, StoreError> {
         Ok(self.change(|books| {
             ids.iter().map(|&id| books.requeue(id, &states, &tenant, now)).collect()
+        }))
+    }
+
+    async fn resolve(
+        &self,
+        ids: Vec<NotificationId>,
+        resolution: Resolution,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Resolved>, StoreError> {
+        Ok(self.change(|books| {
+            ids.iter().map(|&id| books.resolve(id, &resolution, &tenant, now)).collect()
         }))
     }
 

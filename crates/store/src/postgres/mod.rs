@@ -64,6 +64,7 @@ mod release;
 mod release_tests;
 mod request;
 mod requeue;
+mod resolve;
 mod restored;
 mod schema;
 mod search;

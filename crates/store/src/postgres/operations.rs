@@ -11,14 +11,14 @@ use notification::{
 use tokio::sync::watch;
 
 use super::{
-    Postgres, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, settle,
+    Postgres, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, resolve, settle,
     source_shards, suppress,
 };
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, Lift, Mark, MarkAnswer,
-    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Retention, Settled,
-    Settlements, ShardCursor, Store, StoreError, Suppression,
+    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Resolution,
+    Resolved, Retention, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -157,6 +157,17 @@ impl Operations for Postgres {
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
         let request = requeue::RequeueNotifications { ids, states, tenant, now };
+        self.work.run_or_give_up(request).await
+    }
+
+    async fn resolve(
+        &self,
+        ids: Vec<NotificationId>,
+        resolution: Resolution,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Resolved>, StoreError> {
+        let request = resolve::ResolveNotifications { ids, resolution, tenant, now };
         self.work.run_or_give_up(request).await
     }
 

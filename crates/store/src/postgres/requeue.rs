@@ -11,7 +11,7 @@ use super::transaction::{RunError, Transaction, Writes};
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
 use crate::rows::release::WaitingState;
-use crate::rows::requeue::{BatchToRequeue, by_batch, without_content};
+use crate::rows::requeue::{EndedBatch, by_batch, without_content};
 use crate::{Requeued, StoreError};
 
 /// Sends notifications again that stand in one of `states`.
@@ -23,8 +23,8 @@ pub(super) struct RequeueNotifications {
     pub(super) now: Timestamp,
 }
 
-/// The rows are locked, so that of two calls that requeue the same notification, the second one sees the result of the first. In
-/// one order, so that they never wait for each other.
+/// The rows are locked, so that of two calls that requeue or resolve the same notification, the second one sees the result of the
+/// first. In one order, so that they never wait for each other.
 const SELECT_OWNED: &str = "SELECT batch.id, batch.lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, \
      channel, destination, removed > 0, CASE WHEN erased > 0 THEN items END FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
      LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
@@ -41,11 +41,11 @@ impl WriterRequest for RequeueNotifications {
         let asked = by_batch(&self.ids);
         let numbers: Vec<i64> = asked.keys().map(|batch| batch.0.cast_signed()).collect();
         let (mut writes, mut chunks) = (Writes::default(), Vec::new());
-        for (lane, destination, owned) in self.owned(transaction, &numbers).await? {
+        for (lane, destination, owned) in transaction.owned(&self.tenant, &numbers).await? {
             let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
             let returned = owned.answer(&self.states, self.now, asked, &mut answers);
             for (state, members) in returned.by_state() {
-                transaction.count_requeued(state, members.len());
+                transaction.count_taken_back(state, members.len());
             }
             writes.log(owned.id, &returned.log_row(self.now));
             let members = returned.into_members();
@@ -59,18 +59,16 @@ impl WriterRequest for RequeueNotifications {
     }
 }
 
-// === impl RequeueNotifications ===
-
-impl RequeueNotifications {
+impl Transaction<'_> {
     /// The batches that the tenant has, locked.
-    async fn owned(
-        &self,
-        transaction: &mut Transaction<'_>,
+    pub(super) async fn owned(
+        &mut self,
+        tenant: &Name,
         numbers: &[i64],
-    ) -> Result<Vec<(LaneId, DestinationHash, BatchToRequeue)>, RunError> {
-        let rows = transaction.rows(SELECT_OWNED, &[&numbers, &self.tenant.as_str()]).await?;
-        // Only now: requeues of other calls meanwhile are committed.
-        let mut logged = transaction.logged(numbers).await?;
+    ) -> Result<Vec<(LaneId, DestinationHash, EndedBatch)>, RunError> {
+        let rows = self.rows(SELECT_OWNED, &[&numbers, &tenant.as_str()]).await?;
+        // Only now: requeues and resolutions of other calls meanwhile are committed.
+        let mut logged = self.logged(numbers).await?;
         let damaged = |_| StoreError::Damaged("a batch".to_owned());
         let mut owned = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -78,8 +76,8 @@ impl RequeueNotifications {
             let expires_at: Option<i64> = row.try_get(3)?;
             let waiting = WaitingState::new(row.try_get(6)?);
             let count = u16::try_from(row.try_get::<_, i32>(4)?).map_err(damaged)?;
-            let batch = BatchToRequeue {
-                store_id: transaction.state.store_id,
+            let batch = EndedBatch {
+                store_id: self.state.store_id,
                 id: BatchId(number.cast_unsigned()),
                 accepted_at: Timestamp::from_millis(row.try_get(2)?),
                 expires_at: expires_at.map(Timestamp::from_millis),

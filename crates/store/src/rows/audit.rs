@@ -68,7 +68,7 @@ impl<'a> BatchAudit<'a> {
     /// Accounts for the ends in a row of the log.
     pub(crate) fn add_log(&mut self, entries: &[u8]) -> Result<(), StoreError> {
         for group in decode_log(entries)? {
-            // A requeue may take an end back, in this row or another one: `finish` accounts for those that stay.
+            // A requeue or a resolution may take an end back, in this row or another one: `finish` accounts for those that stay.
             self.ends.add(&group);
             let state = group.attempted.state;
             if state.is_terminal() && !state.may_be_requeued() {
@@ -85,10 +85,11 @@ impl<'a> BatchAudit<'a> {
         for (state, index, ends) in std::mem::take(&mut self.ends).iter() {
             if ends < 0 {
                 let batch = self.batch;
-                self.audit
-                    .report(format!("batch {batch}: member {index} was requeued and not {state}"));
+                self.audit.report(format!(
+                    "batch {batch}: member {index} was requeued or resolved and not {state}"
+                ));
             }
-            // Two of them without a requeue between them are two ends: the second one is reported.
+            // Two of them of which none was taken back are two ends: the second one is reported.
             for _ in 0..ends {
                 self.account(index, state);
             }

@@ -137,11 +137,11 @@ fn without_words(
 fn detail_without(group: &LogGroup, erased: &Members, addresses: &[ByteString]) -> String {
     let detail = &group.attempted.detail;
     let is_erased = |index: &u16| erased.contains(*index);
-    // The word of a requeue is Belfry's own, and says which end it took back.
-    if group.attempted.requeued_from().is_some() || !group.indexes.iter().any(is_erased) {
+    // This word is Belfry's own, and says which end was taken back.
+    if group.attempted.taken_back().is_some() || !group.indexes.iter().any(is_erased) {
         detail.clone()
     } else if group.indexes.iter().all(is_erased) {
-        String::new()
+        group.attempted.own_words().to_owned()
     } else {
         addresses.iter().fold(detail.clone(), |text, address| without_address(&text, address))
     }

@@ -26,6 +26,7 @@ pub(crate) mod progress;
 pub(crate) mod release;
 pub(crate) mod removal;
 pub(crate) mod requeue;
+pub(crate) mod resolve;
 pub(crate) mod retention;
 pub(crate) mod room;
 pub(crate) mod search;

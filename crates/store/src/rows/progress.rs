@@ -14,8 +14,8 @@ pub(crate) struct BroadcastParts<Lane> {
     of_lanes: Vec<(Lane, BroadcastPart)>,
     /// Part of the further lanes together; `None` while there are none.
     rest: Option<BroadcastPart>,
-    /// Ends that requeues took back: the log has no order to rely on.
-    requeued: BTreeMap<State, u64>,
+    /// Ends that requeues and resolutions took back: the log has no order to rely on.
+    taken_back: BTreeMap<State, u64>,
 }
 
 /// Pending members of a chunk.
@@ -38,7 +38,7 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
     pub(crate) fn new(waiting: u64) -> Self {
         let rest = BroadcastPart { pending: waiting, ..BroadcastPart::default() };
         let rest = (waiting > 0).then_some(rest);
-        Self { of_lanes: Vec::new(), rest, requeued: BTreeMap::new() }
+        Self { of_lanes: Vec::new(), rest, taken_back: BTreeMap::new() }
     }
 
     pub(crate) fn add_chunk(&mut self, lane: Lane, chunk: PendingChunk) {
@@ -58,8 +58,8 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         self.add_logged(lane, entry, items);
         if entry.state.is_terminal() {
             account.add(entry.state, items);
-        } else if let Some(from) = entry.requeued_from() {
-            *self.requeued.entry(from).or_default() += items;
+        } else if let Some(from) = entry.taken_back() {
+            *self.taken_back.entry(from).or_default() += items;
         }
     }
 
@@ -69,7 +69,9 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         let Some(part) = own.map(|(_, part)| part).or(self.rest.as_mut()) else { return };
         let at = entry.at.to_unix();
         match entry.state {
-            State::Pending if entry.requeued_from().is_some() => {}
+            // Its destination has taken it, or not, when it was in doubt.
+            _ if entry.is_resolution() => {}
+            State::Pending if entry.taken_back().is_some() => {}
             State::Pending => part.series.add(at, 0, count),
             State::Delivered
             | State::Refused
@@ -82,9 +84,9 @@ impl<Lane: PartialEq> BroadcastParts<Lane> {
         }
     }
 
-    /// The parts, after the last group of the log. The ends that requeues took back no longer count in `account`.
+    /// The parts, after the last group of the log. The ends that were taken back no longer count in `account`.
     pub(crate) fn into_parts(self, account: &mut Account) -> Vec<BroadcastPart> {
-        for (state, items) in self.requeued {
+        for (state, items) in self.taken_back {
             account.remove(state, items);
         }
         self.of_lanes.into_iter().map(|(_, part)| part).chain(self.rest).collect()

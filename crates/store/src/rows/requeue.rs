@@ -8,14 +8,15 @@ use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
 use super::release::{WaitingState, without};
 use super::removal::erased;
+use super::resolve::NO_LONGER_IN_DOUBT;
 use crate::{Attempted, Requeued, StoreError};
 
 /// A request by batch: places in the request, and members.
 pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
 
-/// A batch of which something is to be requeued.
+/// A batch of which something is to be requeued or resolved.
 #[derive(Debug)]
-pub(crate) struct BatchToRequeue {
+pub(crate) struct EndedBatch {
     /// Number of the store that has it: a part of its members' identifiers, like the instant of their acceptance.
     pub(crate) store_id: u16,
     pub(crate) id: BatchId,
@@ -36,8 +37,8 @@ pub(crate) struct RequeuedMembers {
     by_state: BTreeMap<State, Members>,
 }
 
-/// Balance of each member's ends in states that a requeue takes back, less its requeues. They are counted, since a log that is
-/// read by several transactions has no order to rely on.
+/// Balance of each member's ends in states from which it may be requeued, less those that were taken back: by a requeue, or by a
+/// resolution. They are counted, since a log that is read by several transactions has no order to rely on.
 #[derive(Debug, Default)]
 pub(crate) struct EndCounts(BTreeMap<(State, u16), i32>);
 
@@ -78,9 +79,9 @@ pub(crate) fn log_line(state: State, now: Timestamp) -> LogLine<'static> {
     LogLine { detail, ..LogLine::unattempted(now, State::Pending) }
 }
 
-// === impl BatchToRequeue ===
+// === impl EndedBatch ===
 
-impl BatchToRequeue {
+impl EndedBatch {
     /// Answers the requests for this batch, for members that are in one of `states`; returns those that are pending from now on.
     pub(crate) fn answer(
         &self,
@@ -94,11 +95,9 @@ impl BatchToRequeue {
         let mut returned = RequeuedMembers::default();
         for &(place, id) in asked {
             let index = id.index();
-            // An id also holds the store and the time of acceptance: one that does not fit was never given here.
-            let same = NotificationId::new(self.accepted_at, self.store_id, self.id, index);
             let stood_in = ended.iter().find(|(_, members)| members.contains(index));
             let answer = match stood_in {
-                _ if same != id || index >= self.count => Requeued::Unknown,
+                _ if !self.has(id) => Requeued::Unknown,
                 Some(_) if self.without_content.contains(index) => Requeued::ContentRemoved,
                 Some(_) if self.expires_at.is_some_and(|expires_at| expires_at <= now) => {
                     Requeued::Expired
@@ -116,8 +115,16 @@ impl BatchToRequeue {
         returned
     }
 
-    /// Its members that ended in a way that a requeue takes back.
-    fn ended(&self) -> BTreeMap<State, Members> {
+    /// True if `id` is that of a member. It also holds the store and the time of acceptance: one that does not fit was never given
+    /// here.
+    pub(super) fn has(&self, id: NotificationId) -> bool {
+        let index = id.index();
+        let same = NotificationId::new(self.accepted_at, self.store_id, self.id, index);
+        same == id && index < self.count
+    }
+
+    /// Its members that ended in states from which they may be requeued, and were not requeued or resolved since.
+    pub(super) fn ended(&self) -> BTreeMap<State, Members> {
         let mut ends = EndCounts::default();
         self.log.iter().for_each(|group| ends.add(group));
         let mut ended = BTreeMap::<State, Members>::new();
@@ -169,7 +176,7 @@ impl RequeuedMembers {
 impl EndCounts {
     /// Counts an entry of the log.
     pub(crate) fn add(&mut self, group: &LogGroup) {
-        let (state, change) = match group.attempted.requeued_from() {
+        let (state, change) = match group.attempted.taken_back() {
             Some(state) => (state, -1),
             None if group.attempted.state.may_be_requeued() => (group.attempted.state, 1),
             None => return,
@@ -179,12 +186,12 @@ impl EndCounts {
         }
     }
 
-    /// Number of times, by state and member, that a member ended in it more often than it was requeued from it.
+    /// Number of times, by state and member, that a member ended in it more often than that was taken back.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (State, u16, i32)> {
         self.0.iter().map(|(&(state, index), &ends)| (state, index, ends))
     }
 
-    /// Members that ended in one of these states, and were not requeued since.
+    /// Members that ended in one of these states, which was not taken back since.
     pub(crate) fn members(&self) -> Members {
         self.iter().filter(|(.., ends)| *ends > 0).map(|(_, index, _)| index).collect()
     }
@@ -193,25 +200,26 @@ impl EndCounts {
 // === impl Attempted ===
 
 impl Attempted {
-    /// State from which an operator sent it again, if this entry is a requeue: one that is pending after an attempt has the
-    /// attempt's number.
-    pub(crate) fn requeued_from(&self) -> Option<State> {
-        let is_requeue = self.state == State::Pending && self.attempt == 0;
-        let said = REQUEUED.iter().find(|(_, word)| *word == self.detail);
-        is_requeue.then(|| said.map_or(State::Dead, |(state, _)| *state))
+    /// State of the end that this entry takes back, if it is a requeue or the first line of a resolution: one that is pending
+    /// after an attempt has the attempt's number.
+    pub(crate) fn taken_back(&self) -> Option<State> {
+        let takes_back = self.state == State::Pending && self.attempt == 0;
+        let words = REQUEUED.into_iter().chain([(State::InDoubt, NO_LONGER_IN_DOUBT)]);
+        let said = words.into_iter().find(|(_, word)| *word == self.detail);
+        takes_back.then(|| said.map_or(State::Dead, |(state, _)| state))
     }
 }
 
 /// Puts the end of a notification that has no chunk last, where it is read. The log of several processes is in the order of their
 /// transactions' numbers, and a transaction may have its number before another one and write after it: a requeue and a later
-/// cancellation may stand there in reverse. The end is therefore found by counting: an end that no requeue takes back is final,
-/// and else it is of the state in which it ended more often than it was requeued from there.
+/// cancellation may stand there in reverse. The end is therefore found by counting: an end that nothing takes back is final,
+/// and else it is of the state in which it ended more often than that was taken back.
 pub(crate) fn put_end_last(attempts: &mut Vec<Attempted>) {
     let is_final = |it: &Attempted| it.state.is_terminal() && !it.state.may_be_requeued();
     let stays = |state: State| {
         let ends = attempts.iter().filter(|it| it.state == state).count();
-        let requeues = attempts.iter().filter(|it| it.requeued_from() == Some(state)).count();
-        ends > requeues
+        let taken_back = attempts.iter().filter(|it| it.taken_back() == Some(state)).count();
+        ends > taken_back
     };
     let is_left = REQUEUED.map(|(state, _)| state).into_iter().find(|state| stays(*state));
     let end = attempts.iter().rposition(is_final);

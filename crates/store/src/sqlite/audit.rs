@@ -198,7 +198,7 @@ impl Auditing {
                     let ended = group.indexes.len() as u64;
                     account.remove(group.attempted.state, ended);
                     account.add(State::Pending, ended);
-                } else if let Some(from) = group.attempted.requeued_from() {
+                } else if let Some(from) = group.attempted.taken_back() {
                     let requeued = group.indexes.len() as u64;
                     account.remove(State::Pending, requeued);
                     account.add(from, requeued);

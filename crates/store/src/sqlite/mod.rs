@@ -48,6 +48,7 @@ mod release;
 #[cfg(test)]
 mod release_tests;
 mod requeue;
+mod resolve;
 mod restored;
 mod rows;
 mod search;

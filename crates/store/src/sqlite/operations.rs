@@ -15,7 +15,8 @@ use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
     Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, Erased,
     FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore,
-    Requeued, Retention, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
+    Requeued, Resolution, Resolved, Retention, Settled, Settlements, ShardCursor, Store,
+    StoreError, Suppression,
 };
 
 #[async_trait]
@@ -105,6 +106,17 @@ impl Operations for Sqlite {
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
         self.write(Synced, move |transaction| transaction.requeue(&ids, &states, &tenant, now))
+            .await
+    }
+
+    async fn resolve(
+        &self,
+        ids: Vec<NotificationId>,
+        resolution: Resolution,
+        tenant: Name,
+        now: Timestamp,
+    ) -> Result<Vec<Resolved>, StoreError> {
+        self.write(Synced, move |transaction| transaction.resolve(&ids, &resolution, &tenant, now))
             .await
     }
 

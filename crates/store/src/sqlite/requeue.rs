@@ -9,7 +9,7 @@ use super::transaction::Transaction;
 use crate::rows::codes::LaneId;
 use crate::rows::model::NewChunk;
 use crate::rows::release::WaitingState;
-use crate::rows::requeue::{BatchToRequeue, by_batch, without_content};
+use crate::rows::requeue::{EndedBatch, by_batch, without_content};
 use crate::{Requeued, StoreError};
 
 impl Transaction<'_> {
@@ -25,7 +25,7 @@ impl Transaction<'_> {
             let Some((lane, owned)) = self.owned(batch, tenant)? else { continue };
             let returned = owned.answer(states, now, &asked, &mut answers);
             for (state, members) in returned.by_state() {
-                self.count_requeued(state, members.len());
+                self.count_taken_back(state, members.len());
             }
             self.add_log(batch, &returned.log_row(now))?;
             let members = returned.into_members();
@@ -37,11 +37,11 @@ impl Transaction<'_> {
     }
 
     /// The batch, if `tenant` has it.
-    fn owned(
+    pub(super) fn owned(
         &self,
         id: BatchId,
         tenant: &Name,
-    ) -> Result<Option<(LaneId, BatchToRequeue)>, StoreError> {
+    ) -> Result<Option<(LaneId, EndedBatch)>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
             "SELECT lane, accepted_at, expires_at, count, waiting.broadcast IS NOT NULL, withdrawn_at, removed > 0, \
@@ -54,7 +54,7 @@ impl Transaction<'_> {
         let Some(row) = rows.next()? else { return Ok(None) };
         let (expires_at, count): (Option<i64>, u16) = (row.get(2)?, row.get(3)?);
         let waiting = WaitingState::new(row.get(5)?);
-        let owned = BatchToRequeue {
+        let owned = EndedBatch {
             store_id: self.state.store_id,
             id,
             accepted_at: Timestamp::from_millis(row.get(1)?),

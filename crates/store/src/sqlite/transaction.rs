@@ -132,8 +132,8 @@ impl<'a> Transaction<'a> {
         *self.totals.entry(state.code()).or_default() += signed(items);
     }
 
-    /// Counts `items` that had ended in `state` and are pending again.
-    pub(super) fn count_requeued(&mut self, state: State, items: usize) {
+    /// Counts `items` that had ended in `state`, which is taken back: they are pending again.
+    pub(super) fn count_taken_back(&mut self, state: State, items: usize) {
         *self.totals.entry(state.code()).or_default() -= signed(items);
         *self.totals.entry(State::Pending.code()).or_default() += signed(items);
     }
