@@ -17,6 +17,7 @@ mod input;
 mod keys;
 pub mod limits;
 mod lines;
+mod matching;
 mod metrics;
 mod notifications;
 mod operate;
@@ -28,6 +29,7 @@ mod query;
 mod readiness;
 mod recipients;
 mod requeue;
+mod resolve;
 mod scope;
 mod server;
 mod status;
@@ -66,6 +68,7 @@ pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
 pub use recipients::ErasureAnswer;
 pub use requeue::RequeuedOne;
+pub use resolve::ResolveAnswer;
 pub use server::serve;
 pub use status::{
     ClusterAnswer, FeedAnswer, LaneAnswer, ParkedAnswer, SourceAnswer, StatusAnswer,
@@ -81,7 +84,7 @@ pub struct ApiState {
     pub intake: Arc<Intake>,
     /// Answers questions.
     pub reads: Arc<dyn ReadStore>,
-    /// Cancels, requeues, suppresses and lifts.
+    /// Cancels, requeues, resolves, suppresses and lifts.
     pub operations: Locked,
     /// Removes what has outlived its lifetime.
     pub pruning: Pruning,
@@ -174,8 +177,10 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/notifications/{id}", get(notifications::read))
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
         .route("/v1/notifications/{id}/requeue", post(requeue::one))
+        .route("/v1/notifications/{id}/resolve", post(resolve::one))
         .route("/v1/events", get(events::read))
         .route("/v1/requeue", post(requeue::many))
+        .route("/v1/resolve", post(resolve::many))
         .route("/v1/recipients", delete(recipients::erase))
         .route("/v1/cancel", post(cancel::cancel))
         .route("/v1/pause", post(pauses::pause))

@@ -8,18 +8,17 @@ use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{NotificationId, Priority, State as Stand, Timestamp, limits};
+use notification::{State as Stand, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{Filter, History, Requeued};
+use store::{History, Requeued};
 
 use crate::ApiState;
 use crate::access::WithOperations;
 use crate::keys::Caller;
-use crate::limits::LIST_SLICE;
+use crate::matching::{self, Matching};
 use crate::notifications::unknown;
 use crate::problem::Problem;
 use crate::query::{Query, parse_id};
-use crate::scope::tenant_of;
 use crate::view::show;
 
 /// The answer to requeueing one notification.
@@ -49,15 +48,6 @@ struct ManyAnswer {
 /// The states from which notifications are sent again: one of those from which they may be, or several with commas between them.
 #[derive(Debug)]
 struct States(BTreeSet<Stand>);
-
-/// The filters that the store does not apply.
-struct Narrow {
-    destination: Option<String>,
-    priority: Option<Priority>,
-    since: Option<Timestamp>,
-    until: Option<Timestamp>,
-    reason: Option<String>,
-}
 
 /// Words for one that cannot be sent again because nothing is left to send.
 const CONTENT_REMOVED: &str =
@@ -101,79 +91,43 @@ pub(crate) async fn one(
     }
 }
 
-/// `POST /v1/requeue`: asks the store for a slice at a time, like a list.
+/// `POST /v1/requeue`
 pub(crate) async fn many(
     State(shared): State<Arc<ApiState>>,
     State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = &[
-        "broadcast",
-        "channel",
-        "destination",
-        "priority",
-        "tenant",
-        "state",
-        "since",
-        "until",
-        "reason",
-        "may_repeat",
-        "after",
-        "limit",
-        "dry_run",
-    ];
-    let mut query = Query::read(&uri, known)?;
-    let tenant = tenant_of(&mut query, &caller)?;
+    let mut query = Query::read(&uri, &[&matching::NAMES[..], &["state", "may_repeat"]].concat())?;
     let States(states) = States::read(&mut query)?;
-    let filter = Filter {
-        tenant: Some(tenant.clone()),
-        channel: query.parse("channel")?,
-        states: states.clone(),
-        broadcast: query.parse("broadcast")?,
-        ..Filter::default()
-    };
-    let narrow = Narrow::read(&mut query)?;
+    let mut matching = Matching::read(&mut query, &caller)?;
     let is_of_dead = states == States::default().0;
-    if !is_of_dead && filter.broadcast.is_none() && narrow.since.is_none() {
+    if !is_of_dead && !matching.is_bounded() {
         let detail = "name a broadcast, or since when they have stood there (since=; of a cancellation as its answer has it): else \
                       all would be sent that ever were cancelled, refused or in doubt, for whatever reason";
         return Err(Problem::bad_request(detail));
     }
-    let mut next: Option<NotificationId> = query.parse("after")?;
-    let items_max = query.limit(limits::LIST_ITEMS, limits::LIST_ITEMS)?;
-    let is_dry: bool = query.parse("dry_run")?.unwrap_or(false);
     let now = shared.intake.now();
-    let mut answer = ManyAnswer::default();
-    let (mut matched, mut replaced) = (Vec::new(), 0);
-    // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
-    for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
-        let slice = LIST_SLICE.min(items_max - matched.len());
-        let page = shared.reads.list(filter.clone(), next, slice).await?;
-        for history in page.items.iter().filter(|history| narrow.matches(history)) {
-            if history.fallback_id.is_some() {
-                replaced += 1;
-                continue;
-            }
-            answer.add(expected(history, now));
-            matched.push(history.id);
+    let (mut answer, mut replaced) = (ManyAnswer::default(), 0);
+    let takes = |history: &History| {
+        if history.fallback_id.is_some() {
+            replaced += 1;
+            return false;
         }
-        next = page.next;
-        if next.is_none() || matched.len() >= items_max {
-            break;
-        }
-    }
-    if !is_dry {
+        answer.add(expected(history, now));
+        true
+    };
+    let matched = matching.collect(&*shared.reads, states.clone(), takes).await?;
+    if !matching.is_dry {
         // What was counted so far is what a dry run says; the store decides, for another caller may have been faster.
         answer = ManyAnswer::default();
-        let answers = operations.requeue(matched, states, tenant, now).await?;
-        for requeued in answers {
+        for requeued in operations.requeue(matched, states, matching.tenant, now).await? {
             answer.add(requeued);
         }
     }
     answer.matched += replaced;
     answer.replaced = replaced;
-    answer.next = next.map(show);
+    answer.next = matching.next.map(show);
     Ok(Json(answer).into_response())
 }
 
@@ -237,30 +191,5 @@ impl FromStr for States {
             state.ok_or_else(|| format!("{word:?} is none of dead, cancelled, refused, in_doubt"))
         };
         text.split(',').map(state).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-// === impl Narrow ===
-
-impl Narrow {
-    fn read(query: &mut Query) -> Result<Self, Problem> {
-        Ok(Self {
-            destination: query.parse("destination")?,
-            priority: query.parse("priority")?,
-            since: query.parse("since")?,
-            until: query.parse("until")?,
-            reason: query.parse("reason")?,
-        })
-    }
-
-    fn matches(&self, history: &History) -> bool {
-        let Self { destination, priority, since, until, reason } = self;
-        // The last line in the log of one that has ended is its end.
-        let Some(end) = history.attempts.last() else { return false };
-        destination.as_ref().is_none_or(|it| **it == *history.envelope.lane.destination)
-            && priority.is_none_or(|priority| priority == history.envelope.lane.priority)
-            && since.is_none_or(|since| end.at >= since)
-            && until.is_none_or(|until| end.at < until)
-            && reason.as_ref().is_none_or(|reason| end.detail.contains(&**reason))
     }
 }

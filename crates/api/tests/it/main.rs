@@ -17,6 +17,7 @@ mod operate;
 mod provider;
 mod recipients;
 mod requeue;
+mod resolve;
 mod sockets;
 mod support;
 mod suppressions;

@@ -9,7 +9,8 @@ use notification::{
 
 use super::applications::Rows;
 use super::feed::Feed;
-use crate::{Admission, Lift, Mark, MarkAnswer, Requeued, Settled, StoreError};
+use super::taken_back::TakenBack;
+use crate::{Admission, Lift, Mark, MarkAnswer, Settled, StoreError};
 
 /// All answers of a schedule.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ pub(super) struct Book {
     /// Every claim, and when it was answered.
     claims: HashMap<(ChunkId, Epoch), u64>,
     /// Attempt and claim under which an at-most-once delivery may be on the wire.
-    begun: HashMap<NotificationId, (u16, ChunkId, Epoch)>,
+    pub(super) begun: HashMap<NotificationId, (u16, ChunkId, Epoch)>,
     /// Recipients that must not be claimed, and the answer since which.
     pub(super) listed: BTreeMap<ByteString, u64>,
     /// Calls under way that take a recipient off the list, and when the last one was made or answered.
@@ -47,7 +48,9 @@ pub(super) struct Book {
     pub(super) met_a_scope: bool,
     /// Number of times that a recipient was taken off the list.
     pub(super) lifted: BTreeMap<ByteString, usize>,
-    pub(super) requeues: BTreeMap<NotificationId, Requeues>,
+    pub(super) taken_back: BTreeMap<NotificationId, TakenBack>,
+    /// Notifications that a call has resolved while answers about them were to come: of these the last end is not known.
+    pub(super) unordered: BTreeSet<NotificationId>,
     /// Notifications that were said to be erased.
     pub(super) erased: BTreeSet<NotificationId>,
     pub(super) feed: Feed,
@@ -80,23 +83,9 @@ pub(super) struct Held {
     /// True if the holder was declared dead since it claimed the chunk: another engine may have ended the claim.
     is_void: bool,
     /// Settlements under way.
-    settling: usize,
+    pub(super) settling: usize,
     /// Last index up to which its holder has requested to begin.
     marked: Option<u16>,
-}
-
-/// Calls that sent a notification again.
-#[derive(Debug, Default)]
-pub(super) struct Requeues {
-    under_way: usize,
-    /// Moment of the last such call, or of its answer.
-    pub(super) last: u64,
-    /// Number of answers that it is sent again.
-    pub(super) done: usize,
-    /// Its ends after which it was said to have ended again, while the call that sent it again was under way.
-    ahead: usize,
-    /// Its ends that were not said when it was said to be sent again: they are answered later, or never.
-    behind: usize,
 }
 
 // === impl Book ===
@@ -163,7 +152,7 @@ impl Book {
                 let id = chunk.notification_id(delivery.index);
                 if let Some((state, said)) = self.ended.get(&id)
                     && *said < called
-                    && !self.may_be_requeued(id)
+                    && !self.may_be_taken_back(id)
                 {
                     let finding = format!("{id} is claimed, and was said to be {state:?} before");
                     self.findings.push(finding);
@@ -269,7 +258,7 @@ impl Book {
             let id = chunk.notification_id(delivery.index);
             if let Some((state, said)) = self.ended.get(&id)
                 && *said < called
-                && !self.may_be_requeued(id)
+                && !self.may_be_taken_back(id)
             {
                 let finding = format!("{id} was begun, and was said to be {state:?} before");
                 self.findings.push(finding);
@@ -278,7 +267,7 @@ impl Book {
             if let Some(before) = self.begun.insert(id, now)
                 && before.0 == now.0
                 && before != now
-                && !self.may_be_requeued(id)
+                && !self.may_be_taken_back(id)
             {
                 self.find(format!("{id} was begun twice in one attempt: {before:?} {now:?}"));
             }
@@ -337,75 +326,25 @@ impl Book {
 
     pub(super) fn end(&mut self, id: NotificationId, state: State) {
         let moment = self.call();
-        if let Some(requeues) = self.requeues.get_mut(&id)
+        if self.unordered.contains(&id) {
+            return;
+        }
+        if let Some(taken_back) = self.taken_back.get_mut(&id)
             && state.may_be_requeued()
-            && requeues.behind > 0
+            && taken_back.behind > 0
         {
-            requeues.behind -= 1;
+            taken_back.behind -= 1;
             return;
         }
         let Some((before, _)) = self.ended.insert(id, (state, moment)) else { return };
-        match self.requeues.get_mut(&id) {
-            Some(requeues) if before.may_be_requeued() && requeues.ahead < requeues.under_way => {
-                requeues.ahead += 1;
+        match self.taken_back.get_mut(&id) {
+            Some(taken_back)
+                if before.may_be_requeued() && taken_back.ahead < taken_back.under_way =>
+            {
+                taken_back.ahead += 1;
             }
             _ => self.find(format!("{id} ended twice: {before:?} and {state:?}")),
         }
-    }
-
-    /// A call is made that sends `id` again if it is dead or cancelled: when.
-    pub(super) fn requeuing(&mut self, id: NotificationId) -> u64 {
-        let moment = self.call();
-        let requeues = self.requeues.entry(id).or_default();
-        (requeues.under_way, requeues.last) = (requeues.under_way + 1, moment);
-        moment
-    }
-
-    /// The answer to [`Book::requeuing`].
-    pub(super) fn requeued(&mut self, id: NotificationId, called: u64, answer: Option<Requeued>) {
-        let moment = self.call();
-        let requeues = self.requeues.entry(id).or_default();
-        let is_alone = requeues.under_way == 1 && requeues.last == called;
-        (requeues.under_way, requeues.last) = (requeues.under_way.saturating_sub(1), moment);
-        let had_ended = is_alone && self.ended.get(&id).is_some_and(|ended| ended.1 < called);
-        match answer {
-            Some(Requeued::Requeued) => {}
-            Some(Requeued::Unknown) => return self.find(format!("{id} is said to be unknown")),
-            Some(Requeued::OtherState) if had_ended && self.ended[&id].0.may_be_requeued() => {
-                let state = self.ended[&id].0;
-                return self
-                    .find(format!("{id} is said not to be {state}, and was said to be before"));
-            }
-            Some(Requeued::NotYet) if self.accepted.contains(&id) => {
-                return self.find(format!("{id} is said to wait, and is of no broadcast"));
-            }
-            Some(
-                Requeued::OtherState
-                | Requeued::NotYet
-                | Requeued::Expired
-                | Requeued::ContentRemoved,
-            )
-            | None => return,
-        }
-        requeues.done += 1;
-        self.begun.remove(&id);
-        self.too_late.remove(&id);
-        if requeues.ahead > 0 {
-            requeues.ahead -= 1;
-            return;
-        }
-        match self.ended.remove(&id) {
-            Some((state, said)) if !state.may_be_requeued() && said < called => {
-                self.find(format!("{id} was sent again, and was said to be {state:?} before"));
-            }
-            Some(_) => {}
-            None => requeues.behind += 1,
-        }
-    }
-
-    /// True if a call without an answer may have sent `id` again.
-    pub(super) fn may_be_requeued(&self, id: NotificationId) -> bool {
-        self.requeues.get(&id).is_some_and(|requeues| requeues.under_way > 0)
     }
 
     /// An engine is declared dead: the other ones may end its claims from now on.

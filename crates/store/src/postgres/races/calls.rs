@@ -90,7 +90,12 @@ impl Caller<'_> {
             Kind::Suppress => Some(self.suppress(engine)),
             Kind::Lift => Some(self.lift(engine)),
             Kind::Reap => Some(self.reap(engine)),
+            Kind::Doubt => {
+                let held = self.held()?;
+                self.doubt(held)
+            }
             Kind::Requeue => self.requeue(engine),
+            Kind::Resolve => self.resolve(engine),
             Kind::Drain => Some(self.drain(engine)),
             Kind::MoveFeed => Some(self.move_feed(engine)),
             Kind::Prune => Some(self.prune(engine)),
@@ -210,7 +215,7 @@ impl Caller<'_> {
     }
 
     /// Settles with a random outcome, or with `outcome`.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         (engine, chunk, rest): (usize, Chunk, Vec<u16>),
         outcome: Option<Disposition>,
@@ -355,7 +360,7 @@ impl Caller<'_> {
         let ended = self.book.ended.iter().filter(|(_, (state, _))| state.may_be_requeued());
         let mut known: Vec<_> = ended.map(|(id, _)| *id).collect();
         let contested: Vec<_> =
-            known.iter().copied().filter(|id| self.book.may_be_requeued(*id)).collect();
+            known.iter().copied().filter(|id| self.book.may_be_taken_back(*id)).collect();
         let others = if self.book.met_a_scope { 2 } else { 8 };
         if known.is_empty() || self.random.u8(..others) == 0 {
             known = self.book.seen();
@@ -370,7 +375,7 @@ impl Caller<'_> {
             tenant: name("tenant"),
             now,
         };
-        let called = self.book.requeuing(id);
+        let called = self.book.taking_back(id);
         Some(self.work(engine, format!("requeue {id}"), request, move |book, answer| {
             let answer = book.answer(answer).and_then(|answers| answers.first().copied());
             book.requeued(id, called, answer);

@@ -184,10 +184,10 @@ impl Schedule<'_> {
                 book.find(format!("{id} is {state:?}, and erased is {is_erased}"));
             }
             let ends = history.attempts.iter().filter(|it| it.state.is_terminal()).count();
-            let requeued = book.requeues.get(&history.id).map_or(0, |requeues| requeues.done);
-            if ends != requeued + usize::from(history.state.is_terminal()) {
+            let taken_back = book.taken_back.get(&history.id).map_or(0, |calls| calls.done);
+            if ends != taken_back + usize::from(history.state.is_terminal()) {
                 let finding = format!("{} has {ends} ends and is {:?}", history.id, history.state);
-                book.find(format!("{finding}: it was sent again {requeued} times"));
+                book.find(format!("{finding}: an end was taken back {taken_back} times"));
             }
         }
         for history in histories {
@@ -199,7 +199,7 @@ impl Schedule<'_> {
                         || history.recipient.as_ref().is_some_and(|it| it.starts_with(TAKEN))
                         || history.fallback_of().is_some_and(|of| {
                             // Of what is sent again the history has no stand-in any more; the API leaves those alone.
-                            book.erased.contains(&of) || book.requeues.contains_key(&of)
+                            book.erased.contains(&of) || book.taken_back.contains_key(&of)
                         })
                 }
             };

@@ -22,6 +22,7 @@ mod lookups;
 mod removals;
 mod schedule;
 mod slices;
+mod taken_back;
 mod themes;
 mod withdrawals;
 

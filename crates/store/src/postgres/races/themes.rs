@@ -3,9 +3,9 @@
 use std::iter::repeat_n;
 
 use Kind::{
-    AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Drain,
-    Erase, Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap, Release,
-    Requeue, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
+    AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Doubt,
+    Drain, Erase, Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap,
+    Release, Requeue, Resolve, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
 };
 
 /// A kind of call.
@@ -24,6 +24,8 @@ pub(super) enum Kind {
     SettleLate,
     /// Settles as dead.
     Die,
+    /// Settles as in doubt.
+    Doubt,
     CancelOne,
     CancelMember,
     CancelBroadcast,
@@ -37,6 +39,7 @@ pub(super) enum Kind {
     Lift,
     Reap,
     Requeue,
+    Resolve,
     Drain,
     MoveFeed,
     /// Removes the contents of what has ended.
@@ -47,7 +50,7 @@ pub(super) enum Kind {
 
 /// Kinds with the number of their places, which is their frequency; a schedule keeps to one of these themes. Where the first kind is
 /// a claim, every other schedule begins with all chunks claimed; where it is a slice, all begin with a sealed broadcast.
-const THEMES: [&[(Kind, usize)]; 13] = [
+const THEMES: [&[(Kind, usize)]; 14] = [
     &[
         (Ingest, 1),
         (IngestKeyed, 1),
@@ -165,6 +168,19 @@ const THEMES: [&[(Kind, usize)]; 13] = [
     ],
     // Some is erased that is sent again and cancelled at the same time.
     &[(Claim, 4), (Die, 3), (Erase, 4), (Requeue, 4), (CancelOne, 2), (Settle, 1), (Reap, 1)],
+    // What is in doubt is resolved, sent again and erased by several callers at once.
+    &[
+        (Claim, 3),
+        (Begin, 1),
+        (Doubt, 4),
+        (Resolve, 5),
+        (Requeue, 2),
+        (Erase, 1),
+        (Prune, 1),
+        (CancelOne, 1),
+        (Settle, 1),
+        (Reap, 2),
+    ],
 ];
 
 /// The kinds of the theme that `seed` has, each as often as it has places.

@@ -28,7 +28,7 @@ impl Book {
                 }
                 if cancelled == 1 {
                     self.end(id, State::Cancelled);
-                } else if ended == 1 && self.requeues.get(&id).is_none_or(|it| it.last < called) {
+                } else if ended == 1 && self.taken_back.get(&id).is_none_or(|it| it.last < called) {
                     self.too_late.insert(id);
                 }
             }
