@@ -24,6 +24,7 @@ use crate::plan::PlanArgs;
 use crate::prune::PruneArgs;
 use crate::relay::RelayArgs;
 use crate::requeue::RequeueArgs;
+use crate::resolve::ResolveArgs;
 use crate::send::SendArgs;
 use crate::serve::RunArgs;
 use crate::status::StatusArgs;
@@ -72,6 +73,8 @@ pub(crate) enum CliCommand {
     Resume(PauseArgs),
     /// Send again what was given up
     Requeue(RequeueArgs),
+    /// Write down what became of notifications that are in doubt, without sending them
+    Resolve(ResolveArgs),
     /// Count everything from the ground up (reads the store, the engine need not run)
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look

@@ -24,6 +24,7 @@ mod input;
 mod list;
 mod log;
 mod logging;
+mod matching;
 mod output;
 mod pause;
 mod plan;
@@ -32,6 +33,7 @@ mod prune;
 mod reader;
 mod relay;
 mod requeue;
+mod resolve;
 mod send;
 mod serve;
 mod signals;
@@ -90,6 +92,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
         CliCommand::Resume(args) => pause::resume(&args, &client()?)?,
         CliCommand::Requeue(args) => requeue::run(&args, &client()?)?,
+        CliCommand::Resolve(args) => resolve::run(&args, &client()?)?,
         CliCommand::Erase(args) => erase::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Audit(args) => {

@@ -5,4 +5,5 @@ mod credential;
 mod import;
 mod others;
 mod requeue;
+mod resolve;
 mod support;
