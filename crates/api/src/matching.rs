@@ -1,4 +1,4 @@
-//! What a request means among the notifications that have ended: a filter, how many of its matches, and from which on.
+//! The notifications that a request means among those that have ended: a filter, how many of its matches, and from which on.
 
 use std::collections::BTreeSet;
 
@@ -86,22 +86,22 @@ impl Matching {
         mut takes: impl FnMut(&History) -> bool + Send,
     ) -> Result<Vec<NotificationId>, Problem> {
         let filter = Filter { states, ..self.filter.clone() };
-        let mut taken = Vec::new();
+        let mut matched = Vec::new();
         // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
         for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
-            let slice = LIST_SLICE.min(self.items_max - taken.len());
+            let slice = LIST_SLICE.min(self.items_max - matched.len());
             let page = reads.list(filter.clone(), self.next, slice).await?;
             for history in page.items.iter().filter(|history| self.narrow.matches(history)) {
                 if takes(history) {
-                    taken.push(history.id);
+                    matched.push(history.id);
                 }
             }
             self.next = page.next;
-            if self.next.is_none() || taken.len() >= self.items_max {
+            if self.next.is_none() || matched.len() >= self.items_max {
                 break;
             }
         }
-        Ok(taken)
+        Ok(matched)
     }
 }
 

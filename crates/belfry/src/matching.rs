@@ -1,4 +1,4 @@
-//! What `belfry requeue` and `belfry resolve` are about among the notifications that have ended, and the calls for all of it.
+//! The notifications that `belfry requeue` and `belfry resolve` are about, among those that have ended, and the calls for all of them.
 
 use clap::Args;
 use notification::{BroadcastId, Priority};

@@ -17,7 +17,7 @@ pub(crate) struct ResolveArgs {
     /// All in doubt that match the other options
     #[arg(long, conflicts_with = "id")]
     pub(crate) all: bool,
-    /// What was found out: they were delivered, or they were not, and may be requeued as dead ones later
+    /// The truth that was found out: they were delivered, or they were not, and may be requeued as dead ones later
     #[arg(long = "as", value_name = "STATE", value_parser = ["delivered", "dead"])]
     pub(crate) state: String,
     /// How it was found out, for the log: up to 200 bytes

@@ -1,4 +1,4 @@
-//! What an operator found out about notifications that are in doubt.
+//! The words of an operator about notifications that are in doubt.
 
 use notification::State;
 

@@ -1,4 +1,4 @@
-//! What is in doubt ends by an operator's word, one by one or by a filter, and is not sent.
+//! A notification that is in doubt ends by an operator's word, one by one or by a filter, and is not sent.
 
 use axum::http::Method;
 use notification::State;

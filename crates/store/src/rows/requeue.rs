@@ -8,7 +8,6 @@ use super::codec::{LogGroup, LogLine, LogRow};
 use super::members::Members;
 use super::release::{WaitingState, without};
 use super::removal::erased;
-use super::resolve::NO_LONGER_IN_DOUBT;
 use crate::{Attempted, Requeued, StoreError};
 
 /// A request by batch: places in the request, and members.
@@ -49,6 +48,9 @@ const REQUEUED: [(State, &str); 4] = [
     (State::Refused, "requeued, after it was refused"),
     (State::InDoubt, "requeued, although it may have arrived"),
 ];
+
+/// The log's word for a doubt that is taken back without a requeue: the end that an operator found out takes its place.
+pub(super) const NO_LONGER_IN_DOUBT: &str = "no longer in doubt";
 
 /// The notifications by batch, in the order of the batches.
 pub(crate) fn by_batch(ids: &[NotificationId]) -> MembersByBatch {

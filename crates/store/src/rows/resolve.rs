@@ -4,11 +4,9 @@ use notification::{NotificationId, State, Timestamp};
 
 use super::codec::LogLine;
 use super::members::Members;
-use super::requeue::EndedBatch;
+use super::requeue::{EndedBatch, NO_LONGER_IN_DOUBT};
 use crate::{Attempted, Resolution, Resolved};
 
-/// The log's word for a doubt that is taken back, in front of the end that takes its place.
-pub(crate) const NO_LONGER_IN_DOUBT: &str = "no longer in doubt";
 /// The log's words for the end, before the note.
 const BY_HAND: &str = "resolved by hand";
 
