@@ -32,6 +32,7 @@ mod requeue;
 mod resolve;
 mod scope;
 mod server;
+mod space;
 mod status;
 mod stream;
 mod suppressions;
@@ -70,6 +71,7 @@ pub use recipients::ErasureAnswer;
 pub use requeue::RequeuedOne;
 pub use resolve::ResolveAnswer;
 pub use server::serve;
+pub use space::{SpaceAnswer, StoreGrowth};
 pub use status::{
     ClusterAnswer, FeedAnswer, LaneAnswer, ParkedAnswer, SourceAnswer, StatusAnswer,
     SuppressionFeed, WorkerAnswer,
@@ -88,6 +90,8 @@ pub struct ApiState {
     pub operations: Locked,
     /// Removes what has outlived its lifetime.
     pub pruning: Pruning,
+    /// Sizes of the store since the process began.
+    pub growth: Arc<StoreGrowth>,
     /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.

@@ -75,6 +75,14 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
         "Notifications that wait for a channel that is not configured, counted up to a bound";
     now.register("belfry_parked_notifications", help, parked);
     add_feeds(shared, now).await?;
+    if let Some(space) = shared.reads.space().await? {
+        let help = "Bytes that the store takes";
+        now.register("belfry_store_used_bytes", help, count(space.used));
+        if let Some(left) = space.left {
+            let help = "Bytes that the store may still take before new notifications are refused";
+            now.register("belfry_store_left_bytes", help, count(left));
+        }
+    }
     if let Some(cluster) = shared.reads.cluster().await? {
         add_cluster(&cluster, shared.worker.as_deref(), now);
     }

@@ -18,6 +18,7 @@ use store::{
 use crate::ApiState;
 use crate::pauses::{PauseAnswer, in_order};
 use crate::problem::Problem;
+use crate::space::SpaceAnswer;
 use crate::view::show;
 
 /// The answer to `GET /v1/status`.
@@ -49,6 +50,9 @@ pub struct StatusAnswer {
     /// The feeds of delivery events.
     #[serde(default)]
     pub feeds: Vec<FeedAnswer>,
+    /// The room that the store takes.
+    #[serde(default)]
+    pub space: Option<SpaceAnswer>,
     /// Workers of the cluster; none with the embedded store.
     pub cluster: Option<ClusterAnswer>,
 }
@@ -186,6 +190,8 @@ pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Respon
     for lane in &mut status.lanes {
         lane.parked = !channels.contains(lane.channel.as_str());
     }
+    let space = shared.reads.space().await?;
+    status.space = space.map(|space| SpaceAnswer::new(space, Some(&shared.growth), now));
     let parked = shared.reads.parked(channels).await?;
     status.parked = parked.into_iter().map(ParkedAnswer::from).collect();
     status.sources =
@@ -240,6 +246,7 @@ impl StatusAnswer {
             sources: Vec::new(),
             suppression_feed,
             feeds: answers,
+            space: reads.space().await?.map(|space| SpaceAnswer::new(space, None, now)),
             cluster: reads.cluster().await?.map(ClusterAnswer::from),
         })
     }

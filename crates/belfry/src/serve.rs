@@ -6,6 +6,7 @@ mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod failed;
+mod growth;
 mod indexing;
 mod live;
 mod open_files;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::{
     BroadcastAnswer, ClusterAnswer, FeedAnswer, LaneAnswer, ParkedAnswer, PauseAnswer,
-    SourceAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
+    SourceAnswer, SpaceAnswer, StatusAnswer, SuppressionFeed, WorkerAnswer,
 };
 use channel::Secret;
 use clap::Args;
@@ -164,6 +164,22 @@ fn feed_text(progress: &SuppressionFeed) -> String {
     }
 }
 
+/// The room that the store takes, and when there is none left.
+fn space_text(space: &SpaceAnswer) -> String {
+    let SpaceAnswer { used_bytes, left_bytes, grows_per_day, full_in_days } = space;
+    let left = left_bytes.map(|left| format!(", {} left", output::bytes(left)));
+    let growth = match grows_per_day {
+        None => String::new(),
+        Some(bytes) if *bytes > 0 => {
+            let grows = output::bytes(bytes.unsigned_abs());
+            let full = full_in_days.map(|days| format!(": full in {days:.0} days"));
+            format!("; grows by {grows} a day{}", full.unwrap_or_default())
+        }
+        Some(_) => "; does not grow".to_owned(),
+    };
+    format!("{} used{}{growth}", output::bytes(*used_bytes), left.unwrap_or_default())
+}
+
 fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     let mut text = match &status.started_at {
         Some(started_at) => format!("belfry {}, running since {started_at}\n", status.version),
@@ -178,6 +194,9 @@ fn status_text(status: &StatusAnswer) -> Result<String, fmt::Error> {
     }
     for FeedAnswer { name, progress } in &status.feeds {
         writeln!(text, "feed       {name}: {}", feed_text(progress))?;
+    }
+    if let Some(space) = &status.space {
+        writeln!(text, "disk       {}", space_text(space))?;
     }
     for parked in &status.parked {
         writeln!(text, "{}", parked_text(parked))?;

@@ -146,7 +146,7 @@ pub const TRANSITIONS: &[Transition] = &[
     both(State::Refused, Event::Requeue, State::Pending),
     // It may be sent twice then: only with the caller's word for it, which the log keeps (decision 0056).
     split(State::InDoubt, Event::Requeue, None, Some(State::Pending)),
-    // Nothing is sent: an operator writes down what the provider or the recipient has told (decision 0058).
+    // Nothing is sent: an operator writes down what the provider or the recipient has told (decision 0057).
     split(State::InDoubt, Event::ResolveDelivered, None, Some(State::Delivered)),
     split(State::InDoubt, Event::ResolveDead, None, Some(State::Dead)),
 ];

@@ -27,6 +27,7 @@ mod retention;
 mod rows;
 mod search;
 mod source_shard;
+mod space;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -67,6 +68,7 @@ pub use retention::{
 };
 pub use search::SearchIndex;
 pub use source_shard::ShardCursor;
+pub use space::StoreSpace;
 pub use sqlite::{Sqlite, SqliteReader};
 pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     Attempted, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, ShardCursor,
-    StoreError, Suppression, SuppressionPage,
+    StoreError, StoreSpace, Suppression, SuppressionPage,
 };
 
 /// A notification with its content, its state and its log.
@@ -379,6 +379,11 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
 
     /// The pauses in force.
     async fn pauses(&self) -> Result<Pauses, StoreError>;
+
+    /// The room that the store takes on a disk; `None` for one that has none.
+    async fn space(&self) -> Result<Option<StoreSpace>, StoreError> {
+        Ok(None)
+    }
 
     /// The processes that share this store; `None` for one that belongs to a single process.
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {

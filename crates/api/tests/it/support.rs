@@ -89,6 +89,7 @@ pub(crate) fn fixture_over(
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
+        growth: Arc::default(),
         pruning: api::Pruning {
             store: Arc::clone(&store) as _,
             retention: Arc::new(Retention::for_ever()),

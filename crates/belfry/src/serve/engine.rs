@@ -109,14 +109,16 @@ impl Engine {
             registry,
             retention: Arc::new(config.retention.retention(&config.tenants)),
             sources: Vec::new(),
+            growth: Arc::default(),
         };
         if role.produces() {
             stages.retain(&mut parts);
             stages.drain_outbox(&parts, &intake);
             stages.feed(&parts, &intake)?;
             stages.read_sources(sources::open(&mut parts, &intake, route)?);
+            stages.index(&parts);
         }
-        stages.index(&parts);
+        stages.watch_growth(&parts);
         match &link {
             None => stages.dispatch(&mut parts)?,
             Some(link) => {

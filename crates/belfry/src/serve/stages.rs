@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use api::{ApiState, Readiness, Site};
+use api::{ApiState, Readiness, Site, StoreGrowth};
 use feed::{Feed, FeedPlan, SourceCounts, SourceReader};
 use flow::{Clock, Tasks};
 use notification::{Chunk, Name, Ticket, limits};
@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::BrokerLink;
+use super::growth::GrowthTask;
 use super::indexing::Indexing;
 use super::live::Live;
 use super::retention::{RetentionMetrics, RetentionTask};
@@ -49,6 +50,8 @@ pub(super) struct StageParts<'a> {
     pub(super) retention: Arc<Retention>,
     /// Counts of the sources that it reads, by their names.
     pub(super) sources: Vec<(Name, Arc<SourceCounts>)>,
+    /// Sizes of the store since the process began.
+    pub(super) growth: Arc<StoreGrowth>,
 }
 
 /// Closes a queue when the stage that feeds it ends, however it ends: senders take what is in the queue, and end as well.
@@ -177,14 +180,19 @@ impl Stages {
         }
     }
 
-    /// Keeps the index by which a recipient's notifications are found. A store that is shared has none yet.
+    /// Keeps the index by which a recipient's notifications are found.
     pub(super) fn index(&mut self, parts: &StageParts<'_>) {
-        if parts.backend.shared().is_none() {
-            let store = parts.backend.store();
-            let changes = Claims::<Chunk>::changes(&*store);
-            let indexing = Indexing { index: store as _, changes };
-            self.start("search", indexing.run(self.stopping()));
-        }
+        let store = parts.backend.store();
+        let changes = Claims::<Chunk>::changes(&*store);
+        let indexing = Indexing { index: store as _, changes };
+        self.start("search", indexing.run(self.stopping()));
+    }
+
+    /// Looks at the size of the store now and then.
+    pub(super) fn watch_growth(&mut self, parts: &StageParts<'_>) {
+        let growth = Arc::clone(&parts.growth);
+        let task = GrowthTask { reads: parts.backend.reads(), growth, clock: parts.clock };
+        self.start("growth", task.run(self.stopping()));
     }
 
     /// Claims chunks, and hands them to senders in this process.
@@ -338,6 +346,7 @@ impl StageParts<'_> {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             reads: self.backend.reads(),
+            growth: self.growth,
             pruning: api::Pruning { store: Arc::clone(&store) as _, retention: self.retention },
             operations: api::Locked::new(store),
             keys: self.live.keys(),

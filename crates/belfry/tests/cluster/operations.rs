@@ -61,6 +61,21 @@ fn a_rolling_restart_with_a_backlog_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn an_engine_keeps_the_search_index_of_a_shared_store() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    // More than a run of the index has.
+    let cluster = Cluster::new(database.url(), 70_000, &[]);
+    let engine = cluster.start("serve", "engine");
+    cluster.broadcast(&engine, 0..70_000, AtLeastOnce);
+    eventually("a run of it is made", || {
+        let runs = database.query("SELECT count(*) FROM belfry.search_run WHERE state = 1");
+        runs.unwrap().trim() != "0"
+    });
+    cluster.drained(&engine, 70_000);
+    engine.stop();
+}
+
+#[test]
 fn consumers_come_and_go_under_a_backlog() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let queue = testbed::rabbitmq::shared_url().unwrap();

@@ -94,6 +94,15 @@ pub(super) async fn a_list_in_the_other_order_is_the_same_one_backwards(store: &
     }
 }
 
+pub(super) async fn the_room_of_a_store_grows_with_what_it_holds(store: &dyn Store) {
+    let before = store.reader().space().await.unwrap();
+    Shape::default().ingest(store, 5_000).await;
+    let after = store.reader().space().await.unwrap();
+    // The double takes none.
+    assert!(before.zip(after).is_none_or(|(before, after)| after.used > before.used));
+    assert!(after.and_then(|space| space.left).is_none_or(|left| left > 0));
+}
+
 pub(super) async fn a_recipient_is_found_by_its_tenant_and_at_once(store: &dyn Store) {
     let recipient = Some("3".into());
     let of = |tenant| Filter {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flow::Tasks;
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::{AsyncMessage, Client, Config, Error, Notification, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, GenericClient, Notification, Statement};
 
 use super::growth::{FORGET_PLANS, Sizes};
 use super::tls::{self, Tls};
@@ -38,12 +38,16 @@ pub(super) struct PostgresSession {
     transactions: AtomicI64,
     #[cfg(test)]
     pub(super) gate: Option<super::races::Gate>,
-    statements: Mutex<HashMap<&'static str, Statement>>,
+    pub(super) statements: StatementCache,
     /// The sizes of the tables that its plans were made for.
     sizes: Mutex<Sizes>,
     /// The task that moves its bytes.
     _driver: Tasks,
 }
+
+/// The prepared forms of the statements of a session.
+#[derive(Debug, Default)]
+pub(super) struct StatementCache(Mutex<HashMap<&'static str, Statement>>);
 
 /// Called with every notification, before the answer to anything that was sent after it arrived.
 pub(super) type OnNotification = Arc<dyn Fn(Notification) + Send + Sync>;
@@ -157,10 +161,35 @@ impl Connector {
             transactions: AtomicI64::new(0),
             #[cfg(test)]
             gate: self.gate.clone(),
-            statements: Mutex::default(),
+            statements: StatementCache::default(),
             sizes: Mutex::default(),
             _driver: driver,
         })
+    }
+}
+
+// === impl StatementCache ===
+
+impl StatementCache {
+    /// The prepared form of `sql` in the session of `client`.
+    pub(super) async fn prepared(
+        &self,
+        client: &impl GenericClient,
+        sql: &'static str,
+    ) -> Result<Statement, Error> {
+        // The lock must not be held while the server prepares it.
+        let known = self.known().get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = client.prepare(sql).await?;
+        // Two callers may both have prepared it: each holds its own, and one of them is kept.
+        self.known().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<&'static str, Statement>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,25 +198,13 @@ impl Connector {
 impl PostgresSession {
     /// The prepared form of `sql`.
     pub(super) async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
-        // The lock must not be held while the server prepares it.
-        let known = self.statements().get(sql).cloned();
-        if let Some(statement) = known {
-            return Ok(statement);
-        }
-        let statement = self.client.prepare(sql).await?;
-        // Two callers may both have prepared it: each holds its own, and one of them is kept.
-        self.statements().insert(sql, statement.clone());
-        Ok(statement)
+        self.statements.prepared(&self.client, sql).await
     }
 
     /// The number of a transaction, used once in this session.
     pub(super) fn next_number(&self) -> i64 {
         // One transaction at a time uses a session: it is atomic only because the session is shared.
         self.transactions.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    fn statements(&self) -> MutexGuard<'_, HashMap<&'static str, Statement>> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The query that a transaction sends with its beginning, for [`follow_growth`](Self::follow_growth); `None` with most of them.

@@ -72,16 +72,14 @@ impl Snapshot<'_> {
 
     /// Finds the places of a term in the index.
     async fn candidates(&self, lookup: &Lookup) -> Result<Candidates, StoreError> {
-        let rows = self.transaction.query(SELECT_RUNS, &[]).await?;
+        let rows = self.rows(SELECT_RUNS, &[]).await?;
         let runs = rows.iter().map(run_at).collect::<Result<Vec<_>, _>>()?;
         let ids: Vec<i64> =
             runs.iter().filter(|run| lookup.may_have(run)).map(|it| it.id).collect();
         let from = lookup.from();
         let parameters: Parameters<'_> = &[&ids, &from.term, &from.place];
-        let (before, behind) = try_join!(
-            self.transaction.query(AT_OR_BEFORE, parameters),
-            self.transaction.query(AFTER, parameters),
-        )?;
+        let (before, behind) =
+            try_join!(self.rows(AT_OR_BEFORE, parameters), self.rows(AFTER, parameters),)?;
         let mut blocks = FetchedBlocks::default();
         for row in before.iter().chain(&behind) {
             blocks.add(row.try_get(0)?, block_at(row, 1)?);
@@ -92,7 +90,7 @@ impl Snapshot<'_> {
     /// Those of these batches that are there.
     async fn batches(&self, ids: &[i64]) -> Result<HashMap<BatchId, usize>, StoreError> {
         let select = "SELECT id, count FROM batch WHERE id = ANY($1)";
-        let rows = self.transaction.query(select, &[&ids]).await?;
+        let rows = self.rows(select, &[&ids]).await?;
         let batches = rows.iter().map(|row| counted_batch(row).map(|it| (it.id, it.count)));
         batches.collect()
     }
@@ -106,7 +104,7 @@ impl Snapshot<'_> {
         let ids: Vec<i64> = batches.iter().map(|batch| batch.id.0.cast_signed()).collect();
         let select = "SELECT id, count, items FROM batch WHERE id = ANY($1)";
         let mut found = HashMap::new();
-        for row in self.transaction.query(select, &[&ids]).await? {
+        for row in self.rows(select, &[&ids]).await? {
             let CountedBatch { id, count } = counted_batch(&row)?;
             let mut items = Items::new(row.try_get::<_, Vec<u8>>(2)?.into())?;
             let mut members = Members::default();
@@ -152,7 +150,7 @@ impl Snapshot<'_> {
             &filter.broadcast.map(|id| id.0.cast_signed()),
             &signed(batches_max),
         ];
-        let rows = self.transaction.query(select, parameters).await?;
+        let rows = self.rows(select, parameters).await?;
         rows.iter().map(counted_batch).collect()
     }
 
@@ -168,8 +166,8 @@ impl Snapshot<'_> {
         };
         let parameters: Parameters<'_> =
             &[&numbers.start.cast_signed(), &numbers.end.cast_signed()];
-        let number: Option<i64> =
-            self.transaction.query_one(select, parameters).await?.try_get(0)?;
+        let rows = self.rows(select, parameters).await?;
+        let number: Option<i64> = rows.first().map_or(Ok(None), |row| row.try_get(0))?;
         Ok(number.map(i64::cast_unsigned))
     }
 }
@@ -179,9 +177,11 @@ impl Snapshot<'_> {
 impl PostgresListing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
     async fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
-        let row = self.snapshot.transaction.query_one(SELECT_PROGRESS, &[]).await?;
-        let key = TermKey([unsigned(&row, 0)?, unsigned(&row, 1)?]);
-        let rest = unsigned(&row, 2)? + 1..ALL.end;
+        let rows = self.snapshot.rows(SELECT_PROGRESS, &[]).await?;
+        let damaged = || StoreError::Damaged("the progress of the search index".to_owned());
+        let row = rows.first().ok_or_else(damaged)?;
+        let key = TermKey([unsigned(row, 0)?, unsigned(row, 1)?]);
+        let rest = unsigned(row, 2)? + 1..ALL.end;
         let ListWalk { order, after } = self.walk;
         let term = key.recipient(tenant.as_str(), recipient);
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };

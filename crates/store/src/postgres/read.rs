@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures_util::{TryStreamExt as _, try_join};
 use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{IsolationLevel, Row, Transaction};
+use tokio_postgres::{Error, IsolationLevel, Row, Transaction};
 use uuid::Uuid;
 
 use super::choose::SELECT_DUE;
 use super::claim::{batch_at, select_batch};
 use super::columns::{chunk_at, lane_at, narrow, select_chunk, signed};
-use super::connection::PostgresSession;
+use super::connection::{PostgresSession, StatementCache};
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
@@ -25,13 +25,14 @@ use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::{
     BroadcastStatus, ClusterStatus, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
-    ParkedChannel, StoreError, WorkerStatus,
+    ParkedChannel, StoreError, StoreSpace, WorkerStatus,
 };
 
 /// The database at one instant.
 pub(super) struct Snapshot<'a> {
     /// Sees nothing newer than its first statement, and cannot write.
     pub(super) transaction: Transaction<'a>,
+    statements: &'a StatementCache,
     pub(super) store_id: u16,
 }
 
@@ -56,24 +57,43 @@ impl<'a> Snapshot<'a> {
         session: &'a mut PostgresSession,
         store_id: u16,
     ) -> Result<Self, StoreError> {
-        let transaction = session
-            .client
+        let PostgresSession { client, statements, .. } = session;
+        let transaction = client
             .build_transaction()
             // One snapshot for all statements: a member that is settled between two of them would be missing, or counted twice.
             .isolation_level(IsolationLevel::RepeatableRead)
             .read_only(true)
             .start()
             .await?;
-        Ok(Self { transaction, store_id })
+        Ok(Self { transaction, statements, store_id })
     }
 
     pub(super) async fn end(self) -> Result<(), StoreError> {
         Ok(self.transaction.commit().await?)
     }
 
+    /// Rows of a statement that is asked often. It is prepared once for a session, and planned each time.
+    pub(super) async fn rows(
+        &self,
+        sql: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let statement = self.statements.prepared(&self.transaction, sql).await?;
+        self.transaction.query(&statement, parameters).await
+    }
+
+    /// [`Snapshot::rows`] of a statement that gives one or none.
+    async fn first_row(
+        &self,
+        sql: &'static str,
+        parameters: Parameters<'_>,
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.rows(sql, parameters).await?.into_iter().next())
+    }
+
     pub(super) async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
         let count = "SELECT count FROM batch WHERE id = $1";
-        let rows = self.transaction.query(count, &[&id.batch().0.cast_signed()]).await?;
+        let rows = self.rows(count, &[&id.batch().0.cast_signed()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         if i32::from(id.index()) >= row.try_get(0)? {
             return Ok(None);
@@ -94,7 +114,7 @@ impl<'a> Snapshot<'a> {
         let Some(key) = history.fallback_key() else { return Ok(history) };
         let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
         let parameters: Parameters<'_> = &[&history.envelope.lane.tenant.as_str(), &&*key];
-        let row = self.transaction.query_opt(select, parameters).await?;
+        let row = self.first_row(select, parameters).await?;
         let found: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
         let fallback_id = found.map(|id| NotificationId::from_bytes(id.into_bytes()));
         Ok(History { fallback_id, ..history })
@@ -107,10 +127,10 @@ impl<'a> Snapshot<'a> {
     ) -> Result<Option<BatchHistory>, StoreError> {
         let parameters: Parameters<'_> = &[&id.0.cast_signed()];
         let (batch, chunks, entries, waiting) = try_join!(
-            self.transaction.query_opt(SELECT_BATCH, parameters),
-            self.transaction.query(SELECT_CHUNKS, parameters),
-            self.transaction.query(SELECT_LOG, parameters),
-            self.transaction.query_opt(SELECT_WAITING, parameters),
+            self.first_row(SELECT_BATCH, parameters),
+            self.rows(SELECT_CHUNKS, parameters),
+            self.rows(SELECT_LOG, parameters),
+            self.first_row(SELECT_WAITING, parameters),
         )?;
         let Some(batch) = batch else { return Ok(None) };
         let chunk = |row| chunk_at(row).map(|chunk| (chunk.members(), chunk));
@@ -122,6 +142,14 @@ impl<'a> Snapshot<'a> {
         }
         let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(WaitingState::new);
         Ok(Some(BatchHistory { batch: batch_at(&batch)?, chunks, log, waiting }))
+    }
+
+    /// The tables with their indexes. How much room is left is known to the server alone.
+    pub(super) async fn space(&self) -> Result<StoreSpace, StoreError> {
+        let select = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::int8 FROM pg_class \
+             WHERE relnamespace = 'belfry'::regnamespace AND relkind = 'r'";
+        let row = self.transaction.query_one(select, &[]).await?;
+        Ok(StoreSpace { used: unsigned(&row, 0)?, left: None })
     }
 
     pub(super) async fn broadcast(

@@ -16,7 +16,7 @@ use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor,
     Filter, History, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
-    ShardCursor, StoreError, Suppression, SuppressionPage,
+    ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -38,7 +38,9 @@ struct ReadSessionPool {
 const READERS: usize = 4;
 /// Looks at the log before its end is believed, while transactions end too fast to be told apart.
 const LOG_LOOKS: usize = 8;
-const READ_ONLY: &str = "SET default_transaction_read_only = on";
+/// Settings of a session for questions. Their statements are planned each time: the tables may have grown.
+const READ_ONLY: &str =
+    "SET default_transaction_read_only = on; SET plan_cache_mode = force_custom_plan";
 
 /// Answers one question from one snapshot. A session on which anything failed is not used again.
 macro_rules! answer {
@@ -184,6 +186,10 @@ impl ReadStore for PostgresReader {
         items: usize,
     ) -> Result<Vec<Suppression>, StoreError> {
         Ok(answer!(self, suppressions, &channel, after.as_ref(), items))
+    }
+
+    async fn space(&self) -> Result<Option<StoreSpace>, StoreError> {
+        Ok(Some(answer!(self, space)))
     }
 
     async fn cluster(&self) -> Result<Option<ClusterStatus>, StoreError> {

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use notification::limits;
+use rusqlite::Connection;
 use tokio::sync::watch;
 
-use crate::StoreError;
+use crate::{StoreError, StoreSpace};
 
 /// Measures the free space of a disk.
 pub(super) trait FreeSpace: Send + Sync + std::fmt::Debug {
@@ -59,6 +60,22 @@ struct Reserve {
 const RESERVE: &str = "belfry.reserve";
 /// Bytes written at once where a file system cannot allocate.
 const BLOCK: usize = 1024 * 1024;
+
+/// The room that the store in `directory` takes. Pages that are free are used again before the file grows.
+pub(super) fn space(connection: &Connection, directory: &Path) -> Result<StoreSpace, StoreError> {
+    let pragma = |name: &str| {
+        let value = connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        value.map(i64::cast_unsigned)
+    };
+    let (pages, free_pages) = (pragma("page_count")?, pragma("freelist_count")?);
+    let page_bytes = pragma("page_size")?;
+    let disk = Statvfs.free_bytes(directory);
+    let disk = disk.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    Ok(StoreSpace {
+        used: pages.saturating_sub(free_pages) * page_bytes,
+        left: Some(disk.saturating_sub(limits::DISK_LOW) + free_pages * page_bytes),
+    })
+}
 
 // === impl Statvfs ===
 

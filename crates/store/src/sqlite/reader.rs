@@ -13,16 +13,16 @@ use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::audit::{AuditSlice, SLICE_ROWS};
-use super::audit_lock;
 use super::files::{WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
 use super::pause::pauses;
 use super::read::Snapshot;
+use super::{audit_lock, disk};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter,
     History, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
-    ShardCursor, StoreError, Suppression, SuppressionPage,
+    ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -239,6 +239,11 @@ impl ReadStore for SqliteReader {
 
     async fn totals(&self) -> Result<Account, StoreError> {
         self.read(Snapshot::totals).await
+    }
+
+    async fn space(&self) -> Result<Option<StoreSpace>, StoreError> {
+        let directory = self.pool.directory.clone();
+        self.read(move |snapshot| disk::space(&snapshot.connection, &directory).map(Some)).await
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {

@@ -203,6 +203,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("read.rs", "SELECT its.lane, its.count", "40000"),
     Case::new("read.rs", "SELECT entries FROM log WHERE batch =", "40000"),
     Case::new("read.rs", "log_horizon", ""),
+    Case::new("read.rs", "pg_total_relation_size", ""),
     Case::new("read.rs", "FROM chunk WHERE batch", "40000"),
     Case::new("read.rs", "SELECT id, name, version", ""),
     Case::new("read.rs", "SELECT notification", "'tenant', '40000'"),
