@@ -290,7 +290,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             strangers_are_not_found
             a_list_is_paged_and_filtered
             a_list_in_the_other_order_is_the_same_one_backwards
-        a_recipient_is_found_by_its_tenant_and_at_once
+            the_room_of_a_store_grows_with_what_it_holds
+            a_recipient_is_found_by_its_tenant_and_at_once
             the_log_is_read_once_from_start_to_end
             lanes_show_their_work;
     }
