@@ -79,6 +79,7 @@ impl TicketProducer {
         if let Ok(Err(error)) = counted {
             return (vec![Err(error); tickets.len()], true);
         }
+        self.begin_run();
         let mut queued = Vec::with_capacity(tickets.len());
         for TimedTicket { ticket, .. } in tickets {
             queued.push(if self.take_room(ticket.priority) {
@@ -100,6 +101,13 @@ impl TicketProducer {
             answers.push(answer.unwrap_or_else(|_late| Err(late())));
         }
         (answers, all_in_time)
+    }
+
+    /// Has the next ticket go to another partition. A ticket that is issued anew, since it was not received, must not wait behind the
+    /// first in a partition that is not read.
+    fn begin_run(&self) {
+        let next = |next: usize| Some((next / RUN).wrapping_add(1).wrapping_mul(RUN));
+        let _before = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
     /// Publishes a ticket that was given back, and came `deliveries` times.

@@ -55,6 +55,8 @@ struct MemberState {
     trouble: Option<StreamError>,
     /// Times that messages were lost to another member without a commit.
     losses: u64,
+    /// True if partitions were lost, and none were assigned since.
+    has_lost: bool,
     closed: bool,
 }
 
@@ -216,6 +218,11 @@ impl Member {
         self.arrived.notify_waiters();
     }
 
+    /// True if partitions were lost, and none were assigned since.
+    pub(super) fn has_lost(&self) -> bool {
+        self.state().has_lost
+    }
+
     /// Gives nothing from now on.
     pub(super) fn close(&self) {
         self.state().closed = true;
@@ -231,6 +238,7 @@ impl Member {
         let partitions: Vec<i32> = self.state().partitions.keys().copied().collect();
         self.depart(&partitions);
         self.forget(&partitions, true);
+        self.state().has_lost = false;
     }
 
     /// Commits the positions that are due.
@@ -341,6 +349,9 @@ impl ConsumerRebalanceListener for GroupChanges {
     async fn on_partitions_assigned(&self, partitions: &[TopicPartition]) {
         let count = partitions.len();
         tracing::debug!(topic = self.0.settings.topic, count, "partitions were assigned");
+        if count > 0 {
+            self.0.state().has_lost = false;
+        }
     }
 
     async fn on_partitions_revoked(&self, partitions: &[TopicPartition]) {
@@ -364,8 +375,10 @@ impl ConsumerRebalanceListener for GroupChanges {
 
     async fn on_partitions_lost(&self, partitions: &[TopicPartition]) {
         let lost: Vec<i32> = partitions.iter().map(TopicPartition::partition).collect();
+        tracing::debug!(topic = self.0.settings.topic, count = lost.len(), "partitions were lost");
         self.0.depart(&lost);
         self.0.forget(&lost, true);
+        self.0.state().has_lost = true;
     }
 }
 

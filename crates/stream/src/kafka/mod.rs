@@ -15,6 +15,7 @@ mod member;
 mod offsets;
 mod settings;
 mod source;
+mod stall;
 mod target;
 
 pub use client::{connect, explain, partitions};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Backoff, Tasks};
+use krafka::admin::{ListOffsetsOptions, OffsetSpec, TopicPartition};
 use krafka::consumer::{AutoOffsetReset, Consumer, GroupProtocol, PartitionAssignmentStrategy};
 use krafka::error::KrafkaError;
 use krafka::{CloseOptions, Kafka};
@@ -17,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use super::client::{connect, explain, partitions};
 use super::member::{Departure, GroupChanges, Member};
 use super::settings::KafkaSettings;
+use super::stall::{PartitionStanding, StallWatch};
 use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// A topic that is read as a member of a consumer group. A new group begins with the oldest message.
@@ -225,7 +227,7 @@ impl Poller {
         failures: &mut u16,
         random: &mut fastrand::Rng,
     ) -> Result<(), StreamError> {
-        let mut empty_polls = 0;
+        let (mut empty_polls, mut watch) = (0, StallWatch::default());
         while !self.member.is_closed() {
             let wants = self.member.wants_more();
             let assignment = consumer.assignment().await;
@@ -236,6 +238,11 @@ impl Poller {
                     consumer.pause(topic, partitions).await;
                 }
             }
+            if watch.is_bereft(self.member.has_lost(), assignment.values().all(Vec::is_empty)) {
+                return Err(StreamError::Unavailable(
+                    "its partitions were lost, and none came again".to_owned(),
+                ));
+            }
             // Never dropped half-way: it may be in the middle of a change of the group.
             let settings = &self.member.settings;
             // While all is paused it would return at once, again and again, as soon as its buffer is full.
@@ -243,13 +250,13 @@ impl Poller {
             let trouble = match polled {
                 Ok(records) => {
                     empty_polls = if records.is_empty() && wants { empty_polls + 1 } else { 0 };
+                    if empty_polls == 0 {
+                        watch.forget();
+                    }
                     self.member.take(records);
-                    // A poll says nothing of a broker that is away: it waits for it.
                     let is_silent = empty_polls >= EMPTY_POLLS;
-                    let checked =
-                        if is_silent { partitions(kafka, settings, PATIENCE).await } else { Ok(0) };
-                    empty_polls = if is_silent { 0 } else { empty_polls };
-                    checked.err()
+                    empty_polls = if is_silent { 1 } else { empty_polls };
+                    if is_silent { self.check(kafka, consumer, &mut watch).await? } else { None }
                 }
                 Err(KrafkaError::Wakeup) => None,
                 Err(error) if error.is_retriable() => Some(explain(settings, &error)),
@@ -271,6 +278,57 @@ impl Poller {
         }
         Ok(())
     }
+
+    /// Asks the broker whether it is there, and for more: a poll says nothing of a broker that is away, for it waits for it. Gives
+    /// what is wrong and may pass.
+    ///
+    /// # Errors
+    /// When the member is to join anew.
+    async fn check(
+        &self,
+        kafka: &Kafka,
+        consumer: &Consumer,
+        watch: &mut StallWatch,
+    ) -> Result<Option<StreamError>, StreamError> {
+        let settings = &self.member.settings;
+        if let Err(trouble) = partitions(kafka, settings, PATIENCE).await {
+            return Ok(Some(trouble));
+        }
+        match standings(kafka, consumer, settings).await {
+            Ok(standings) => match watch.look(&standings) {
+                Some(partition) => Err(StreamError::Unavailable(format!(
+                    "messages wait in partition {partition} and none is received: this member joins its group anew"
+                ))),
+                None => Ok(None),
+            },
+            Err(trouble) => Ok(Some(trouble)),
+        }
+    }
+}
+
+/// How far each partition of a member is read, and its end.
+async fn standings(
+    kafka: &Kafka,
+    consumer: &Consumer,
+    settings: &KafkaSettings,
+) -> Result<Vec<PartitionStanding>, StreamError> {
+    let topic = &settings.topic;
+    let assigned = consumer.assignment().await.remove(topic).unwrap_or_default();
+    let places = assigned.iter().map(|partition| TopicPartition::new(topic.clone(), *partition));
+    let options = ListOffsetsOptions::default().timeout(PATIENCE);
+    let specs = places.map(|place| (place, OffsetSpec::Latest));
+    let ends = kafka.admin().list_offsets(specs, options).await;
+    let ends = ends.map_err(|error| explain(settings, &error))?;
+    let mut standings = Vec::with_capacity(assigned.len());
+    for (place, end) in ends {
+        // One whose leader is away has no end now.
+        if let Ok(end) = end {
+            let (partition, end) = (place.partition, end.offset);
+            let position = consumer.fetch_position(topic, partition).await;
+            standings.push(PartitionStanding { partition, position, end });
+        }
+    }
+    Ok(standings)
 }
 
 /// Commits, and leaves the group.

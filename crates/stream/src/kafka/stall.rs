@@ -1,0 +1,90 @@
+//! Finds out that a member of a group gets nothing although it should, so that it joins anew.
+//!
+//! The client follows the changes of a group by itself, and may come out of one of them without fetching what it holds, as after a broker
+//! that came back without its data: the others leave it its partitions, and what is in those waits for ever.
+
+use std::collections::BTreeMap;
+
+/// The looks at a member that gets nothing.
+#[derive(Debug, Default)]
+pub(super) struct StallWatch {
+    /// Partitions with messages behind their position, as of the last look, and that position.
+    behind: BTreeMap<i32, Option<i64>>,
+    /// Polls without any partition, since some were lost.
+    bereft_polls: u32,
+}
+
+/// A partition, as far as it is read, and its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartitionStanding {
+    pub(super) partition: i32,
+    /// The next message to be fetched; `None` while that is not known.
+    pub(super) position: Option<i64>,
+    pub(super) end: i64,
+}
+
+/// Polls after which a member that has lost its partitions joins anew if it has none. A poll takes a second while nothing comes.
+const BEREFT_POLLS_MAX: u32 = 15;
+
+// === impl StallWatch ===
+
+impl StallWatch {
+    /// Looks at all partitions of a member that got nothing for some seconds; gives one that stands where it stood at the look
+    /// before, although messages were behind it then.
+    pub(super) fn look(&mut self, standings: &[PartitionStanding]) -> Option<i32> {
+        let is_behind = |it: &&PartitionStanding| it.position.unwrap_or(0) < it.end;
+        let behind: BTreeMap<i32, Option<i64>> =
+            standings.iter().filter(is_behind).map(|it| (it.partition, it.position)).collect();
+        let before = std::mem::replace(&mut self.behind, behind);
+        let stands =
+            |(partition, position): &(&i32, &Option<i64>)| before.get(partition) == Some(position);
+        self.behind.iter().find(stands).map(|(partition, _)| *partition)
+    }
+
+    /// Something was got: the next look is a first one.
+    pub(super) fn forget(&mut self) {
+        self.behind.clear();
+    }
+
+    /// Counts a poll of a member that `has_lost` its partitions and `has_none` now; true once there were too many.
+    pub(super) const fn is_bereft(&mut self, has_lost: bool, has_none: bool) -> bool {
+        self.bereft_polls = if has_lost && has_none { self.bereft_polls + 1 } else { 0 };
+        self.bereft_polls >= BEREFT_POLLS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_that_stands_still_before_messages_is_found_at_the_second_look() {
+        let standing = |partition, position, end| PartitionStanding { partition, position, end };
+        let mut watch = StallWatch::default();
+        assert_eq!(watch.look(&[standing(1, Some(5), 5), standing(2, Some(3), 9)]), None);
+        assert_eq!(
+            watch.look(&[standing(1, Some(5), 7), standing(2, Some(9), 9)]),
+            None,
+            "it goes on"
+        );
+        assert_eq!(watch.look(&[standing(1, Some(5), 7), standing(2, Some(9), 9)]), Some(1));
+        watch.forget();
+        assert_eq!(watch.look(&[standing(1, Some(5), 7)]), None);
+        // One whose position is not known stands still too, unless it is empty.
+        assert_eq!(watch.look(&[standing(3, None, 2), standing(4, None, 0)]), None);
+        assert_eq!(watch.look(&[standing(3, None, 2), standing(4, None, 0)]), Some(3));
+    }
+
+    #[test]
+    fn a_member_that_lost_its_partitions_waits_a_while_for_others() {
+        let mut watch = StallWatch::default();
+        for _ in 1..BEREFT_POLLS_MAX {
+            assert!(!watch.is_bereft(true, true));
+        }
+        assert!(watch.is_bereft(true, true));
+        assert!(!watch.is_bereft(true, false), "it has some");
+        for _ in 0..2 * BEREFT_POLLS_MAX {
+            assert!(!watch.is_bereft(false, true), "there are more members than partitions");
+        }
+    }
+}
