@@ -48,7 +48,8 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = &["channel", "state", "broadcast", "to", "order", "after", "limit"];
+    let known =
+        &["channel", "state", "broadcast", "since", "until", "to", "order", "after", "limit"];
     let mut query = Query::read(&uri, known)?;
     let state: Option<notification::State> = query.parse("state")?;
     let filter = Filter {
@@ -56,6 +57,8 @@ pub(crate) async fn list(
         channel: query.parse("channel")?,
         states: state.into_iter().collect(),
         broadcast: query.parse("broadcast")?,
+        since: query.parse("since")?,
+        until: query.parse("until")?,
         recipient: query.parse::<String>("to")?.map(ByteString::from),
         or_fallback: false,
         order: query.parse("order")?.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use clap::Args;
-use notification::{BroadcastId, ByteString, Name, NotificationId, State};
+use notification::{BroadcastId, ByteString, Name, NotificationId, State, Timestamp};
 use store::{Filter, ListOrder, ReadStore};
 
 use crate::args::StoreArgs;
@@ -31,6 +31,12 @@ pub(crate) struct ListArgs {
     /// Only those of this broadcast
     #[arg(long, value_name = "BROADCAST")]
     pub(crate) broadcast: Option<BroadcastId>,
+    /// Only those accepted at this instant or later (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) since: Option<Timestamp>,
+    /// Only those accepted before this instant (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) until: Option<Timestamp>,
     /// The newest ones first (as without it)
     #[arg(long, conflicts_with = "oldest")]
     pub(crate) newest: bool,
@@ -96,6 +102,8 @@ impl ListArgs {
             channel: self.channel.clone(),
             states: self.state.into_iter().collect(),
             broadcast: self.broadcast,
+            since: self.since,
+            until: self.until,
             recipient: self.to.as_deref().map(ByteString::from),
             or_fallback: false,
             order: if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst },

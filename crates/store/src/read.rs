@@ -62,8 +62,12 @@ pub struct Filter {
     pub states: BTreeSet<State>,
     /// Broadcast of the notifications.
     pub broadcast: Option<BroadcastId>,
-    /// Recipient of the notifications, byte for byte. With a tenant, an index finds them (decision 0053); without, or on PostgreSQL,
-    /// all notifications are walked over.
+    /// Accepted at this instant or later.
+    pub since: Option<Timestamp>,
+    /// Accepted before this instant.
+    pub until: Option<Timestamp>,
+    /// Recipient of the notifications, byte for byte. With a tenant, an index finds them (decision 0053); without, all notifications
+    /// are walked over.
     pub recipient: Option<ByteString>,
     /// True to have those match as well that have a fallback to this recipient.
     pub or_fallback: bool,
@@ -262,12 +266,14 @@ impl FromStr for ListOrder {
 impl Filter {
     /// True if `history` matches the filter.
     pub fn matches(&self, history: &History) -> bool {
-        let Self { tenant, channel, states, broadcast, recipient, or_fallback: _, order: _ } = self;
+        let Self { tenant, channel, states, broadcast, since, until, recipient, .. } = self;
         let envelope = &history.envelope;
         tenant.as_ref().is_none_or(|tenant| tenant == &envelope.lane.tenant)
             && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
             && (states.is_empty() || states.contains(&history.state))
             && broadcast.is_none_or(|broadcast| Some(broadcast) == envelope.broadcast)
+            && since.is_none_or(|since| history.accepted_at >= since)
+            && until.is_none_or(|until| history.accepted_at < until)
             && recipient.as_ref().is_none_or(|recipient| {
                 Some(recipient) == history.recipient.as_ref()
                     || self.has_fallback(history, recipient)

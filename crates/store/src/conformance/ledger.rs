@@ -6,7 +6,9 @@ use super::support::{
     BroadcastShape, DELIVERED, Shape, at, claim_all, claim_one, claim_request, find, name, part,
     settle_all, settle_one, whole_log,
 };
-use crate::{ClaimRequest, Filter, LaneEvidence, LaneStatus, ListOrder, LogPosition, Store};
+use crate::{
+    Admission, ClaimRequest, Filter, LaneEvidence, LaneStatus, ListOrder, LogPosition, Store,
+};
 
 pub(super) async fn strangers_are_not_found(store: &dyn Store) {
     let id = Shape::default().ingest(store, 1).await[0];
@@ -92,6 +94,40 @@ pub(super) async fn a_list_in_the_other_order_is_the_same_one_backwards(store: &
             assert_eq!(list_all(store, &newest, items).await, ids);
         }
     }
+}
+
+pub(super) async fn a_list_has_what_was_accepted_within_a_time(store: &dyn Store) {
+    const HOUR: i64 = 3_600_000;
+    let mut accepted = Vec::new();
+    for hour in 0..4 {
+        let drafts = (0..3).map(|number| Shape::default().draft(&number.to_string())).collect();
+        for admission in store.ingest(drafts, at(hour * HOUR)).await.unwrap() {
+            let Admission::Accepted(id) = admission else { panic!("{admission:?}") };
+            accepted.push(id);
+        }
+    }
+    let of = |since: Option<i64>, until: Option<i64>, recipient: Option<&str>| Filter {
+        tenant: Some(name("tenant")),
+        since: since.map(at),
+        until: until.map(at),
+        recipient: recipient.map(Into::into),
+        ..Filter::default()
+    };
+    let listed = async |filter: Filter| {
+        let oldest = list_all(store, &filter, 2).await;
+        let mut newest =
+            list_all(store, &Filter { order: ListOrder::NewestFirst, ..filter }, 2).await;
+        newest.reverse();
+        assert_eq!(oldest, newest);
+        oldest
+    };
+    assert_eq!(listed(of(Some(HOUR), Some(3 * HOUR), None)).await, accepted[3..9]);
+    assert_eq!(listed(of(Some(HOUR + 1), None, None)).await, accepted[6..]);
+    assert_eq!(listed(of(None, Some(HOUR), None)).await, accepted[..3]);
+    assert_eq!(listed(of(Some(9 * HOUR), None, None)).await, []);
+    assert_eq!(listed(of(Some(3 * HOUR), Some(HOUR), None)).await, []);
+    let of_one = [accepted[4], accepted[7]];
+    assert_eq!(listed(of(Some(HOUR), Some(3 * HOUR), Some("1"))).await, of_one);
 }
 
 pub(super) async fn the_room_of_a_store_grows_with_what_it_holds(store: &dyn Store) {

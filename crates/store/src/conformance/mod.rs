@@ -150,6 +150,7 @@ pub async fn exercise_slices<S: Store>(
 pub async fn exercise(make: impl AsyncFn() -> Subject) {
     exercise_the_way_through(&make).await;
     exercise_everything_else(&make).await;
+    exercise_what_is_read(&make).await;
     exercise_what_is_removed(&make).await;
 }
 
@@ -286,10 +287,16 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             one_that_did_not_arrive_may_be_sent_again_and_be_in_doubt_again
             one_of_which_nothing_is_left_to_send_is_resolved
             of_calls_about_the_same_one_does;
+    }
+}
+
+async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
+    cases! { make,
         ledger:
             strangers_are_not_found
             a_list_is_paged_and_filtered
             a_list_in_the_other_order_is_the_same_one_backwards
+            a_list_has_what_was_accepted_within_a_time
             the_room_of_a_store_grows_with_what_it_holds
             a_recipient_is_found_by_its_tenant_and_at_once
             the_log_is_read_once_from_start_to_end

@@ -8,7 +8,7 @@ use notification::{BatchId, ByteString, Name, NotificationId};
 use tokio_postgres::Row;
 
 use super::columns::signed;
-use super::read::{Parameters, Snapshot, unsigned};
+use super::read::{Parameters, Snapshot, instant, unsigned};
 use super::search::{block_at, run_at};
 use crate::rows::codec::Items;
 use crate::rows::members::Members;
@@ -18,6 +18,7 @@ use crate::rows::places::{
 };
 use crate::rows::search::lookup::{Candidates, FetchedBlocks, Lookup};
 use crate::rows::search::term::TermKey;
+use crate::rows::seek::TimeSeek;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
@@ -58,7 +59,7 @@ impl Snapshot<'_> {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
-        let walk = ListWalk::new(filter.order, after);
+        let walk = ListWalk::new(filter.order, self.numbers_of(filter).await?, after);
         let mut listing = PostgresListing { snapshot: self, filter, walk, items_max: items, page };
         let is_at_end = match (&filter.tenant, &filter.recipient) {
             (Some(tenant), Some(recipient)) => listing.search(tenant, recipient).await?,
@@ -68,6 +69,23 @@ impl Snapshot<'_> {
             listing.page.next = None;
         }
         Ok(listing.page)
+    }
+
+    /// Numbers of the batches that were accepted when `filter` says.
+    async fn numbers_of(&self, filter: &Filter) -> Result<Range<u64>, StoreError> {
+        let mut ends = [ALL.start, ALL.end];
+        for (end, seek) in ends.iter_mut().zip(TimeSeek::ends_of(filter)) {
+            let Some(mut seek) = seek else { continue };
+            while let Some(probe) = seek.probe() {
+                let select = "SELECT id, accepted_at FROM batch WHERE id >= $1 ORDER BY id LIMIT 1";
+                let rows = self.rows(select, &[&probe.cast_signed()]).await?;
+                let batch = |row| Ok::<_, StoreError>((unsigned(row, 0)?, instant(row, 1)?));
+                seek.learn(rows.first().map(batch).transpose()?);
+            }
+            *end = seek.found();
+        }
+        let [start, end] = ends;
+        Ok(start..end)
     }
 
     /// Finds the places of a term in the index.
@@ -182,7 +200,7 @@ impl PostgresListing<'_> {
         let row = rows.first().ok_or_else(damaged)?;
         let key = TermKey([unsigned(row, 0)?, unsigned(row, 1)?]);
         let rest = unsigned(row, 2)? + 1..ALL.end;
-        let ListWalk { order, after } = self.walk;
+        let (order, after) = (self.walk.order, self.walk.look_up_after());
         let term = key.recipient(tenant.as_str(), recipient);
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
         match order {
@@ -209,6 +227,9 @@ impl PostgresListing<'_> {
         let batches = self.snapshot.batches(&ids).await?;
         for places in found.places.chunk_by(|one, other| one.0 == other.0) {
             let Some(&(id, last)) = places.last() else { continue };
+            if !self.walk.has((id, last)) {
+                return Ok(true);
+            }
             // A batch that is gone has nothing to show.
             if let Some(&count) = batches.get(&id) {
                 let indexes = places.iter().map(|(_, index)| *index);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::Tasks;
-use notification::NotificationId;
+use notification::{NotificationId, Timestamp};
 use testbed::postgres::Database;
 use tokio::sync::oneshot;
 use tokio_postgres::{Client, NoTls};
@@ -35,22 +35,30 @@ async fn connect(database: &Database, tasks: &mut Tasks) -> Client {
 
 /// Stores `batches` batches of three, and notes who got what.
 async fn fill(store: &Postgres, batches: usize, sent: &mut Sent) {
+    fill_at(store, batches, at(0), sent).await;
+}
+
+async fn fill_at(store: &Postgres, batches: usize, now: Timestamp, sent: &mut Sent) {
     let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
     let draft = |number: usize| {
         // Drafts of one transaction share a batch unless their due times differ.
         let due_at = i64::try_from(number / 3).unwrap();
         Shape { due_at, ..Shape::default() }.draft(&to(number).to_string())
     };
-    let admissions = store.ingest((0..batches * 3).map(draft).collect(), at(0)).await.unwrap();
+    let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
     for (number, admission) in admissions.into_iter().enumerate() {
         let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
         sent.entry(to(number)).or_default().push(id);
     }
 }
 
-async fn list_all(store: &Postgres, recipient: usize, order: ListOrder) -> Vec<NotificationId> {
+/// A filter of the notifications of one recipient.
+fn to(recipient: usize, order: ListOrder) -> Filter {
     let recipient = Some(recipient.to_string().into());
-    let filter = Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() };
+    Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() }
+}
+
+async fn list_all(store: &Postgres, filter: Filter) -> Vec<NotificationId> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
         let page = store.reader().list(filter.clone(), after, 100).await.unwrap();
@@ -65,9 +73,9 @@ async fn list_all(store: &Postgres, recipient: usize, order: ListOrder) -> Vec<N
 async fn check(store: &Postgres, sent: &Sent) {
     let mut expect = sent.get(&7).cloned().unwrap_or_default();
     expect.sort_by_key(|id| (id.batch(), id.index()));
-    assert_eq!(list_all(store, 7, ListOrder::OldestFirst).await, expect);
+    assert_eq!(list_all(store, to(7, ListOrder::OldestFirst)).await, expect);
     expect.reverse();
-    assert_eq!(list_all(store, 7, ListOrder::NewestFirst).await, expect);
+    assert_eq!(list_all(store, to(7, ListOrder::NewestFirst)).await, expect);
 }
 
 async fn number(client: &Client, sql: &str) -> i64 {
@@ -176,4 +184,24 @@ async fn what_retention_removed_goes_from_the_index() {
     let strays = "SELECT count(*) FROM search_block WHERE run NOT IN (SELECT id FROM search_run)";
     assert_eq!(number(&client, strays).await, 0);
     check(&store, &sent).await;
+}
+
+#[tokio::test]
+async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let store = open(&database).await;
+    let (mut others, mut sent) = (Sent::new(), Sent::new());
+    for hour in 0..4 {
+        let of_hour = if (1..3).contains(&hour) { &mut sent } else { &mut others };
+        fill_at(&store, 1_100, at(hour * 3_600_000), of_hour).await;
+    }
+    while store.advance().await.unwrap() {}
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        let (since, until) = (Some(at(3_600_000)), Some(at(3 * 3_600_000)));
+        let mut found = list_all(&store, Filter { since, until, ..to(7, order) }).await;
+        if order == ListOrder::NewestFirst {
+            found.reverse();
+        }
+        assert_eq!(found, sent[&7], "{order:?}");
+    }
 }

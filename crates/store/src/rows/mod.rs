@@ -30,6 +30,7 @@ pub(crate) mod resolve;
 pub(crate) mod retention;
 pub(crate) mod room;
 pub(crate) mod search;
+pub(crate) mod seek;
 pub(crate) mod settlement;
 
 use flow::merge::Bounds;

@@ -14,10 +14,11 @@ use crate::ListOrder;
 /// A place: batch and index.
 pub(crate) type ListPlace = (BatchId, u16);
 
-/// The order of a list, and the place behind which its next page begins.
-#[derive(Debug, Clone, Copy)]
+/// The order of a list, the numbers of its batches, and the place behind which its next page begins.
+#[derive(Debug, Clone)]
 pub(crate) struct ListWalk {
     pub(crate) order: ListOrder,
+    pub(crate) numbers: Range<u64>,
     pub(crate) after: Option<ListPlace>,
 }
 
@@ -38,12 +39,41 @@ pub(crate) const ALL: Range<u64> = 0..1 << 46;
 // === impl ListWalk ===
 
 impl ListWalk {
-    pub(crate) fn new(order: ListOrder, after: Option<NotificationId>) -> Self {
-        Self { order, after: after.map(|id| (id.batch(), id.index())) }
+    /// A list of batches with these numbers.
+    pub(crate) fn new(
+        order: ListOrder,
+        numbers: Range<u64>,
+        after: Option<NotificationId>,
+    ) -> Self {
+        Self { order, numbers, after: after.map(|id| (id.batch(), id.index())) }
     }
 
-    /// The part of `numbers` that is not before the place. Its batch is in it: some members may come behind.
-    pub(crate) fn behind(self, numbers: Range<u64>) -> Range<u64> {
+    /// The place behind which a look-up begins: the one of the list, or where its numbers begin.
+    pub(crate) fn look_up_after(&self) -> Option<ListPlace> {
+        let Range { start, end } = self.numbers;
+        match self.order {
+            ListOrder::OldestFirst => {
+                let before = start.checked_sub(1).map(|number| (BatchId(number), u16::MAX));
+                self.after.max(before)
+            }
+            ListOrder::NewestFirst => {
+                let first = (end < ALL.end).then_some((BatchId(end), 0));
+                self.after.into_iter().chain(first).min()
+            }
+        }
+    }
+
+    /// True unless a place that was looked up is behind all numbers of the list.
+    pub(crate) fn has(&self, (BatchId(batch), _): ListPlace) -> bool {
+        match self.order {
+            ListOrder::OldestFirst => batch < self.numbers.end,
+            ListOrder::NewestFirst => batch >= self.numbers.start,
+        }
+    }
+
+    /// The part of `numbers` that is listed and not before the place. Its batch is in it: some members may come behind.
+    pub(crate) fn behind(&self, numbers: Range<u64>) -> Range<u64> {
+        let numbers = numbers.start.max(self.numbers.start)..numbers.end.min(self.numbers.end);
         let Some((BatchId(batch), _)) = self.after else { return numbers };
         match self.order {
             ListOrder::OldestFirst => numbers.start.max(batch)..numbers.end,
@@ -52,7 +82,7 @@ impl ListWalk {
     }
 
     /// The part of `numbers` that one page may walk, if the first batch in it is `next`.
-    pub(crate) fn stretch(self, numbers: &Range<u64>, next: u64) -> Range<u64> {
+    pub(crate) fn stretch(&self, numbers: &Range<u64>, next: u64) -> Range<u64> {
         match self.order {
             ListOrder::OldestFirst => next..numbers.end.min(next + PAGE_BATCHES_PASSED),
             ListOrder::NewestFirst => {
@@ -63,7 +93,7 @@ impl ListWalk {
 
     /// The part of `numbers` behind a `stretch` of it, and the last place of that.
     pub(crate) fn rest(
-        self,
+        &self,
         numbers: &Range<u64>,
         stretch: &Range<u64>,
     ) -> (Range<u64>, ListPlace) {
@@ -76,7 +106,7 @@ impl ListWalk {
     }
 
     /// The members of a batch of `count` that are behind the place.
-    pub(crate) fn members(self, batch: BatchId, count: usize) -> Members {
+    pub(crate) fn members(&self, batch: BatchId, count: usize) -> Members {
         let all = Members::all(count);
         match self.after {
             Some((id, place)) if id == batch => {
@@ -91,7 +121,7 @@ impl ListWalk {
     }
 
     /// The last place of a batch of `count`.
-    pub(crate) fn last_of(self, batch: BatchId, count: usize) -> ListPlace {
+    pub(crate) fn last_of(&self, batch: BatchId, count: usize) -> ListPlace {
         let last = match self.order {
             ListOrder::OldestFirst => count.saturating_sub(1),
             ListOrder::NewestFirst => 0,

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use notification::{BatchId, ByteString, Name, NotificationId};
+use notification::{BatchId, ByteString, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::read::{ACCEPTED, Snapshot};
@@ -16,6 +16,7 @@ use crate::rows::places::{
 };
 use crate::rows::search::at_once;
 use crate::rows::search::lookup::Lookup;
+use crate::rows::seek::TimeSeek;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
@@ -44,7 +45,7 @@ impl Snapshot {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
-        let walk = ListWalk::new(filter.order, after);
+        let walk = ListWalk::new(filter.order, self.numbers_of(filter)?, after);
         let mut listing = SqliteListing { snapshot: self, filter, walk, items_max: items, page };
         let is_at_end = match (&filter.tenant, &filter.recipient) {
             (Some(tenant), Some(recipient)) => listing.search(tenant, recipient)?,
@@ -54,6 +55,27 @@ impl Snapshot {
             listing.page.next = None;
         }
         Ok(listing.page)
+    }
+
+    /// Numbers of the batches that were accepted when `filter` says.
+    fn numbers_of(&self, filter: &Filter) -> Result<Range<u64>, StoreError> {
+        let mut ends = [ALL.start, ALL.end];
+        for (end, seek) in ends.iter_mut().zip(TimeSeek::ends_of(filter)) {
+            let Some(mut seek) = seek else { continue };
+            let mut select = self.connection.prepare_cached(
+                "SELECT id, accepted_at FROM batch WHERE id >= ?1 ORDER BY id LIMIT 1",
+            )?;
+            while let Some(probe) = seek.probe() {
+                let found = select.query_row([probe.cast_signed()], |row| {
+                    let accepted_at = Timestamp::from_millis(row.get(1)?);
+                    Ok((row.get::<_, i64>(0)?.cast_unsigned(), accepted_at))
+                });
+                seek.learn(found.optional()?);
+            }
+            *end = seek.found();
+        }
+        let [start, end] = ends;
+        Ok(start..end)
     }
 
     /// The batch `id`, if it is there and accepted.
@@ -142,7 +164,7 @@ impl SqliteListing<'_> {
     fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
         let Some(key) = self.snapshot.term_key()? else { return self.walk_over(ALL) };
         let indexed = self.snapshot.search_cursor()?;
-        let ListWalk { order, after } = self.walk;
+        let (order, after) = (self.walk.order, self.walk.look_up_after());
         let term = key.recipient(tenant.as_str(), recipient);
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
         let rest = indexed.0 + 1..ALL.end;
@@ -168,6 +190,9 @@ impl SqliteListing<'_> {
         let found = at_once(lookup.find(self.snapshot, &runs))?;
         for places in found.places.chunk_by(|one, other| one.0 == other.0) {
             let Some(&(id, last)) = places.last() else { continue };
+            if !self.walk.has((id, last)) {
+                return Ok(true);
+            }
             // A batch that is gone, or not accepted, has nothing to show.
             if let Some(batch) = self.snapshot.accepted_batch(id)? {
                 let indexes = places.iter().map(|(_, index)| *index);

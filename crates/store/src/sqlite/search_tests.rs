@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use notification::{BatchId, NotificationId};
+use notification::{BatchId, NotificationId, Timestamp};
 use rusqlite::Connection;
 
 use super::files::DATABASE;
@@ -40,13 +40,22 @@ async fn list_all(store: &Sqlite, filter: Filter, items: usize) -> Vec<Notificat
 
 /// Stores `batches` batches of three, and notes who got what.
 async fn fill(store: &Sqlite, batches: usize, sent: &mut BTreeMap<usize, Vec<NotificationId>>) {
+    fill_at(store, batches, at(0), sent).await;
+}
+
+async fn fill_at(
+    store: &Sqlite,
+    batches: usize,
+    now: Timestamp,
+    sent: &mut BTreeMap<usize, Vec<NotificationId>>,
+) {
     let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
     let draft = |number: usize| {
         // Drafts of one transaction share a batch unless their due times differ.
         let due_at = i64::try_from(number / 3).unwrap();
         Shape { due_at, ..Shape::default() }.draft(&to(number).to_string())
     };
-    let admissions = store.ingest((0..batches * 3).map(draft).collect(), at(0)).await.unwrap();
+    let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
     for (number, admission) in admissions.into_iter().enumerate() {
         let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
         sent.entry(to(number)).or_default().push(id);
@@ -179,4 +188,24 @@ async fn a_page_reads_a_bounded_part_of_what_is_not_indexed() {
     assert_eq!(page.items, []);
     let next = page.next.expect("more to be looked at");
     assert_eq!(next.batch(), BatchId(2_000 - 1_024 + 1));
+}
+
+#[tokio::test]
+async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (mut others, mut sent) = (BTreeMap::new(), BTreeMap::new());
+    for hour in 0..4 {
+        let of_hour = if (1..3).contains(&hour) { &mut sent } else { &mut others };
+        fill_at(&store, 1_100, at(hour * 3_600_000), of_hour).await;
+    }
+    while store.advance().await.unwrap() {}
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        let (since, until) = (Some(at(3_600_000)), Some(at(3 * 3_600_000)));
+        let mut found = list_all(&store, Filter { since, until, ..to(7, order) }, 10).await;
+        if order == ListOrder::NewestFirst {
+            found.reverse();
+        }
+        assert_eq!(found, sent[&7], "{order:?}");
+    }
 }

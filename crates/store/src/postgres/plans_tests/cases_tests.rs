@@ -187,6 +187,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("list.rs", "SELECT id, count FROM batch WHERE", "'{40000,40001}'"),
     Case::new("list.rs", "SELECT id, count, items", "'{40000,40001}'"),
     Case::new("list.rs", "key_0", ""),
+    Case::new("list.rs", "SELECT id, accepted_at", "40000"),
     Case::new("list.rs", "FROM search_run", ""),
     Case::new("list.rs", "<= ($2, $3)", "'{1,2,3,4}', 40000, 7"),
     Case::new("list.rs", "> ($2, $3)", "'{1,2,3,4}', 40000, 7"),
