@@ -75,7 +75,8 @@ mod tests {
             let before = accepted.iter().rfind(|(_, accepted_at)| *accepted_at < at);
             assert!(first.is_none_or(|(number, _)| seek.found() <= *number), "{at}");
             assert!(before.is_none_or(|(number, _)| seek.found() > *number), "{at}");
-            assert!(steps <= 46, "{steps}");
+            // One of 2^46 numbers, or none.
+            assert!(steps <= 47, "{steps}");
         }
     }
 }

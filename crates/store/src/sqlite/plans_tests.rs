@@ -102,6 +102,7 @@ const CASES: &[Case] = &[
     Case::new("ingest.rs", "SELECT fingerprint", "'tenant', '40000'"),
     Case::new("list.rs", "ORDER BY batch.id LIMIT", "40000, 'tenant', 'channel', NULL, 64, 44096"),
     Case::new("list.rs", "ORDER BY batch.id DESC", "40000, 'tenant', 'channel', NULL, 64, 44096"),
+    Case::new("list.rs", "SELECT id, accepted_at", "40000"),
     Case::new("list.rs", "SELECT items", "40000"),
     Case::new("list.rs", "SELECT lane, count", "40000"),
     Case::new("list.rs", "SELECT max(id)", "0, 40000"),
