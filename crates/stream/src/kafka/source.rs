@@ -238,7 +238,10 @@ impl Poller {
                     consumer.pause(topic, partitions).await;
                 }
             }
-            if watch.is_bereft(self.member.has_lost(), assignment.values().all(Vec::is_empty)) {
+            // Polls are short while nothing is wanted, and say nothing of how long it has none.
+            if watch
+                .is_bereft(wants && self.member.has_lost(), assignment.values().all(Vec::is_empty))
+            {
                 return Err(StreamError::Unavailable(
                     "its partitions were lost, and none came again".to_owned(),
                 ));
@@ -314,6 +317,10 @@ async fn standings(
 ) -> Result<Vec<PartitionStanding>, StreamError> {
     let topic = &settings.topic;
     let assigned = consumer.assignment().await.remove(topic).unwrap_or_default();
+    // A member may have none: there are more members than partitions.
+    if assigned.is_empty() {
+        return Ok(Vec::new());
+    }
     let places = assigned.iter().map(|partition| TopicPartition::new(topic.clone(), *partition));
     let options = ListOffsetsOptions::default().timeout(PATIENCE);
     let specs = places.map(|place| (place, OffsetSpec::Latest));

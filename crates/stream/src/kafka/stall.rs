@@ -46,7 +46,7 @@ impl StallWatch {
         self.behind.clear();
     }
 
-    /// Counts a poll of a member that `has_lost` its partitions and `has_none` now; true once there were too many.
+    /// Counts a poll of a member that wants messages, `has_lost` its partitions and `has_none` now; true once there were too many.
     pub(super) const fn is_bereft(&mut self, has_lost: bool, has_none: bool) -> bool {
         self.bereft_polls = if has_lost && has_none { self.bereft_polls + 1 } else { 0 };
         self.bereft_polls >= BEREFT_POLLS_MAX
