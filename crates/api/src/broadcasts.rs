@@ -58,6 +58,15 @@ pub struct BroadcastAnswer {
     pub expires_at: Option<String>,
     /// Since when it is paused by itself.
     pub paused_since: Option<String>,
+    /// Its external id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_id: Option<String>,
+    /// Its tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Its metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<serde_json::Value>,
     /// Where its notifications stand.
     #[serde(flatten)]
     pub totals: Account,
@@ -105,13 +114,16 @@ pub(crate) async fn read(
     let paused_since = pauses.since(&caller.tenant, &Scope::Broadcast(id)).map(show);
     let backoff = shared.backoff_of(&broadcast.channel);
     let estimate = EstimateAnswer::of(&broadcast, &pauses, &backoff, shared.intake.now());
-    let BroadcastStatus { id, channel, accepted_at, expires_at, account, .. } = broadcast;
+    let BroadcastStatus { id, channel, accepted_at, expires_at, labels, account, .. } = broadcast;
     let answer = BroadcastAnswer {
         id: show(id),
         channel: show(channel),
         accepted_at: show(accepted_at),
         expires_at: expires_at.map(show),
         paused_since,
+        external_id: Some(show(&labels.external_id)).filter(|id| !id.is_empty()),
+        tags: labels.tags().iter().map(show).collect(),
+        metadata: serde_json::from_slice(labels.metadata()).ok(),
         totals: account,
         estimate,
     };

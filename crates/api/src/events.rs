@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use notification::{State as Outcome, limits};
+use notification::{ByteString, State as Outcome, limits};
 use serde_json::json;
 use store::{DeliveryFilter, DeliveryPage, EventPosition, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
@@ -49,7 +49,7 @@ pub(crate) async fn read(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = ["position", "limit", "wait", "channel", "state", "attempts"];
+    let known = ["position", "limit", "wait", "channel", "tag", "state", "attempts"];
     let mut query = Query::read(&uri, &known)?;
     let position = query.parse::<EventPosition>("position")?;
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
@@ -57,6 +57,7 @@ pub(crate) async fn read(
     let filter = DeliveryFilter {
         tenant: caller.tenant,
         channels: some_of(&mut query, "channel")?,
+        tags: query.parse::<String>("tag")?.map(ByteString::from).into_iter().collect(),
         states: terminal_states(&mut query)?,
         attempts: query.parse("attempts")?.unwrap_or(false),
     };

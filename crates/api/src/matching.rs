@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use notification::{Name, NotificationId, Priority, State, Timestamp, limits};
+use notification::{ByteString, Name, NotificationId, Priority, State, Timestamp, limits};
 use store::{Filter, History, ReadStore};
 
 use crate::keys::Caller;
@@ -30,13 +30,14 @@ struct Narrow {
     priority: Option<Priority>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
-    reason: Option<String>,
 }
 
 /// The parameters that [`Matching::read`] reads.
-pub(crate) const NAMES: [&str; 11] = [
+pub(crate) const NAMES: [&str; 13] = [
     "broadcast",
     "channel",
+    "external_id",
+    "tag",
     "destination",
     "priority",
     "tenant",
@@ -58,6 +59,9 @@ impl Matching {
             tenant: Some(tenant.clone()),
             channel: query.parse("channel")?,
             broadcast: query.parse("broadcast")?,
+            external_id: query.parse::<String>("external_id")?.map(ByteString::from),
+            tag: query.parse::<String>("tag")?.map(ByteString::from),
+            reason: query.parse("reason")?,
             ..Filter::default()
         };
         let narrow = Narrow {
@@ -65,7 +69,6 @@ impl Matching {
             priority: query.parse("priority")?,
             since: query.parse("since")?,
             until: query.parse("until")?,
-            reason: query.parse("reason")?,
         };
         let items_max = query.limit(limits::LIST_ITEMS, limits::LIST_ITEMS)?;
         let is_dry = query.parse("dry_run")?.unwrap_or(false);
@@ -109,13 +112,12 @@ impl Matching {
 
 impl Narrow {
     fn matches(&self, history: &History) -> bool {
-        let Self { destination, priority, since, until, reason } = self;
+        let Self { destination, priority, since, until } = self;
         // The last line in the log of one that has ended is its end.
         let Some(end) = history.attempts.last() else { return false };
         destination.as_ref().is_none_or(|it| **it == *history.envelope.lane.destination)
             && priority.is_none_or(|priority| priority == history.envelope.lane.priority)
             && since.is_none_or(|since| end.at >= since)
             && until.is_none_or(|until| end.at < until)
-            && reason.as_ref().is_none_or(|reason| end.detail.contains(&**reason))
     }
 }

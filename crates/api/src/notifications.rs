@@ -8,7 +8,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, NotificationId, limits};
 use serde::{Deserialize, Serialize};
-use store::{CancelTarget, Cancelled, Filter};
+use store::{CancelTarget, Cancelled, Filter, History, KeyUse};
 
 use crate::ApiState;
 use crate::access::WithOperations;
@@ -17,6 +17,23 @@ use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::{Query, parse_id};
 use crate::view::{ListAnswer, Notification, show};
+
+/// Parameters of a list.
+const LISTED_BY: [&str; 13] = [
+    "channel",
+    "state",
+    "broadcast",
+    "since",
+    "until",
+    "to",
+    "external_id",
+    "tag",
+    "key",
+    "reason",
+    "order",
+    "after",
+    "limit",
+];
 
 /// The answer to cancelling a notification, or a broadcast.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,12 +65,10 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known =
-        &["channel", "state", "broadcast", "since", "until", "to", "order", "after", "limit"];
-    let mut query = Query::read(&uri, known)?;
+    let mut query = Query::read(&uri, &LISTED_BY)?;
     let state: Option<notification::State> = query.parse("state")?;
     let filter = Filter {
-        tenant: Some(caller.tenant),
+        tenant: Some(caller.tenant.clone()),
         channel: query.parse("channel")?,
         states: state.into_iter().collect(),
         broadcast: query.parse("broadcast")?,
@@ -61,8 +76,16 @@ pub(crate) async fn list(
         until: query.parse("until")?,
         recipient: query.parse::<String>("to")?.map(ByteString::from),
         or_fallback: false,
+        external_id: query.parse::<String>("external_id")?.map(ByteString::from),
+        tag: query.parse::<String>("tag")?.map(ByteString::from),
+        reason: query.parse("reason")?,
         order: query.parse("order")?.unwrap_or_default(),
     };
+    if let Some(key) = query.parse::<String>("key")? {
+        let found = with_key(&shared, &filter, key.into()).await?;
+        let items: Vec<_> = found.into_iter().map(Notification::brief).collect();
+        return Ok(Json(ListAnswer { items, next: None }).into_response());
+    }
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
@@ -77,6 +100,20 @@ pub(crate) async fn list(
         }
     }
     Ok(Json(ListAnswer { items, next: next.map(show) }).into_response())
+}
+
+/// The notification for which `key` was used, if it matches `filter`.
+async fn with_key(
+    shared: &ApiState,
+    filter: &Filter,
+    key: ByteString,
+) -> Result<Option<History>, Problem> {
+    let Some(tenant) = filter.tenant.clone() else { return Ok(None) };
+    let Some(KeyUse::Notification(id)) = shared.reads.key_use(tenant, key).await? else {
+        return Ok(None);
+    };
+    let found = shared.reads.find(id).await?;
+    Ok(found.filter(|history| filter.matches(history)))
 }
 
 pub(crate) async fn cancel(

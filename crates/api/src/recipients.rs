@@ -40,6 +40,14 @@ struct Erasure {
     operations: Arc<dyn Operations>,
     tenant: Name,
     answer: ErasureAnswer,
+    /// True if the addresses of what is erased are taken off the suppression list.
+    forgets: bool,
+}
+
+/// The person about whom everything is erased.
+enum Whom {
+    Address(ByteString),
+    ExternalId(ByteString),
 }
 
 /// `DELETE /v1/recipients`: asks the store for a slice at a time, like a list.
@@ -49,27 +57,21 @@ pub(crate) async fn erase(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["to", "tenant", "after", "suppressions"])?;
+    let mut query = Query::read(&uri, &["to", "external_id", "tenant", "after", "suppressions"])?;
     let tenant = tenant_of(&mut query, &caller)?;
-    let recipient = ByteString::from(query.required::<String>("to")?);
+    let whom = Whom::read(&mut query)?;
     let with_suppressions = query.parse("suppressions")?.unwrap_or(caller.is_operator);
     if with_suppressions && !caller.is_operator {
         let detail =
             "the suppression list is that of all tenants: to erase from it needs an operator's key";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
-    if recipient.is_empty() {
-        return Err(Problem::bad_request("parameter to: must not be empty"));
-    }
-    let filter = Filter {
-        tenant: Some(tenant.clone()),
-        recipient: Some(recipient.clone()),
-        or_fallback: true,
-        ..Filter::default()
-    };
+    let filter = whom.filter(&tenant);
     let mut next: Option<NotificationId> = query.parse("after")?;
     let answer = ErasureAnswer::default();
-    let mut erasure = Erasure { shared, operations, tenant, answer };
+    // The addresses of an external id are known from its notifications alone, so they are forgotten before these are.
+    let forgets = with_suppressions && whom.address().is_none();
+    let mut erasure = Erasure { shared, operations, tenant, answer, forgets };
     // A recipient may have a long past: after so many slices the caller is answered, and goes on with `next`.
     for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
         let page = erasure.shared.reads.list(filter.clone(), next, LIST_SLICE).await?;
@@ -80,11 +82,63 @@ pub(crate) async fn erase(
         }
     }
     let Erasure { operations, mut answer, .. } = erasure;
-    if with_suppressions && next.is_none() {
-        answer.suppressions = operations.forget(recipient).await?;
+    if with_suppressions
+        && next.is_none()
+        && let Some(address) = whom.address()
+    {
+        answer.suppressions = operations.forget(address).await?;
     }
     answer.next = next.map(show);
     Ok(Json(answer).into_response())
+}
+
+// === impl Whom ===
+
+impl Whom {
+    fn read(query: &mut Query) -> Result<Self, Problem> {
+        let mut given = |name: &str| {
+            let value = query.parse::<String>(name)?.map(ByteString::from);
+            match value {
+                Some(value) if value.is_empty() => {
+                    Err(Problem::bad_request(format!("parameter {name}: must not be empty")))
+                }
+                value => Ok(value),
+            }
+        };
+        match (given("to")?, given("external_id")?) {
+            (Some(address), None) => Ok(Self::Address(address)),
+            (None, Some(external_id)) => Ok(Self::ExternalId(external_id)),
+            (Some(_), Some(_)) | (None, None) => {
+                Err(Problem::bad_request("give the parameter `to`, or `external_id`, and not both"))
+            }
+        }
+    }
+
+    fn address(&self) -> Option<ByteString> {
+        match self {
+            Self::Address(address) => Some(address.clone()),
+            Self::ExternalId(_) => None,
+        }
+    }
+
+    /// The notifications that are about it.
+    fn filter(&self, tenant: &Name) -> Filter {
+        let of_tenant = Filter { tenant: Some(tenant.clone()), ..Filter::default() };
+        match self {
+            Self::Address(address) => {
+                Filter { recipient: Some(address.clone()), or_fallback: true, ..of_tenant }
+            }
+            Self::ExternalId(id) => Filter { external_id: Some(id.clone()), ..of_tenant },
+        }
+    }
+}
+
+/// The recipient of a notification, and those of its fallbacks.
+fn addresses_of(history: &History) -> Vec<ByteString> {
+    let fallback = history.content.as_ref().and_then(|content| content.fallback.as_ref());
+    let others = fallback.iter().flat_map(|fallback| &fallback.next);
+    let others = others.map(|next| next.recipient.clone());
+    history.recipient.clone().into_iter().chain(others).collect()
 }
 
 // === impl Erasure ===
@@ -94,9 +148,10 @@ impl Erasure {
     async fn take(&mut self, histories: Vec<History>) -> Result<(), Problem> {
         let (mut found, mut others) = (Vec::new(), Vec::new());
         for history in histories {
-            let id = history.id;
+            let (id, addresses) = (history.id, addresses_of(&history));
             match self.ended(history).await? {
                 Some(linked) => {
+                    self.forget(addresses).await?;
                     found.push(id);
                     others.extend(linked.into_iter().filter(|other| *other != id));
                 }
@@ -111,6 +166,14 @@ impl Erasure {
             return Ok(());
         }
         self.answer.under_way += self.erase(found).await?;
+        Ok(())
+    }
+
+    /// Takes addresses off the suppression list, if that is asked for.
+    async fn forget(&mut self, addresses: Vec<ByteString>) -> Result<(), Problem> {
+        for address in addresses.into_iter().filter(|_| self.forgets) {
+            self.answer.suppressions += self.operations.forget(address).await?;
+        }
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 
+use notification::Labels;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use store::{Attempted, History};
+use store::{Attempted, History, write_labels};
 
 /// One notification.
 #[derive(Debug, Serialize)]
@@ -24,6 +25,8 @@ pub(crate) struct Notification {
     fallback_of: Option<String>,
     fallback_id: Option<String>,
     attempts: Vec<Attempted>,
+    #[serde(flatten, serialize_with = "write_labels")]
+    labels: Labels,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,6 +69,7 @@ impl Notification {
             fallback_of: fallback_of.map(show),
             fallback_id: history.fallback_id.map(show),
             attempts: history.attempts,
+            labels: history.labels,
             content: None,
             options: None,
         }

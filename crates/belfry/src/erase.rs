@@ -12,8 +12,11 @@ use crate::output;
 #[derive(Debug, Args)]
 pub(crate) struct EraseArgs {
     /// Device token, endpoint or address, byte for byte as it was sent to
-    #[arg(value_name = "RECIPIENT")]
-    to: String,
+    #[arg(value_name = "RECIPIENT", required_unless_present = "external_id")]
+    to: Option<String>,
+    /// Everything with this external id in its place
+    #[arg(long, value_name = "ID", conflicts_with = "to")]
+    external_id: Option<String>,
     /// Those of this tenant, with an operator's key [default: the key's]
     #[arg(long, value_name = "NAME")]
     tenant: Option<Name>,
@@ -33,7 +36,8 @@ pub(crate) fn run(args: &EraseArgs, client: &Client) -> anyhow::Result<()> {
     let mut total = ErasureAnswer::default();
     loop {
         let parameters = [
-            ("to", Some(args.to.as_str())),
+            ("to", args.to.as_deref()),
+            ("external_id", args.external_id.as_deref()),
             ("tenant", args.tenant.as_ref().map(Name::as_str)),
             ("suppressions", args.keep_suppressions.then_some("false")),
             ("after", total.next.as_deref()),

@@ -29,6 +29,9 @@ pub(crate) struct EventsArgs {
     /// Print attempts, too, that another one follows
     #[arg(long)]
     attempts: bool,
+    /// Only those of notifications with this tag; may be repeated
+    #[arg(long, value_name = "TAG")]
+    tag: Vec<String>,
     /// Whose notifications
     #[arg(long, default_value = "default")]
     tenant: Name,
@@ -48,6 +51,7 @@ pub(crate) fn run(args: &EventsArgs, store: &StoreConfig) -> anyhow::Result<()> 
     let filter = DeliveryFilter {
         tenant: args.tenant.clone(),
         channels: args.channel.iter().cloned().collect(),
+        tags: args.tag.iter().map(|tag| tag.as_str().into()).collect(),
         states: args.state.iter().copied().collect(),
         attempts: args.attempts,
     };

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use clap::Args;
 use notification::{BroadcastId, ByteString, Name, NotificationId, State, Timestamp};
-use store::{Filter, ListOrder, ReadStore};
+use store::{Filter, History, KeyUse, ListOrder, ReadStore};
 
 use crate::args::StoreArgs;
 use crate::config::StoreConfig;
@@ -19,6 +19,18 @@ pub(crate) struct ListArgs {
     /// Only those to this device token, endpoint or address, byte for byte
     #[arg(long, value_name = "RECIPIENT")]
     pub(crate) to: Option<String>,
+    /// Only those with this external id, byte for byte
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    /// Only those with this tag, byte for byte
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Only the one for which this idempotency key was used
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Only those whose last words in the log have this in them
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     /// The tenant whose notifications are listed
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: Name,
@@ -65,13 +77,21 @@ pub(crate) fn run(args: &ListArgs, store: &StoreConfig) -> anyhow::Result<()> {
 /// Ends with where to go on: on standard error, for standard output is for scripts.
 async fn list(args: &ListArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     let filter = args.filter();
+    if let Some(key) = &args.key {
+        let Some(KeyUse::Notification(id)) =
+            reads.key_use(args.tenant.clone(), key.as_str().into()).await?
+        else {
+            return Ok(());
+        };
+        let found = reads.find(id).await?.filter(|history| filter.matches(history));
+        return found.map_or(Ok(()), |history| print(args, history));
+    }
     let (mut after, mut left) = (args.after, args.limit.get());
     loop {
         let page = reads.list(filter.clone(), after, left.min(PAGE_ITEMS)).await?;
         left -= page.items.len();
         for history in page.items {
-            let story = Story::from(history);
-            output::json_or(args.json, &story, || line(&story))?;
+            print(args, history)?;
         }
         after = page.next;
         match after {
@@ -83,6 +103,11 @@ async fn list(args: &ListArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
             Some(_) => {}
         }
     }
+}
+
+fn print(args: &ListArgs, history: History) -> anyhow::Result<()> {
+    let story = Story::from(history);
+    output::json_or(args.json, &story, || line(&story))
 }
 
 /// A notification in one line, with its last attempt: why it was not delivered, if it was not.
@@ -106,6 +131,9 @@ impl ListArgs {
             until: self.until,
             recipient: self.to.as_deref().map(ByteString::from),
             or_fallback: false,
+            external_id: self.external_id.as_deref().map(ByteString::from),
+            tag: self.tag.as_deref().map(ByteString::from),
+            reason: self.reason.clone(),
             order: if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
         }
     }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use notification::{ByteString, Guarantee, Name, NotificationId, Priority, State, Timestamp};
+use notification::{
+    ByteString, Guarantee, Labels, Name, NotificationId, Priority, State, Timestamp,
+};
 use serde::Serialize;
-use store::{Attempted, History, LogEntry, LogPosition, ReadStore};
+use store::{Attempted, History, LogEntry, LogPosition, ReadStore, write_labels};
 
 use crate::args::StoreArgs;
 use crate::config::StoreConfig;
@@ -64,6 +66,8 @@ pub(crate) struct Story {
     fallback_of: Option<NotificationId>,
     fallback_id: Option<NotificationId>,
     pub(crate) attempts: Vec<Attempted>,
+    #[serde(flatten, serialize_with = "write_labels")]
+    labels: Labels,
 }
 
 /// Prints the log, or the history of one notification.
@@ -108,6 +112,9 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
     let Story { id, channel, accepted_at, state, .. } = &story;
     let to = story.recipient();
     output::line(format_args!("{id} {state}: {channel} to {to}, accepted {accepted_at}"))?;
+    if !story.labels.is_empty() {
+        output::line(output::plain(&label_line(&story.labels)))?;
+    }
     if let Some(of) = &story.fallback_of {
         output::line(format_args!("stands in for {of}, which was refused"))?;
     }
@@ -121,6 +128,17 @@ async fn tell(args: &LogArgs, id: NotificationId, reads: &dyn ReadStore) -> anyh
         output::line(format_args!("next attempt {instant}"))?;
     }
     Ok(())
+}
+
+/// Labels in one line.
+fn label_line(labels: &Labels) -> String {
+    let external_id = Some(&labels.external_id).filter(|id| !id.is_empty());
+    let external_id = external_id.map(|id| format!("external id {id}"));
+    let tags = labels.tags().iter().map(|tag| format!("tag {tag}"));
+    let metadata = Some(labels.metadata()).filter(|metadata| !metadata.is_empty());
+    let metadata = metadata.map(|it| format!("metadata {}", String::from_utf8_lossy(it)));
+    let all: Vec<String> = external_id.into_iter().chain(tags).chain(metadata).collect();
+    all.join(", ")
 }
 
 /// One attempt, or the end, of a notification, for people.
@@ -168,6 +186,7 @@ impl From<History> for Story {
             next_attempt_at: history.next_attempt_at,
             fallback_id: history.fallback_id,
             attempts: history.attempts,
+            labels: history.labels,
         }
     }
 }

@@ -14,6 +14,12 @@ pub(crate) struct MatchArgs {
     /// Those of this channel
     #[arg(long)]
     pub(crate) channel: Option<String>,
+    /// Those with this external id
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    /// Those with this tag
+    #[arg(long)]
+    pub(crate) tag: Option<String>,
     /// Those to this destination: a host, a bundle, a domain, as the lanes of `belfry status` name it
     #[arg(long)]
     pub(crate) destination: Option<String>,
@@ -112,9 +118,11 @@ impl MatchArgs {
     }
 
     /// The parameters that narrow what a tenant has.
-    fn filters(&self) -> [(&'static str, Option<&str>); 6] {
+    fn filters(&self) -> [(&'static str, Option<&str>); 8] {
         [
             ("channel", self.channel.as_deref()),
+            ("external_id", self.external_id.as_deref()),
+            ("tag", self.tag.as_deref()),
             ("destination", self.destination.as_deref()),
             ("priority", self.priority.map(Priority::as_str)),
             ("since", self.since.as_deref()),

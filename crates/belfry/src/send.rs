@@ -26,7 +26,7 @@ pub(crate) struct SendArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) to: Option<String>,
     /// One recipient per line (`-` is standard input): a broadcast, accepted whole or not at all. With a template or
-    /// fallbacks, a line may be {"to": ..., "variables": {...}, "fallback": [...]}
+    /// fallbacks, a line may be `{"to": ..., "variables": {...}, "external_id": ..., "fallback": [...]}`
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     #[serde(skip)]
     pub(crate) to_file: Option<PathBuf>,
@@ -79,6 +79,18 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "KEY")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idempotency_key: Option<String>,
+    /// Your own id of whom or what it is about, to find it by
+    #[arg(long, value_name = "ID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) external_id: Option<String>,
+    /// A tag to find it by, and to follow its events by; may be repeated
+    #[arg(long = "tag", value_name = "TAG")]
+    #[serde(rename = "tags", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<String>,
+    /// A JSON object that comes back with it in lists and events
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) metadata: Option<Box<RawValue>>,
     /// Print the engine's answer as JSON
     #[arg(long)]
     #[serde(skip)]

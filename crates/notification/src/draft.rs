@@ -6,6 +6,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 
 use crate::id::{BroadcastId, NotificationId};
+use crate::labels::Labels;
 use crate::terms::{Guarantee, Name, Priority};
 use crate::time::Timestamp;
 
@@ -99,6 +100,8 @@ pub struct Draft {
     pub content: Content,
     /// The caller's key, if it gave one.
     pub idempotency: Option<Idempotency>,
+    /// Its labels. A store gives a fallback those of the notification that it stands in for.
+    pub labels: Labels,
 }
 
 // === impl Draft ===
@@ -135,6 +138,7 @@ impl Draft {
                 fallback: Some(Arc::new(fallback)),
             },
             idempotency: Some(Idempotency::in_place_of(id)),
+            labels: Labels::default(),
         })
     }
 }

@@ -27,9 +27,10 @@
 //! | **suppression** | a recipient that must not be tried again |
 //! | **scope** | what of a tenant's an operator means: a broadcast, a lane, a channel, or all of it |
 //! | **pause** | what of a tenant's is not sent until it is resumed, by its scope |
+//! | **labels** | an external id, tags and metadata: an application finds a notification by them, and no channel sends them |
 //! | **fallback** | a notification that stands in for one that was definitely refused |
 //!
-//! Read in this order: [`id`], [`time`], [`terms`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
+//! Read in this order: [`id`], [`time`], [`terms`], [`labels`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
 //! [`lifecycle`], [`account`], [`pause`], [`limits`].
 
 pub mod account;
@@ -37,6 +38,7 @@ pub mod chunk;
 pub mod draft;
 pub mod id;
 pub mod join;
+pub mod labels;
 pub mod lifecycle;
 pub mod limits;
 pub mod outcome;
@@ -57,6 +59,7 @@ pub use draft::{
 };
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use join::join;
+pub use labels::{CommonLabels, Labels};
 pub use lifecycle::{Event, State};
 pub use outcome::{Disposition, OutcomeGroup, Settlement};
 pub use pause::{Pause, Pauses, Scope};

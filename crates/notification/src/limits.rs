@@ -14,6 +14,14 @@ pub const PAYLOAD_BYTES: usize = 256 * 1024;
 pub const OPTIONS_BYTES: usize = 4096;
 /// Idempotency key, bytes.
 pub const KEY_BYTES: usize = 255;
+/// External id, bytes: as long as a key, for it is one in another system.
+pub const EXTERNAL_ID_BYTES: usize = 255;
+/// Tags of a notification: each costs an entry of the search index.
+pub const TAGS: usize = 8;
+/// A tag, bytes.
+pub const TAG_BYTES: usize = 64;
+/// Metadata, bytes. They come back with every event and every list.
+pub const METADATA_BYTES: usize = 1024;
 /// How far in the past `send_at` may lie: the caller's clock may differ from ours.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_mins(1);
 /// How late a notification with the policy `skip` may still be sent.

@@ -125,8 +125,9 @@ async fn run(name: &str, content: &str, is_template: bool, count: usize) {
     };
     let started = Instant::now();
     for (to, variables) in recipients {
-        let added =
-            upload.add(vec![BroadcastRecipient { to, variables, fallback: Vec::new() }]).await;
+        let added = upload
+            .add(vec![BroadcastRecipient { to, variables, ..BroadcastRecipient::default() }])
+            .await;
         assert_eq!(added.expect("there is room"), [Ok(())]);
     }
     show(name, started, count);

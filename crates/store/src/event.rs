@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use notification::{BroadcastId, ByteString, Name, NotificationId, State, Timestamp};
-use serde::Serialize;
+use notification::{BroadcastId, ByteString, Labels, Name, NotificationId, State, Timestamp};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::EventPosition;
 
@@ -29,6 +31,8 @@ pub struct DeliveryFilter {
     pub tenant: Name,
     /// Channels, of which one must match; an empty set matches any channel.
     pub channels: BTreeSet<Name>,
+    /// Tags, of which a notification must have one; an empty set matches any notification.
+    pub tags: BTreeSet<ByteString>,
     /// Terminal states, of which one must match; an empty set matches any terminal state.
     pub states: BTreeSet<State>,
     /// True if attempts that another one follows are events as well. Their state is [`State::Pending`].
@@ -53,6 +57,9 @@ pub struct DeliveryEvent {
     /// The broadcast that the notification belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broadcast: Option<BroadcastId>,
+    /// Labels of the notification, as far as it has any; none when the store keeps them no longer.
+    #[serde(flatten, serialize_with = "write_labels")]
+    pub labels: Labels,
 }
 
 /// Some of the delivery events.
@@ -70,17 +77,38 @@ pub struct DeliveryPage {
 /// Rows of the log that one page passes at most: those that do not match cost no more than this.
 pub const EVENT_ROWS: usize = 4_096;
 
+/// Writes labels as the fields `external_id`, `tags` and `metadata` of the object that has them: those that there are.
+pub fn write_labels<S: Serializer>(labels: &Labels, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut fields = serializer.serialize_map(None)?;
+    if !labels.external_id.is_empty() {
+        fields.serialize_entry("external_id", &*labels.external_id)?;
+    }
+    if !labels.tags().is_empty() {
+        fields.serialize_entry("tags", labels.tags())?;
+    }
+    if let Ok(metadata) = serde_json::from_slice::<&RawValue>(labels.metadata()) {
+        fields.serialize_entry("metadata", metadata)?;
+    }
+    fields.end()
+}
+
 // === impl DeliveryFilter ===
 
 impl DeliveryFilter {
     /// Every end of the notifications of `tenant`.
     pub fn ends_of(tenant: Name) -> Self {
-        Self { tenant, channels: BTreeSet::new(), states: BTreeSet::new(), attempts: false }
+        let (channels, tags, states) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Self { tenant, channels, tags, states, attempts: false }
     }
 
     /// True if events of `channel` are asked for.
     pub(crate) fn has_channel(&self, channel: &Name) -> bool {
         self.channels.is_empty() || self.channels.contains(channel)
+    }
+
+    /// True if events of a notification with these `labels` are asked for.
+    pub(crate) fn has_tags(&self, labels: &Labels) -> bool {
+        self.tags.is_empty() || labels.tags().iter().any(|tag| self.tags.contains(tag))
     }
 
     /// True if entries of the log with `state` are asked for.

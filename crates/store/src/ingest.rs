@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, ByteString, Content, Draft, Guarantee, Idempotency, Name, NotificationId,
-    Priority, Timestamp,
+    BroadcastId, ByteString, CommonLabels, Content, Draft, Guarantee, Idempotency, Labels, Name,
+    NotificationId, Priority, Timestamp,
 };
 
 use crate::StoreError;
@@ -17,6 +17,15 @@ pub enum Admission {
     Accepted(NotificationId),
     /// The key was used before for the same content and recipient: this is that notification.
     Replayed(NotificationId),
+}
+
+/// The notification or broadcast that an idempotency key was used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyUse {
+    /// A notification.
+    Notification(NotificationId),
+    /// A broadcast.
+    Broadcast(BroadcastId),
 }
 
 /// A broadcast before its recipients are known: one content for all of them.
@@ -38,6 +47,8 @@ pub struct BroadcastDraft {
     pub content: Content,
     /// The caller's key. The recipients are not part of its fingerprint.
     pub idempotency: Option<Idempotency>,
+    /// Its labels. Tags and metadata are those of each of its notifications as well.
+    pub labels: Labels,
 }
 
 /// Recipients of a broadcast that share a destination.
@@ -49,6 +60,8 @@ pub struct RecipientGroup {
     pub recipients: Vec<ByteString>,
     /// The content for each of them, in the order of the recipients; empty when all are sent the broadcast's content.
     pub contents: Vec<Content>,
+    /// The external id of each of them, empty for one without; empty when none of them has any.
+    pub external_ids: Vec<ByteString>,
 }
 
 /// The answer to opening a broadcast.
@@ -65,17 +78,39 @@ pub enum BroadcastOpened {
 impl RecipientGroup {
     /// A group without recipients.
     pub const fn new(destination: Arc<str>) -> Self {
-        Self { destination, recipients: Vec::new(), contents: Vec::new() }
+        Self { destination, recipients: Vec::new(), contents: Vec::new(), external_ids: Vec::new() }
     }
 
-    /// The recipients, each with its own content, or the default one where it has none.
-    pub(crate) fn items(&self) -> impl Iterator<Item = (&ByteString, Content)> {
+    /// Adds a recipient, with a content if the recipients have contents of their own, and with its external id or an empty one.
+    pub fn push(
+        &mut self,
+        recipient: ByteString,
+        content: Option<Content>,
+        external_id: ByteString,
+    ) {
+        if !external_id.is_empty() || !self.external_ids.is_empty() {
+            self.external_ids.resize(self.recipients.len(), ByteString::new());
+            self.external_ids.push(external_id);
+        }
+        self.recipients.push(recipient);
+        self.contents.extend(content);
+    }
+
+    /// The recipients, each with its own content, or the default one where it has none, and with its labels, to which all add
+    /// `common`.
+    pub(crate) fn items(
+        &self,
+        common: Option<Arc<CommonLabels>>,
+    ) -> impl Iterator<Item = (&ByteString, Content, Labels)> {
         debug_assert!(
             self.contents.is_empty() || self.contents.len() == self.recipients.len(),
             "all have a content of their own, or none has"
         );
-        let content = |index| self.contents.get(index).cloned().unwrap_or_default();
-        self.recipients.iter().enumerate().map(move |(index, to)| (to, content(index)))
+        self.recipients.iter().enumerate().map(move |(index, to)| {
+            let content = self.contents.get(index).cloned().unwrap_or_default();
+            let external_id = self.external_ids.get(index).cloned().unwrap_or_default();
+            (to, content, Labels { external_id, common: common.clone() })
+        })
     }
 
     /// True if the recipients have contents of their own.

@@ -49,8 +49,8 @@ pub use cluster::{
 };
 pub use erasure::Erased;
 pub use error::{ErrorKind, StoreError};
-pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS};
-pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup};
+pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS, write_labels};
+pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, KeyUse, RecipientGroup};
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use operations::{Operations, Paused, Requeued};

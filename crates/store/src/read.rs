@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flow::forecast::Series;
 use notification::{
-    Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Lane, Name, NotificationId,
-    Pauses, State, Timestamp,
+    Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Labels, Lane, Name,
+    NotificationId, Pauses, State, Timestamp,
 };
 use serde::Serialize;
 
 use crate::{
-    Attempted, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, ShardCursor,
-    StoreError, StoreSpace, Suppression, SuppressionPage,
+    Attempted, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, KeyUse,
+    ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
 };
 
 /// A notification with its content, its state and its log.
@@ -31,6 +31,8 @@ pub struct History {
     pub recipient: Option<ByteString>,
     /// Its content; `None` once it was removed.
     pub content: Option<Content>,
+    /// Its labels. They are removed with the recipient.
+    pub labels: Labels,
     /// Its state.
     pub state: State,
     /// Due time of its next attempt, while it is pending.
@@ -71,6 +73,12 @@ pub struct Filter {
     pub recipient: Option<ByteString>,
     /// True to have those match as well that have a fallback to this recipient.
     pub or_fallback: bool,
+    /// External id of the notifications, byte for byte. With a tenant, the index finds them.
+    pub external_id: Option<ByteString>,
+    /// A tag that the notifications have, byte for byte. With a tenant, the index finds them.
+    pub tag: Option<ByteString>,
+    /// A part of what the last line of their log says.
+    pub reason: Option<String>,
     /// The order.
     pub order: ListOrder,
 }
@@ -124,6 +132,8 @@ pub struct BroadcastStatus {
     pub due_at: Timestamp,
     /// Expiry of its pending notifications.
     pub expires_at: Option<Timestamp>,
+    /// Its labels.
+    pub labels: Labels,
     /// Counts of its notifications by state.
     pub account: Account,
     /// The rest of the broadcast, by lane: up to 32 lanes by themselves, and all further ones together.
@@ -266,8 +276,11 @@ impl FromStr for ListOrder {
 impl Filter {
     /// True if `history` matches the filter.
     pub fn matches(&self, history: &History) -> bool {
-        let Self { tenant, channel, states, broadcast, since, until, recipient, .. } = self;
+        let Self { tenant, channel, states, broadcast, since, until, recipient, reason, .. } = self;
         let envelope = &history.envelope;
+        let says = |reason: &String| {
+            history.attempts.last().is_some_and(|last| last.detail.contains(&**reason))
+        };
         tenant.as_ref().is_none_or(|tenant| tenant == &envelope.lane.tenant)
             && channel.as_ref().is_none_or(|channel| channel == &envelope.lane.channel)
             && (states.is_empty() || states.contains(&history.state))
@@ -278,12 +291,25 @@ impl Filter {
                 Some(recipient) == history.recipient.as_ref()
                     || self.has_fallback(history, recipient)
             })
+            && self.has_labels(&history.labels)
+            && reason.as_ref().is_none_or(says)
     }
 
     fn has_fallback(&self, history: &History, recipient: &ByteString) -> bool {
         let fallback = history.content.as_ref().and_then(|content| content.fallback.as_ref());
         self.or_fallback
             && fallback.is_some_and(|it| it.next.iter().any(|next| next.recipient == *recipient))
+    }
+
+    /// True if it says to whom notifications are, or what labels they have: what the index knows of them.
+    pub(crate) fn is_searched(&self) -> bool {
+        self.recipient.is_some() || self.external_id.is_some() || self.tag.is_some()
+    }
+
+    /// True if a notification with these `labels` has those of the filter.
+    pub(crate) fn has_labels(&self, labels: &Labels) -> bool {
+        self.external_id.as_ref().is_none_or(|id| *id == labels.external_id)
+            && self.tag.as_ref().is_none_or(|tag| labels.tags().contains(tag))
     }
 
     /// True if a notification to `own`, with fallbacks to `others`, is to or may fall back to the recipient of the filter.
@@ -315,6 +341,9 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
         after: Option<NotificationId>,
         items: usize,
     ) -> Result<Page<History>, StoreError>;
+
+    /// The notification or broadcast for which `tenant` used an idempotency key, while the key is kept.
+    async fn key_use(&self, tenant: Name, key: ByteString) -> Result<Option<KeyUse>, StoreError>;
 
     /// A sealed broadcast.
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError>;

@@ -13,6 +13,7 @@ mod estimate;
 mod events;
 mod fallback;
 mod keys;
+mod labels;
 mod operate;
 mod provider;
 mod recipients;

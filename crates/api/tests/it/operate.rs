@@ -6,7 +6,7 @@ use axum::http::Method;
 use serde_json::json;
 
 use notification::{
-    Chunk, Content, Disposition, Draft, Envelope, Guarantee, Lane, OutcomeGroup, Priority,
+    Chunk, Content, Disposition, Draft, Envelope, Guarantee, Labels, Lane, OutcomeGroup, Priority,
     Settlement, State,
 };
 use store::{
@@ -80,7 +80,8 @@ async fn a_lane_is_parked_while_its_channel_is_not_configured() {
         broadcast: None,
     };
     let (recipient, content) = ("somebody".into(), Content::default());
-    let draft = Draft { envelope, recipient, content, idempotency: None };
+    let draft =
+        Draft { envelope, recipient, content, idempotency: None, labels: Labels::default() };
     fixture.store.ingest(vec![draft], fixture.now()).await.unwrap();
     let status = fixture.get("/v1/status").await.json();
     let parked =

@@ -26,6 +26,9 @@ pub(crate) struct DeliveryFeedConfig {
     /// Channels whose notifications it tells of. All by default.
     #[serde(default)]
     channels: BTreeSet<Name>,
+    /// Tags, of which a notification that it tells of has one. All notifications by default.
+    #[serde(default)]
+    tags: BTreeSet<String>,
     /// Ends that it tells of. All by default.
     #[serde(default, deserialize_with = "read_outcomes")]
     outcomes: BTreeSet<State>,
@@ -70,10 +73,11 @@ impl DeliveryFeedConfig {
 
     /// The feed, as those who look at its progress know it; `usual` is the tenant of one that names none.
     pub(crate) fn plan(&self, usual: &Name) -> FeedPlan {
-        let Self { channels, outcomes, attempts, from, .. } = self;
+        let Self { channels, tags, outcomes, attempts, from, .. } = self;
         let filter = DeliveryFilter {
             tenant: self.tenant(usual),
             channels: channels.clone(),
+            tags: tags.iter().map(|tag| tag.as_str().into()).collect(),
             states: outcomes.clone(),
             attempts: *attempts,
         };

@@ -16,7 +16,7 @@ use super::row::{BadRow, ImportRow, Parsed, Rows};
 const COLUMNS: usize = 256;
 
 /// The fields that a column may hold, as a text.
-const TEXT_FIELDS: [&str; 9] = [
+const TEXT_FIELDS: [&str; 10] = [
     "channel",
     "to",
     "template",
@@ -26,8 +26,9 @@ const TEXT_FIELDS: [&str; 9] = [
     "expires_at",
     "late",
     "idempotency_key",
+    "external_id",
 ];
-const JSON_FIELDS: [&str; 4] = ["content", "options", "variables", "fallback"];
+const JSON_FIELDS: [&str; 6] = ["content", "options", "variables", "fallback", "tags", "metadata"];
 
 /// Reads a file row by row. A row longer than [`LINE_BYTES`] is read to its end and not kept.
 #[derive(Debug)]

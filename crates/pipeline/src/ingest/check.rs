@@ -7,11 +7,12 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use channel::Channel;
 use notification::limits::{CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER};
-use notification::{Guarantee, Idempotency, LatePolicy, Name, Priority, Timestamp};
+use notification::{Guarantee, Idempotency, Labels, LatePolicy, Name, Priority, Timestamp};
 
 use super::InvalidField;
 use super::catalog::Catalog;
 use super::content_source::ContentSource;
+use super::labels::check_labels;
 use super::submission::Submission;
 use crate::ingest::limits::SCHEDULE_AHEAD;
 
@@ -25,6 +26,7 @@ pub(super) struct CheckedFields<'a> {
     expires_at: Option<Timestamp>,
     late: LatePolicy,
     pub(super) source: ContentSource,
+    pub(super) labels: Labels,
 }
 
 // === impl CheckedFields ===
@@ -49,6 +51,7 @@ impl<'a> CheckedFields<'a> {
             expires_at,
             late: parse("/late", submission.late.as_deref())?.unwrap_or_default(),
             source: ContentSource::new(catalog, (name, &**channel), submission)?,
+            labels: check_labels(submission)?,
         })
     }
 
@@ -109,21 +112,34 @@ impl<'a> CheckedFields<'a> {
             let template = item.template.as_deref().unwrap_or_default().as_bytes();
             [item.channel.as_bytes(), item.to.as_bytes(), &item.content, &item.options, template]
         });
-        let mut context = Context::new(&SHA256);
-        for part in parts.into_iter().chain(template).chain(fallback) {
-            // With its length before each part, bytes cannot move from one field to the next unnoticed.
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let mut fingerprint = [0; 32];
-        for (byte, digest) in fingerprint.iter_mut().zip(context.finish().as_ref()) {
-            *byte = *digest;
-        }
-        fingerprint
+        // One part: those of a fallback are five, so that labels are never taken for these.
+        let labels = (!self.labels.is_empty()).then(|| self.labels_digest());
+        let labels = labels.as_ref().map(<[u8; 32]>::as_slice);
+        digest(parts.into_iter().chain(template).chain(fallback).chain(labels))
+    }
+
+    fn labels_digest(&self) -> [u8; 32] {
+        let (external_id, metadata) = (self.labels.external_id.as_bytes(), self.labels.metadata());
+        let tags = self.labels.tags().iter().map(|tag| &**tag.as_bytes());
+        digest([&**external_id, metadata].into_iter().chain(tags))
     }
 }
 
 // === helpers ===
+
+/// SHA-256 of parts, each after its length: so bytes cannot move from one to the next unnoticed.
+fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    let mut digest = [0; 32];
+    for (byte, computed) in digest.iter_mut().zip(context.finish().as_ref()) {
+        *byte = *computed;
+    }
+    digest
+}
 
 fn parse<T: FromStr<Err: fmt::Display>>(
     pointer: &'static str,

@@ -84,7 +84,7 @@ fn complete(
         expires_at: checked.ends_at(),
         broadcast: None,
     };
-    Ok(Draft { envelope, recipient, content, idempotency })
+    Ok(Draft { envelope, recipient, content, idempotency, labels: checked.labels })
 }
 
 /// Checks a broadcast before its recipients are known.
@@ -109,6 +109,7 @@ pub(super) fn broadcast(
         expires_at,
         idempotency,
         content: content.written(),
+        labels: checked.labels,
     };
     Ok((draft, content))
 }

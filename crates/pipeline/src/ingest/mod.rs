@@ -23,6 +23,7 @@ pub mod parse;
 mod catalog;
 mod check;
 mod content;
+mod labels;
 mod recipient;
 
 mod broadcast_content;

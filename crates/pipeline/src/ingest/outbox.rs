@@ -132,6 +132,9 @@ fn submission(
         expires_at: row.expires_at.map(|instant| instant.to_string().into()),
         late: None,
         idempotency_key: row.idempotency_key.as_deref().map(ByteString::from),
+        external_id: None,
+        tags: Vec::new(),
+        metadata: Bytes::new(),
     };
     Ok((submission, asked_at))
 }

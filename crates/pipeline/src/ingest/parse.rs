@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use notification::limits::REQUEST_ITEMS;
+use notification::limits::{REQUEST_ITEMS, TAGS};
 use notification::{ByteString, Bytes};
 use serde_json::value::RawValue;
 
@@ -15,7 +15,7 @@ use crate::ingest::limits::FALLBACKS;
 macro_rules! with_submission {
     ($($more:literal),*) => {
         &["channel", "content", "options", "template", "variables", "guarantee", "priority", "send_at",
-          "expires_at", "late", "idempotency_key", "fallback", $($more),*]
+          "expires_at", "late", "idempotency_key", "external_id", "tags", "metadata", "fallback", $($more),*]
     };
 }
 
@@ -24,7 +24,7 @@ const NOTIFICATION: &[&str] = with_submission!("to");
 const BROADCAST: &[&str] = with_submission!();
 const BROADCAST_WITH_RECIPIENTS: &[&str] = with_submission!("recipients");
 /// A recipient of a broadcast that is not just a text.
-const RECIPIENT: &[&str] = &["to", "variables", "fallback"];
+const RECIPIENT: &[&str] = &["to", "variables", "external_id", "fallback"];
 const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
 
 /// A broadcast with all of its recipients in one text.
@@ -131,8 +131,10 @@ pub fn recipient(
         let object = Object::read(json.get(), RECIPIENT)?;
         let to = Object::required("to", object.text("to")?)?;
         let variables = object.object("variables", whole)?;
+        let external_id = object.text("external_id")?.map(|id| share(whole, id));
         let fallback = addresses(&object, whole)?;
-        return Ok((BroadcastRecipient { to: share(whole, to), variables, fallback }, false));
+        let to = share(whole, to);
+        return Ok((BroadcastRecipient { to, variables, external_id, fallback }, false));
     }
     let to = text(json)
         .map_err(|_| InvalidField::new("", "must be a string, or an object with `to`"))?;
@@ -192,6 +194,9 @@ fn submission<'a>(
         expires_at: object.text("expires_at")?,
         late: object.text("late")?,
         idempotency_key: object.text("idempotency_key")?.map(|key| share(whole, key)),
+        external_id: object.text("external_id")?.map(|id| share(whole, id)),
+        tags: tags(object, whole)?,
+        metadata: object.object("metadata", whole)?.unwrap_or_default(),
     })
 }
 
@@ -213,6 +218,23 @@ fn content<'a>(
         }
     };
     Ok((template, content))
+}
+
+/// The field `tags`; empty when it is absent.
+fn tags(object: &Object<'_>, whole: &ByteString) -> Result<Vec<ByteString>, InvalidField> {
+    let Some(json) = object.raw("tags") else { return Ok(Vec::new()) };
+    let Ok((items, count)) = list(json.get(), TAGS) else {
+        return Err(InvalidField::new("/tags", "must be an array of strings"));
+    };
+    if count > TAGS {
+        let message = format!("must have at most {TAGS} tags, has {count}");
+        return Err(InvalidField::new("/tags", message));
+    }
+    let tag = |(index, item): (usize, &RawValue)| {
+        let tag = text(item).map(|tag| share(whole, tag));
+        tag.map_err(|message| InvalidField::new(format!("/tags/{index}"), message))
+    };
+    items.into_iter().enumerate().map(tag).collect()
 }
 
 /// Addresses of one recipient for the fallbacks of a broadcast, from its field `fallback`.

@@ -31,6 +31,12 @@ pub struct Submission<'a> {
     pub late: Option<Cow<'a, str>>,
     /// The caller's key.
     pub idempotency_key: Option<ByteString>,
+    /// The application's own id of whom or what it is about; of a broadcast, its own.
+    pub external_id: Option<ByteString>,
+    /// Tags: of a broadcast, those of each of its notifications as well.
+    pub tags: Vec<ByteString>,
+    /// A JSON object, empty when there is none; it goes with the tags.
+    pub metadata: Bytes,
 }
 
 /// A content for another channel, sent once the one before it is definitely refused.
@@ -55,6 +61,8 @@ pub struct BroadcastRecipient {
     pub to: ByteString,
     /// Its variables (JSON), if the content is a template: they go before those of all.
     pub variables: Option<Bytes>,
+    /// The application's own id of whom it is.
+    pub external_id: Option<ByteString>,
     /// Addresses for the broadcast's fallbacks, in their order; `None` for a fallback that the recipient does not have.
     pub fallback: Vec<Option<ByteString>>,
 }
@@ -90,6 +98,9 @@ impl Submission<'_> {
             options: self.options,
             variables: self.variables,
             idempotency_key: self.idempotency_key,
+            external_id: self.external_id,
+            tags: self.tags,
+            metadata: self.metadata,
         }
     }
 }

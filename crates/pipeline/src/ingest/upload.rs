@@ -7,10 +7,11 @@ use std::task::Poll;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use notification::{BroadcastId, Name, limits};
+use notification::{BroadcastId, ByteString, Name, limits};
 use store::{RecipientGroup, StoreError};
 
 use super::broadcast_content::{BroadcastContent, RecipientContent};
+use super::labels::check_external_id;
 use super::recipient::{CheckedRecipient, check_recipient};
 use super::submission::BroadcastRecipient;
 use super::{IngestError, Intake, InvalidField};
@@ -41,21 +42,23 @@ pub struct Upload {
 }
 
 /// A recipient that was checked, with its content.
-struct UploadCounts {
+struct UploadItem {
     checked: CheckedRecipient,
     content: RecipientContent,
+    external_id: ByteString,
 }
 
-// === impl UploadCounts ===
+// === impl UploadItem ===
 
-impl UploadCounts {
+impl UploadItem {
     fn new(
         broadcast: &BroadcastContent,
         recipient: BroadcastRecipient,
     ) -> Result<Self, InvalidField> {
-        let BroadcastRecipient { to, variables, fallback } = recipient;
+        let BroadcastRecipient { to, variables, external_id, fallback } = recipient;
         let checked = check_recipient(broadcast.channel(), to)?;
-        Ok(Self { checked, content: broadcast.for_recipient(variables, fallback)? })
+        let external_id = check_external_id(external_id)?;
+        Ok(Self { checked, content: broadcast.for_recipient(variables, fallback)?, external_id })
     }
 }
 
@@ -99,8 +102,7 @@ impl Upload {
     ) -> Result<Vec<Result<(), InvalidField>>, IngestError> {
         let content = Arc::clone(&self.content);
         let work = move || {
-            let made =
-                recipients.into_iter().map(|recipient| UploadCounts::new(&content, recipient));
+            let made = recipients.into_iter().map(|recipient| UploadItem::new(&content, recipient));
             made.collect::<Vec<_>>()
         };
         let made = match &self.intake.renderer {
@@ -110,14 +112,13 @@ impl Upload {
         Ok(made.into_iter().map(|made| made.map(|made| self.collect(made))).collect())
     }
 
-    fn collect(&mut self, UploadCounts { checked, content }: UploadCounts) {
+    fn collect(&mut self, UploadItem { checked, content, external_id }: UploadItem) {
         let CheckedRecipient { recipient, destination } = checked;
         let RecipientContent { content, bytes } = content;
         self.collected_items += 1;
-        self.collected_bytes += recipient.len() + bytes;
+        self.collected_bytes += recipient.len() + bytes + external_id.len();
         let group = self.group(destination);
-        group.recipients.push(recipient);
-        group.contents.extend(content);
+        group.push(recipient, content, external_id);
     }
 
     /// True if the collected recipients are to be flushed.

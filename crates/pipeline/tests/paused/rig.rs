@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flow::{Backoff, Clock, WorkerDeadline};
 use notification::{
-    Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Lane, Name,
+    Account, ByteString, Bytes, Chunk, Content, Draft, Envelope, Guarantee, Labels, Lane, Name,
     NotificationId, Priority, State, Ticket, Timestamp, limits,
 };
 use pipeline::{
@@ -93,7 +93,13 @@ impl Rig {
         let envelope =
             Envelope { lane, guarantee, due_at: self.now(), expires_at: None, broadcast: None };
         let content = Content { payload: Bytes::from_static(b"{}"), ..Content::default() };
-        Draft { envelope, recipient: ByteString::from(recipient), content, idempotency: None }
+        Draft {
+            envelope,
+            recipient: ByteString::from(recipient),
+            content,
+            idempotency: None,
+            labels: Labels::default(),
+        }
     }
 
     /// Stores drafts for `recipients`, due now.

@@ -135,10 +135,8 @@ pub(super) async fn events_of_what_was_erased_name_no_recipient(store: &dyn Stor
     settle_all(store, &chunk, DELIVERED).await;
     assert_eq!(erase(store, &ids[..1]).await, [Erased::Erased]);
     let filter = DeliveryFilter {
-        tenant: name("tenant"),
-        channels: std::collections::BTreeSet::new(),
         states: [State::Delivered].into(),
-        attempts: false,
+        ..DeliveryFilter::ends_of(name("tenant"))
     };
     let page =
         store.reader().delivery_events(filter, EventPosition::default(), 9).await.unwrap().events;

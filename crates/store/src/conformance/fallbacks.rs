@@ -143,9 +143,9 @@ fn with_fallbacks(count: usize, content: &Content, other: &Alternative) -> Recip
         Content { fallback, ..content.clone() }
     });
     RecipientGroup {
-        destination: "destination".into(),
         contents: own.collect(),
         recipients: numbers().map(ByteString::from).collect(),
+        ..RecipientGroup::new("destination".into())
     }
 }
 

@@ -60,7 +60,11 @@ pub(super) async fn a_list_is_paged_and_filtered(store: &dyn Store) {
 }
 
 /// All that `filter` matches, page by page.
-async fn list_all(store: &dyn Store, filter: &Filter, items: usize) -> Vec<NotificationId> {
+pub(super) async fn list_all(
+    store: &dyn Store,
+    filter: &Filter,
+    items: usize,
+) -> Vec<NotificationId> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
         let page = store.reader().list(filter.clone(), after, items).await.unwrap();

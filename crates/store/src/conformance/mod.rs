@@ -17,6 +17,7 @@ mod events;
 mod fallbacks;
 mod idempotency;
 mod ingest;
+mod labels;
 mod leases;
 mod ledger;
 mod pausing;
@@ -301,6 +302,14 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
             a_recipient_is_found_by_its_tenant_and_at_once
             the_log_is_read_once_from_start_to_end
             lanes_show_their_work;
+        labels:
+            notifications_are_found_by_their_labels
+            notifications_are_found_by_the_reason_of_their_end
+            those_of_a_broadcast_have_its_tags_and_ids_of_their_own
+            a_fallback_has_the_labels_of_what_it_stands_in_for
+            labels_go_with_the_recipient
+            events_have_labels_and_are_filtered_by_tag
+            a_key_leads_to_what_it_was_used_for;
     }
 }
 

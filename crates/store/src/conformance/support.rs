@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use notification::{
-    ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency, Lane,
-    NotificationId, OutcomeGroup, Priority, Scope, Settlement, State, Timestamp,
+    ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency,
+    Labels, Lane, NotificationId, OutcomeGroup, Priority, Scope, Settlement, State, Timestamp,
 };
 
 pub use notification::sample::name;
@@ -33,6 +33,8 @@ pub struct Shape {
     pub key: Option<(&'static str, u8)>,
     /// Tenant that owns it.
     pub tenant: &'static str,
+    /// Its labels.
+    pub labels: Labels,
 }
 
 /// A broadcast to be opened.
@@ -59,6 +61,7 @@ impl Default for Shape {
             payload: Bytes::from_static(br#"{"text":"news"}"#),
             key: None,
             tenant: "tenant",
+            labels: Labels::default(),
         }
     }
 }
@@ -82,6 +85,7 @@ impl Shape {
             recipient: ByteString::from(recipient),
             content: Content { payload: self.payload.clone(), ..Content::default() },
             idempotency: self.key.map(idempotency),
+            labels: self.labels.clone(),
         }
     }
 
@@ -115,6 +119,7 @@ impl BroadcastShape {
                 fallback: None,
             },
             idempotency: self.key.map(idempotency),
+            labels: Labels::default(),
         }
     }
 

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Disposition, Envelope,
-    Epoch, Event, Guarantee, Lane, Name, NotificationId, Pauses, Priority, Settlement, State,
-    Timestamp,
+    Epoch, Event, Guarantee, Labels, Lane, Name, NotificationId, Pauses, Priority, Settlement,
+    State, Timestamp,
 };
 
 use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::Evidence;
 use crate::rows::pace::Paces;
-use crate::rows::packing::KeyUse;
 use crate::rows::room::LoadKind;
 use crate::{
-    Attempted, BroadcastDraft, FeedCursor, LogEntry, ShardCursor, Suppression, SuppressionEvent,
+    Attempted, BroadcastDraft, FeedCursor, KeyUse, LogEntry, ShardCursor, Suppression,
+    SuppressionEvent,
 };
 
 /// The tag of every double.
@@ -71,6 +71,7 @@ pub(super) struct Batch {
 pub(super) struct Entry {
     pub(super) recipient: ByteString,
     pub(super) content: Content,
+    pub(super) labels: Labels,
     pub(super) state: State,
     pub(super) attempts: Vec<Attempted>,
 }
@@ -145,14 +146,14 @@ impl Books {
         &mut self,
         envelope: Envelope,
         accepted_at: Timestamp,
-        entries: Vec<(ByteString, Content)>,
+        entries: Vec<(ByteString, Content, Labels)>,
     ) -> BatchId {
         let id = BatchId(self.next_number());
         let entry =
             Batch { envelope, accepted_at, entries: Vec::new(), removed: 0, is_of_feed: false };
         self.batches.insert(id, entry);
-        for (recipient, content) in entries {
-            self.append(id, recipient, content);
+        for (recipient, content, labels) in entries {
+            self.append(id, recipient, content, labels);
         }
         id
     }
@@ -164,11 +165,12 @@ impl Books {
         batch: BatchId,
         recipient: ByteString,
         content: Content,
+        labels: Labels,
     ) -> NotificationId {
         let stored = self.batches.get_mut(&batch).expect("the batch is stored");
         let index = u16::try_from(stored.entries.len()).expect("a batch fits its indexes");
         let (state, attempts) = (State::Pending, Vec::new());
-        stored.entries.push(Entry { recipient, content, state, attempts });
+        stored.entries.push(Entry { recipient, content, labels, state, attempts });
         self.id(batch, index)
     }
 

@@ -1,6 +1,6 @@
 //! Erasure, one notification after the other.
 
-use notification::{ByteString, Bytes, Content, Name, NotificationId};
+use notification::{ByteString, Bytes, Content, Labels, Name, NotificationId};
 
 use super::books::Books;
 use crate::rows::erasure::without_address;
@@ -20,6 +20,7 @@ impl Books {
         if !entry.state.is_terminal() {
             return Erased::Pending;
         }
+        entry.labels = Labels::default();
         let fallback = entry.content.fallback.take();
         let addresses: Vec<ByteString> = std::iter::once(std::mem::take(&mut entry.recipient))
             .chain(fallback.iter().flat_map(|it| it.next.iter().map(|next| next.recipient.clone())))

@@ -23,9 +23,12 @@ impl Books {
                 let position = EventPosition { transaction: 0, event };
                 let batch = self.batch(entry.id.batch());
                 let lane = &batch.envelope.lane;
+                let entry_labels =
+                    self.find(entry.id).map(|history| history.labels).unwrap_or_default();
                 let matches = filter.tenant == lane.tenant
                     && filter.has_channel(&lane.channel)
                     && filter.has_state(entry.attempted.state)
+                    && filter.has_tags(&entry_labels)
                     && !batch.is_of_feed;
                 if position <= from || !matches {
                     continue;
@@ -43,6 +46,7 @@ impl Books {
                         .cloned(),
                     attempted: entry.attempted.clone(),
                     broadcast: batch.envelope.broadcast,
+                    labels: entry_labels,
                 });
             }
             page.next = end;

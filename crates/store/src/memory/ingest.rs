@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Idempotency, Lane, Name, Timestamp,
-    limits,
+    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Idempotency, Labels, Lane, Name,
+    Timestamp, limits,
 };
 
 use super::books::{Books, Broadcast};
-use crate::rows::packing::{KeyUse, used_before};
-use crate::{Admission, BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
+use crate::rows::packing::used_before;
+use crate::{Admission, BroadcastDraft, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
 impl Books {
     pub(super) fn ingest(
@@ -45,7 +45,7 @@ impl Books {
                     batch
                 }
             };
-            let id = self.append(batch, draft.recipient, draft.content);
+            let id = self.append(batch, draft.recipient, draft.content, draft.labels);
             if let (Some(key), Some(idempotency)) = (key, draft.idempotency) {
                 self.keys.insert(key, (KeyUse::Notification(id), idempotency.fingerprint));
             }
@@ -59,7 +59,13 @@ impl Books {
 
     /// Accepts what stands in for notifications that end in this transaction.
     #[expect(clippy::expect_used, reason = "only fallbacks have such keys")]
-    pub(super) fn accept_fallbacks(&mut self, drafts: Vec<Draft>, now: Timestamp) {
+    pub(super) fn accept_fallbacks(&mut self, mut drafts: Vec<Draft>, now: Timestamp) {
+        for draft in &mut drafts {
+            if let Some(of) = draft.content.fallback.as_ref().and_then(|fallback| fallback.of) {
+                draft.labels = self.entry(of.batch(), of.index()).labels.clone();
+            }
+        }
+
         self.ingest(drafts, now).expect("a fallback is accepted once");
     }
 
@@ -118,10 +124,12 @@ impl Books {
                 broadcast: Some(id),
             };
             let has_contents = group.has_contents();
-            let with_content = |(recipient, own): (&ByteString, Content)| {
-                (recipient.clone(), if has_contents { own } else { draft.content.clone() })
+            let with_content = |(recipient, own, labels): (&ByteString, Content, Labels)| {
+                let content = if has_contents { own } else { draft.content.clone() };
+                (recipient.clone(), content, labels)
             };
-            let entries: Vec<_> = group.items().map(with_content).collect();
+            let entries: Vec<_> =
+                group.items(draft.labels.common.clone()).map(with_content).collect();
             for entries in entries.chunks(limits::BATCH_ITEMS) {
                 self.store(envelope.clone(), now, entries.to_vec());
             }

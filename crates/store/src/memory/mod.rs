@@ -33,10 +33,10 @@ use crate::{
     Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
     CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus,
     DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History,
-    Ingest, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer, Operations,
-    Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup, Recovery,
-    Requeued, Resolution, Resolved, Retention, SearchIndex, Settled, Settlements, ShardCursor,
-    Store, StoreError, Suppression, SuppressionPage, TakeTickets,
+    Ingest, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer,
+    Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup,
+    Recovery, Requeued, Resolution, Resolved, Retention, SearchIndex, Settled, Settlements,
+    ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -237,6 +237,10 @@ impl ReadStore for Memory {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         Ok(self.read(|books| books.list(&filter, after, items)))
+    }
+
+    async fn key_use(&self, tenant: Name, key: ByteString) -> Result<Option<KeyUse>, StoreError> {
+        Ok(self.read(|books| books.keys.get(&(tenant, key)).map(|(used, _)| *used)))
     }
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use notification::{BatchId, ByteString, Name, State, Timestamp};
 
 use super::books::Books;
-use crate::rows::packing::KeyUse;
-use crate::{PruneStep, RetainedPart, Retention};
+use crate::{KeyUse, PruneStep, RetainedPart, Retention};
 
 impl Books {
     pub(super) fn prune(&mut self, retention: &Retention, now: Timestamp) -> PruneStep {

@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notification::{Account, BatchId, BroadcastId, Lane, Name, NotificationId, State};
+use notification::{Account, BatchId, BroadcastId, Labels, Lane, Name, NotificationId, State};
 
 use super::books::{Books, MemoryChunk};
 use crate::rows::due::LANES_PER_PAGE;
-use crate::rows::packing::KeyUse;
 use crate::rows::parked::Counted;
 use crate::rows::paused::PUT_AWAY;
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::{
-    Audit, BroadcastStatus, Filter, History, LanePace, LaneStatus, ListOrder, LogPage, LogPosition,
-    Page, ParkedChannel,
+    Audit, BroadcastStatus, Filter, History, KeyUse, LanePace, LaneStatus, ListOrder, LogPage,
+    LogPosition, Page, ParkedChannel,
 };
 
 impl Books {
@@ -33,6 +32,7 @@ impl Books {
             accepted_at: stored.accepted_at,
             recipient: (stored.removed < 2 && !is_erased).then(|| entry.recipient.clone()),
             content: (stored.removed < 1 && !is_erased).then(|| entry.content.clone()),
+            labels: if stored.removed < 2 { entry.labels.clone() } else { Labels::default() },
             state: entry.state,
             next_attempt_at: due_at.filter(|at| *at < PUT_AWAY),
             attempts: entry.attempts.clone(),
@@ -112,6 +112,7 @@ impl Books {
             accepted_at: broadcast.sealed_at?,
             due_at: broadcast.draft.due_at,
             expires_at: broadcast.draft.expires_at,
+            labels: broadcast.draft.labels.clone(),
             account,
             parts,
         })

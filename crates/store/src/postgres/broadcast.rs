@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use notification::{BroadcastId, ByteString, Envelope, Timestamp};
 
-use super::columns::{lane_at, signed};
+use super::columns::{labels_at, lane_at, signed};
 use super::ingest::{fingerprint_at, number_of};
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction};
 use crate::rows::codes;
-use crate::rows::packing::{KeyUse, OpenedBroadcast, pack_group, used_before};
-use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
+use crate::rows::labels::BatchLabels;
+use crate::rows::packing::{OpenedBroadcast, pack_group, used_before};
+use crate::{BroadcastDraft, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
 /// Opens one.
 #[derive(Debug)]
@@ -52,8 +53,8 @@ impl WriterRequest for OpenBroadcast {
         }
         // The second row counts the recipients as they come, so that sealing walks over no batch.
         let insert = "WITH opened AS (INSERT INTO broadcast \
-             (tenant, channel, priority, guarantee, due_at, expires_at, worker, key, fingerprint, options, payload) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id) \
+             (tenant, channel, priority, guarantee, due_at, expires_at, worker, key, fingerprint, options, payload, labels) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id) \
              INSERT INTO unreleased (broadcast) SELECT id FROM opened RETURNING broadcast";
         let idempotency = draft.idempotency.as_ref();
         // It lives with its worker, which alone adds to it and seals it: it is abandoned when the worker is reaped.
@@ -73,6 +74,7 @@ impl WriterRequest for OpenBroadcast {
                     &idempotency.map(|idempotency| &idempotency.fingerprint[..]),
                     &&*draft.content.options,
                     &&*draft.content.payload,
+                    &BatchLabels::one(draft.labels.clone()).encode(),
                 ],
             )
             .await?;
@@ -101,7 +103,9 @@ impl WriterRequest for AddRecipients {
         let lanes = transaction.lane_numbers(lanes).await?;
         for (group, envelope) in self.groups.iter().zip(envelopes) {
             let lane = number_of(&lanes, &envelope.lane);
-            let packed = pack_group(group, &envelope, self.now, || transaction.state.next_batch());
+            let packed = pack_group(group, (&envelope, &open.common), self.now, || {
+                transaction.state.next_batch()
+            });
             batches.extend(packed.into_iter().map(|batch| (lane, batch)));
         }
         if !batches.is_empty() {
@@ -125,7 +129,7 @@ impl WriterRequest for SealBroadcast {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, RunError> {
         let Self(id, now) = *self;
-        let OpenedBroadcast { envelope, key } = transaction.open_broadcast(id).await?;
+        let OpenedBroadcast { envelope, key, common: _ } = transaction.open_broadcast(id).await?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             let owned = (envelope.lane.tenant.clone(), key.clone());
@@ -176,7 +180,7 @@ impl Transaction<'_> {
     async fn open_broadcast(&mut self, id: BroadcastId) -> Result<OpenedBroadcast, RunError> {
         // The worker is compared, since a broadcast whose removal has begun has none: it would be sealed without what is gone
         // already. The lock keeps the process that reaps this one from removing it before the commit.
-        let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
+        let select = "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint, labels \
              FROM broadcast WHERE id = $1 AND sealed_at IS NULL AND worker = $2 FOR UPDATE";
         let worker = self.state.membership.borrow().worker;
         let rows = self.rows(select, &[&id.0.cast_signed(), &worker]).await?;
@@ -193,7 +197,8 @@ impl Transaction<'_> {
             Some(key) => Some((ByteString::from(key), fingerprint_at(row, 8)?)),
             None => None,
         };
-        Ok(OpenedBroadcast { envelope, key })
+        let common = BatchLabels::decode(labels_at(row, 9)?, 1)?.of(0).common;
+        Ok(OpenedBroadcast { envelope, key, common })
     }
 
     /// Removes open broadcasts that have no batches any more; how many there were.

@@ -1,8 +1,8 @@
 //! The columns of a chunk and of a lane: how a statement names them, reads them and writes them.
 
-use notification::{BatchId, ChunkId, Epoch, Lane, Timestamp};
-use tokio_postgres::Row;
+use notification::{BatchId, Bytes, ChunkId, Epoch, Lane, Timestamp};
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use super::placement::partition_of;
 use crate::StoreError;
@@ -106,6 +106,11 @@ pub(super) fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
     })
 }
 
+/// The column of labels of a batch, or of a broadcast.
+pub(super) fn labels_at(row: &Row, column: usize) -> Result<Option<Bytes>, Error> {
+    Ok(row.try_get::<_, Option<&[u8]>>(column)?.map(Bytes::copy_from_slice))
+}
+
 /// A count as the database keeps it.
 pub(super) fn counted(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
@@ -118,4 +123,9 @@ pub(super) fn signed(count: usize) -> i64 {
 /// The number of a lane as the database keeps it.
 pub(super) fn narrow(lane: LaneId) -> i32 {
     i32::try_from(lane).unwrap_or(i32::MAX)
+}
+
+/// True if PostgreSQL can keep it as a text. A recipient with a NUL in its name cannot be sent to, so none is missed.
+pub(super) fn is_text(recipient: &str) -> bool {
+    !recipient.contains('\0')
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use notification::{BatchId, ByteString, Bytes, Name, NotificationId, Timestamp};
 
+use super::columns::{is_text, labels_at};
 use super::request::WriterRequest;
-use super::suppress::{LOCK_FOR_LIFTING, is_text};
+use super::suppress::LOCK_FOR_LIFTING;
 use super::transaction::{RunError, Transaction};
 use crate::rows::erasure::{BatchToErase, ErasedBatch};
 use crate::rows::members::Members;
@@ -34,9 +35,9 @@ const LOCK_BATCHES: &str = "SELECT batch.id, accepted_at, count, batch.broadcast
      ORDER BY batch.id FOR UPDATE OF batch";
 const SELECT_MEMBERS: &str = "SELECT count, members FROM chunk WHERE batch = $1";
 const SELECT_LOG: &str = "SELECT txid, id, entries FROM log WHERE batch = $1";
-const UPDATE_BATCH: &str = "UPDATE batch SET items = $2, erased = $3 WHERE id = $1";
-const STRIP_BATCH: &str =
-    "UPDATE batch SET options = NULL, payload = NULL, items = $2, removed = 2 WHERE id = $1";
+const UPDATE_BATCH: &str = "UPDATE batch SET items = $2, erased = $3, labels = $4 WHERE id = $1";
+const STRIP_BATCH: &str = "UPDATE batch SET options = NULL, payload = NULL, items = $2, labels = NULL, removed = 2 \
+     WHERE id = $1";
 /// The first channel behind another with anything on its list, or a mark.
 const NEXT_CHANNEL: &str = "SELECT least((SELECT min(channel) FROM suppression WHERE channel > $1), \
      (SELECT min(channel) FROM suppression_lift WHERE channel > $1))";
@@ -64,6 +65,7 @@ impl WriterRequest for EraseNotifications {
                 broadcast: row.try_get(3)?,
                 removed: u8::try_from(row.try_get::<_, i16>(4)?).map_err(damaged)?,
                 items: Bytes::new(),
+                labels: None,
                 waiting: row.try_get::<_, bool>(5)?.then_some(waiting),
                 pending: Members::default(),
                 log: BTreeMap::new(),
@@ -117,8 +119,9 @@ impl Transaction<'_> {
         for row in self.rows(SELECT_LOG, &[&number]).await? {
             batch.log.insert((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?);
         }
-        let items = self.row("SELECT items FROM batch WHERE id = $1", &[&number]).await?;
-        batch.items = Bytes::from(items.try_get::<_, Vec<u8>>(0)?);
+        let row = self.row("SELECT items, labels FROM batch WHERE id = $1", &[&number]).await?;
+        batch.items = Bytes::from(row.try_get::<_, Vec<u8>>(0)?);
+        batch.labels = labels_at(&row, 1)?;
         Ok(())
     }
 
@@ -137,7 +140,8 @@ impl Transaction<'_> {
             }
         } else {
             let count = i32::try_from(erased.erased).unwrap_or(i32::MAX);
-            self.execute(UPDATE_BATCH, &[&number, &erased.items, &count]).await?;
+            let ErasedBatch { items, labels, .. } = erased;
+            self.execute(UPDATE_BATCH, &[&number, items, &count, labels]).await?;
         }
         for ((txid, id), entries) in &erased.log {
             self.execute(UPDATE_LOG, &[txid, id, entries]).await?;

@@ -4,7 +4,7 @@ use notification::{BatchId, BroadcastId, Bytes};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::columns::signed;
+use super::columns::{labels_at, signed};
 use super::read::{Snapshot, instant, unsigned};
 use crate::rows::codes;
 use crate::rows::events::{EventPager, Logged, LoggedRow, first_row};
@@ -28,8 +28,8 @@ impl Snapshot<'_> {
         // Rows of other tenants give a number alone: neither their entries nor their batches are read.
         let select = "SELECT txid, log.id, batch.id, accepted_at, broadcast, \
              (SELECT channel FROM tenant_lane WHERE tenant_lane.id = batch.lane), \
-             CASE WHEN batch.id IS NOT NULL THEN entries END, items FROM log \
-             LEFT JOIN LATERAL (SELECT id, accepted_at, broadcast, lane, items FROM batch \
+             CASE WHEN batch.id IS NOT NULL THEN entries END, items, labels FROM log \
+             LEFT JOIN LATERAL (SELECT id, accepted_at, broadcast, lane, items, labels FROM batch \
                WHERE batch.id = log.batch AND tenant = $4 AND of_feed IS NULL OFFSET 0) AS batch ON true \
              WHERE (txid, log.id) >= ($1, $2) AND txid < $3 ORDER BY txid, log.id LIMIT $5";
         let parameters: [&(dyn ToSql + Sync); 5] = [
@@ -73,6 +73,7 @@ fn row_at(row: &Row) -> Result<LoggedRow, StoreError> {
             channel: codes::name(row.try_get(5)?)?,
             entries: row.try_get(6)?,
             items: row.try_get::<_, Option<Vec<u8>>>(7)?.map(Bytes::from),
+            labels: labels_at(row, 8)?,
         })
     });
     Ok(LoggedRow { transaction, row: number, logged: logged.transpose()? })

@@ -13,16 +13,17 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::columns::{counted, narrow};
+use super::columns::{counted, labels_at, narrow};
 use super::placement::DestinationHash;
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
+use crate::rows::labels::{self, BatchLabels};
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
-use crate::rows::packing::{BatchBuilder, Batches, KeyUse};
-use crate::{Admission, StoreError};
+use crate::rows::packing::{BatchBuilder, Batches};
+use crate::{Admission, KeyUse, StoreError};
 
 /// Drafts of one caller.
 #[derive(Debug)]
@@ -38,8 +39,8 @@ struct ReservedBatches<'a> {
 }
 
 const COPY_BATCHES: &str = "COPY batch (id, lane, guarantee, accepted_at, due_at, expires_at, \
-     broadcast, count, tenant, options, payload, items, of_feed) FROM STDIN BINARY";
-const BATCH_TYPES: [Type; 13] = [
+     broadcast, count, tenant, options, payload, items, of_feed, labels) FROM STDIN BINARY";
+const BATCH_TYPES: [Type; 14] = [
     Type::INT8,
     Type::INT4,
     Type::INT2,
@@ -53,7 +54,10 @@ const BATCH_TYPES: [Type; 13] = [
     Type::BYTEA,
     Type::BYTEA,
     Type::BOOL,
+    Type::BYTEA,
 ];
+const SELECT_LABELS: &str =
+    "SELECT id, count, labels FROM batch WHERE id = ANY($1) AND labels IS NOT NULL";
 /// Numbers that one value of the sequence stands for; its increment.
 pub(super) const NUMBERS: u64 = 64;
 /// Time for which numbers are given after they were drawn: batches of all processes are in the order of their numbers but for this
@@ -130,12 +134,21 @@ impl Transaction<'_> {
     /// Accepts what stands in for notifications that end in this transaction.
     pub(super) async fn accept_fallbacks(
         &mut self,
-        drafts: Vec<Draft>,
+        mut drafts: Vec<Draft>,
         now: Timestamp,
     ) -> Result<(), RunError> {
         if drafts.is_empty() {
             return Ok(());
         }
+        let originals = labels::stood_in_for(&drafts);
+        let originals: Vec<i64> = originals.iter().map(|batch| batch.0.cast_signed()).collect();
+        let mut labels = HashMap::new();
+        for row in self.rows(SELECT_LABELS, &[&originals]).await? {
+            let count = usize::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
+            let batch = BatchId(row.try_get::<_, i64>(0)?.cast_unsigned());
+            labels.insert(batch, BatchLabels::decode(labels_at(&row, 2)?, count)?);
+        }
+        labels::inherit(&mut drafts, &labels);
         self.reserve_batches(drafts.len()).await?;
         self.look_up(keys_of(&drafts)).await?;
         self.pack(drafts, now)?;
@@ -186,11 +199,7 @@ impl Transaction<'_> {
             let tenant = codes::name(row.try_get(0)?)?;
             let key = ByteString::from(row.try_get::<_, &str>(1)?);
             let fingerprint = fingerprint_at(&row, 2)?;
-            let key_use = match row.try_get::<_, Option<Uuid>>(3)? {
-                Some(id) => KeyUse::Notification(NotificationId::from_bytes(id.into_bytes())),
-                None => KeyUse::Broadcast(BroadcastId(row.try_get::<_, i64>(4)?.cast_unsigned())),
-            };
-            self.key_uses.insert((tenant, key), (key_use, fingerprint));
+            self.key_uses.insert((tenant, key), (key_use_at(&row, 3)?, fingerprint));
         }
         Ok(())
     }
@@ -264,6 +273,7 @@ impl Transaction<'_> {
                     &shared.map(|content| &*content.payload),
                     &batch.encoded_items(),
                     &batch.is_of_feed.then_some(true),
+                    &batch.labels.encode(),
                 ])
                 .await?;
         }
@@ -285,6 +295,14 @@ pub(super) fn keys_of<'a>(drafts: impl IntoIterator<Item = &'a Draft>) -> Vec<Te
 pub(super) fn fingerprint_at(row: &Row, column: usize) -> Result<[u8; 32], StoreError> {
     let damaged = |_| StoreError::Damaged("a fingerprint".to_owned());
     row.try_get::<_, &[u8]>(column)?.try_into().map_err(damaged)
+}
+
+/// The use of an idempotency key, from two columns of which the first is `column`.
+pub(super) fn key_use_at(row: &Row, column: usize) -> Result<KeyUse, Error> {
+    Ok(match row.try_get::<_, Option<Uuid>>(column)? {
+        Some(id) => KeyUse::Notification(NotificationId::from_bytes(id.into_bytes())),
+        None => KeyUse::Broadcast(BroadcastId(row.try_get::<_, i64>(column + 1)?.cast_unsigned())),
+    })
 }
 
 /// The number of a lane that was looked up.

@@ -1,16 +1,16 @@
-//! Lists of notifications: by walking over batches, and by the index of recipients.
+//! Lists of notifications: by walking over batches, and by the search index.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use futures_util::try_join;
-use notification::{BatchId, ByteString, Name, NotificationId};
+use notification::{BatchId, Name, NotificationId};
 use tokio_postgres::Row;
 
-use super::columns::signed;
+use super::columns::{labels_at, signed};
 use super::read::{Parameters, Snapshot, instant, unsigned};
 use super::search::{block_at, run_at};
-use crate::rows::codec::Items;
+use crate::rows::matching::matching_members;
 use crate::rows::members::Members;
 use crate::rows::places::{
     self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_RECIPIENT_BATCHES,
@@ -61,9 +61,10 @@ impl Snapshot<'_> {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, self.numbers_of(filter).await?, after);
         let mut listing = PostgresListing { snapshot: self, filter, walk, items_max: items, page };
-        let is_at_end = match (&filter.tenant, &filter.recipient) {
-            (Some(tenant), Some(recipient)) => listing.search(tenant, recipient).await?,
-            _ => listing.walk_over(ALL).await?,
+        let is_at_end = if filter.tenant.is_some() && filter.is_searched() {
+            listing.search().await?
+        } else {
+            listing.walk_over(ALL).await?
         };
         if is_at_end {
             listing.page.next = None;
@@ -113,26 +114,19 @@ impl Snapshot<'_> {
         batches.collect()
     }
 
-    /// The members of these batches that are for the recipient of `filter`.
-    async fn members_to(
+    /// The members of these batches that the search of `filter` is for.
+    async fn members_of(
         &self,
         batches: &[CountedBatch],
         filter: &Filter,
     ) -> Result<HashMap<BatchId, Members>, StoreError> {
         let ids: Vec<i64> = batches.iter().map(|batch| batch.id.0.cast_signed()).collect();
-        let select = "SELECT id, count, items FROM batch WHERE id = ANY($1)";
+        let select = "SELECT id, count, items, labels FROM batch WHERE id = ANY($1)";
         let mut found = HashMap::new();
         for row in self.rows(select, &[&ids]).await? {
             let CountedBatch { id, count } = counted_batch(&row)?;
-            let mut items = Items::new(row.try_get::<_, Vec<u8>>(2)?.into())?;
-            let mut members = Members::default();
-            for index in (0..=u16::MAX).take(count) {
-                let (own, others) = items.read_recipients()?;
-                if filter.has_recipient(&own, &others) {
-                    members.insert(index);
-                }
-            }
-            found.insert(id, members);
+            let items = row.try_get::<_, Vec<u8>>(2)?.into();
+            found.insert(id, matching_members(filter, count, items, labels_at(&row, 3)?)?);
         }
         Ok(found)
     }
@@ -194,14 +188,14 @@ impl Snapshot<'_> {
 
 impl PostgresListing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
-    async fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
+    async fn search(&mut self) -> Result<bool, StoreError> {
         let rows = self.snapshot.rows(SELECT_PROGRESS, &[]).await?;
         let damaged = || StoreError::Damaged("the progress of the search index".to_owned());
         let row = rows.first().ok_or_else(damaged)?;
         let key = TermKey([unsigned(row, 0)?, unsigned(row, 1)?]);
         let rest = unsigned(row, 2)? + 1..ALL.end;
         let (order, after) = (self.walk.order, self.walk.look_up_after());
-        let term = key.recipient(tenant.as_str(), recipient);
+        let Some(term) = key.of_filter(self.filter) else { return self.walk_over(ALL).await };
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
         match order {
             ListOrder::OldestFirst => {
@@ -249,22 +243,22 @@ impl PostgresListing<'_> {
         let order = self.walk.order;
         let Some(next) = self.snapshot.next_number(&numbers, order).await? else { return Ok(true) };
         let stretch = self.walk.stretch(&numbers, next);
-        let has_recipient = self.filter.recipient.is_some();
-        let batches_max = if has_recipient { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
+        let is_searched = self.filter.is_searched();
+        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
         let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max).await?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for some in batches.chunks(ITEMS_AT_ONCE) {
             if recipients >= PAGE_RECIPIENTS {
                 return Ok(false);
             }
-            let of_recipient = if has_recipient {
-                Some(self.snapshot.members_to(some, self.filter).await?)
+            let matching = if is_searched {
+                Some(self.snapshot.members_of(some, self.filter).await?)
             } else {
                 None
             };
             for batch in some {
                 let mut wanted = self.walk.members(batch.id, batch.count);
-                if let Some(members) = &of_recipient {
+                if let Some(members) = &matching {
                     recipients += batch.count;
                     let members = members.get(&batch.id);
                     let is_its = |index: &u16| members.is_some_and(|it| it.contains(*index));

@@ -5,27 +5,31 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::{TryStreamExt as _, try_join};
-use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
+use notification::{
+    Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
+};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, IsolationLevel, Row, Transaction};
 use uuid::Uuid;
 
 use super::choose::SELECT_DUE;
 use super::claim::{batch_at, select_batch};
-use super::columns::{chunk_at, lane_at, narrow, select_chunk, signed};
+use super::columns::{chunk_at, is_text, labels_at, lane_at, narrow, select_chunk, signed};
 use super::connection::{PostgresSession, StatementCache};
+use super::ingest::key_use_at;
 use crate::rows::codec::{LogGroup, decode_log};
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
 use crate::rows::evidence::EvidenceBook;
+use crate::rows::labels::BatchLabels;
 use crate::rows::members::Members;
 use crate::rows::model::BatchHistory;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::{
-    BroadcastStatus, ClusterStatus, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
-    ParkedChannel, StoreError, StoreSpace, WorkerStatus,
+    BroadcastStatus, ClusterStatus, History, KeyUse, LanePace, LaneStatus, LogEntry, LogPage,
+    LogPosition, ParkedChannel, StoreError, StoreSpace, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -48,6 +52,7 @@ const SELECT_CHUNKS: &str = select_chunk!("FROM chunk WHERE batch = $1");
 /// Row of a batch that waits for its chunk, with the time at which it was withdrawn.
 const SELECT_WAITING: &str = "SELECT withdrawn_at FROM unreleased \
      WHERE broadcast = (SELECT broadcast FROM batch WHERE id = $1) AND passed < $1";
+const SELECT_LABELS: &str = "SELECT count, labels FROM batch WHERE id = $1";
 const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid, id";
 
 // === impl Snapshot ===
@@ -108,6 +113,21 @@ impl<'a> Snapshot<'a> {
         }
     }
 
+    /// The notification or broadcast for which `tenant` used `key`.
+    pub(super) async fn key_use(
+        &self,
+        tenant: Name,
+        key: ByteString,
+    ) -> Result<Option<KeyUse>, StoreError> {
+        if !is_text(&key) {
+            return Ok(None);
+        }
+        let select =
+            "SELECT notification, broadcast FROM idempotency WHERE tenant = $1 AND key = $2";
+        let row = self.first_row(select, &[&tenant.as_str(), &&*key]).await?;
+        row.map(|row| Ok(key_use_at(&row, 0)?)).transpose()
+    }
+
     /// Adds the fallback that stands in for the notification.
     pub(super) async fn linked(&self, history: History) -> Result<History, StoreError> {
         // The key under which a fallback is accepted is all that leads from a notification to it.
@@ -126,8 +146,9 @@ impl<'a> Snapshot<'a> {
         id: BatchId,
     ) -> Result<Option<BatchHistory>, StoreError> {
         let parameters: Parameters<'_> = &[&id.0.cast_signed()];
-        let (batch, chunks, entries, waiting) = try_join!(
+        let (batch, labels, chunks, entries, waiting) = try_join!(
             self.first_row(SELECT_BATCH, parameters),
+            self.first_row(SELECT_LABELS, parameters),
             self.rows(SELECT_CHUNKS, parameters),
             self.rows(SELECT_LOG, parameters),
             self.first_row(SELECT_WAITING, parameters),
@@ -141,7 +162,14 @@ impl<'a> Snapshot<'a> {
             log.extend(decode_log(row.try_get(0)?)?);
         }
         let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(WaitingState::new);
-        Ok(Some(BatchHistory { batch: batch_at(&batch)?, chunks, log, waiting }))
+        let labels = match labels {
+            Some(row) => BatchLabels::decode(
+                labels_at(&row, 1)?,
+                row.try_get::<_, i32>(0)?.try_into().unwrap_or(0),
+            )?,
+            None => BatchLabels::default(),
+        };
+        Ok(Some(BatchHistory { batch: batch_at(&batch)?, labels, chunks, log, waiting }))
     }
 
     /// The tables with their indexes. How much room is left is known to the server alone.
@@ -158,7 +186,7 @@ impl<'a> Snapshot<'a> {
     ) -> Result<Option<BroadcastStatus>, StoreError> {
         let number = id.0.cast_signed();
         let select = "SELECT tenant, channel, sealed_at, \
-             (SELECT coalesce(sum(count), 0)::int8 FROM batch WHERE broadcast = $1), due_at, expires_at \
+             (SELECT coalesce(sum(count), 0)::int8 FROM batch WHERE broadcast = $1), due_at, expires_at, labels \
              FROM broadcast WHERE id = $1 AND sealed_at IS NOT NULL";
         let rows = self.transaction.query(select, &[&number]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -197,6 +225,7 @@ impl<'a> Snapshot<'a> {
             accepted_at: instant(row, 2)?,
             due_at: instant(row, 4)?,
             expires_at: row.try_get::<_, Option<i64>>(5)?.map(Timestamp::from_millis),
+            labels: BatchLabels::decode(labels_at(row, 6)?, 1)?.of(0),
             account,
             parts,
         }))

@@ -15,8 +15,8 @@ use super::{errors, schema, store_id};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor,
-    Filter, History, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
-    ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
+    Filter, History, KeyUse, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel,
+    ReadStore, ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -140,6 +140,10 @@ impl ReadStore for PostgresReader {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         Ok(answer!(self, list, &filter, after, items))
+    }
+
+    async fn key_use(&self, tenant: Name, key: ByteString) -> Result<Option<KeyUse>, StoreError> {
+        Ok(answer!(self, key_use, tenant, key))
     }
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {

@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::Postgres;
-use super::columns::signed;
+use super::columns::{labels_at, signed};
 use super::connection::{Connector, PostgresSession};
 use super::ingest::NUMBERS;
 use super::time::DatabaseTime;
@@ -80,7 +80,7 @@ const SELECT_PROGRESS: &str =
 const SELECT_COUNTS: &str =
     "SELECT id, count FROM batch WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3";
 const SELECT_ITEMS: &str =
-    "SELECT id, count, tenant, items FROM batch WHERE id = ANY($1) ORDER BY id";
+    "SELECT id, count, tenant, items, labels FROM batch WHERE id = ANY($1) ORDER BY id";
 const ANNOUNCE: &str = "UPDATE search_progress \
      SET announced = greatest(announced, pg_sequence_last_value('batch_number') + $1) WHERE is_one RETURNING announced";
 /// Virtual transactions of this database's sessions: those without a number of their own, too. A vacuum gives no numbers.
@@ -251,7 +251,8 @@ impl IndexSession {
             for row in self.rows(SELECT_ITEMS, &[&some]).await? {
                 let count = u16::try_from(row.try_get::<_, i32>(1)?).map_err(damaged)?;
                 let items = row.try_get::<_, Vec<u8>>(3)?.into();
-                run.add((batch_at(&row, 0)?, count), row.try_get(2)?, items)?;
+                let batch = (batch_at(&row, 0)?, count);
+                run.add(batch, row.try_get(2)?, items, labels_at(&row, 4)?)?;
                 if run.is_full() {
                     break;
                 }

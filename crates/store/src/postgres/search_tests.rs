@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::Tasks;
-use notification::{NotificationId, Timestamp};
+use notification::{Bytes, CommonLabels, Labels, NotificationId, Timestamp};
 use testbed::postgres::Database;
 use tokio::sync::oneshot;
 use tokio_postgres::{Client, NoTls};
@@ -43,13 +43,34 @@ async fn fill_at(store: &Postgres, batches: usize, now: Timestamp, sent: &mut Se
     let draft = |number: usize| {
         // Drafts of one transaction share a batch unless their due times differ.
         let due_at = i64::try_from(number / 3).unwrap();
-        Shape { due_at, ..Shape::default() }.draft(&to(number).to_string())
+        let recipient = to(number).to_string();
+        Shape { due_at, labels: labels_of(&recipient), ..Shape::default() }.draft(&recipient)
     };
     let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
     for (number, admission) in admissions.into_iter().enumerate() {
         let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
         sent.entry(to(number)).or_default().push(id);
     }
+}
+
+/// Labels of what a recipient gets, by which it is found as well.
+fn labels_of(recipient: &str) -> Labels {
+    let common =
+        CommonLabels { tags: vec!["all".into(), recipient.into()], metadata: Bytes::new() };
+    Labels { external_id: format!("user {recipient}").into(), common: Some(Arc::new(common)) }
+}
+
+/// The three filters of the notifications of one recipient.
+fn filters_of(recipient: usize, order: ListOrder) -> [Filter; 3] {
+    let (tenant, recipient) = (Some(name("tenant")), recipient.to_string());
+    let of_tenant = Filter { tenant, order, ..Filter::default() };
+    let tag = Some(recipient.clone().into());
+    let external_id = Some(format!("user {recipient}").into());
+    [
+        Filter { recipient: Some(recipient.into()), ..of_tenant.clone() },
+        Filter { external_id, ..of_tenant.clone() },
+        Filter { tag, ..of_tenant },
+    ]
 }
 
 /// A filter of the notifications of one recipient.
@@ -73,9 +94,13 @@ async fn list_all(store: &Postgres, filter: Filter) -> Vec<NotificationId> {
 async fn check(store: &Postgres, sent: &Sent) {
     let mut expect = sent.get(&7).cloned().unwrap_or_default();
     expect.sort_by_key(|id| (id.batch(), id.index()));
-    assert_eq!(list_all(store, to(7, ListOrder::OldestFirst)).await, expect);
+    for filter in filters_of(7, ListOrder::OldestFirst) {
+        assert_eq!(list_all(store, filter).await, expect);
+    }
     expect.reverse();
-    assert_eq!(list_all(store, to(7, ListOrder::NewestFirst)).await, expect);
+    for filter in filters_of(7, ListOrder::NewestFirst) {
+        assert_eq!(list_all(store, filter).await, expect);
+    }
 }
 
 async fn number(client: &Client, sql: &str) -> i64 {
@@ -132,7 +157,8 @@ async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
     let filling = Arc::clone(&slow);
     let (told, late) = oneshot::channel();
     tasks.spawn("late", async move {
-        let shape = Shape { key: Some(("key", 1)), ..Shape::default() };
+        let labels = labels_of("7");
+        let shape = Shape { key: Some(("key", 1)), labels, ..Shape::default() };
         told.send(filling.ingest(vec![shape.draft("7")], at(0)).await.unwrap()).unwrap();
     });
     let waits = "SELECT count(*) FROM pg_stat_activity \

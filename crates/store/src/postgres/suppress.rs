@@ -7,7 +7,7 @@ use notification::{ByteString, Name, Timestamp};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::columns::signed;
+use super::columns::{is_text, signed};
 use super::read::{Snapshot, instant, unsigned};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
@@ -456,9 +456,4 @@ fn cursor_at(row: &Row) -> Result<FeedCursor, StoreError> {
 fn status_at(row: &Row, column: usize) -> Result<u16, StoreError> {
     let status: i32 = row.try_get(column)?;
     u16::try_from(status).map_err(|_| StoreError::Damaged("a status of a suppression".to_owned()))
-}
-
-/// True if PostgreSQL can keep it as a text. A recipient with a NUL in its name cannot be sent to, so none is missed.
-pub(super) fn is_text(recipient: &str) -> bool {
-    !recipient.contains('\0')
 }

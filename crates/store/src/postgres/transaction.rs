@@ -16,13 +16,13 @@ use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
 use super::placement::DestinationHash;
 use super::writer_state::{Effects, Membership, WriterState};
-use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
-use crate::rows::packing::{BatchPacker, KeyUse};
+use crate::rows::packing::BatchPacker;
+use crate::{KeyUse, StoreError};
 
 /// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]

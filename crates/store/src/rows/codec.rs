@@ -1,4 +1,4 @@
-//! The blobs. Numbers are LEB128 varints; a text or blob is its length and its bytes.
+//! Items of a batch and entries of the log, as blobs.
 //!
 //! Items of a batch, in order of index:
 //!
@@ -38,10 +38,9 @@ use notification::{
     Timestamp, content_address,
 };
 
+use super::blob::{BlobReader, ByteReader, VERSION, damaged, put, put_slice};
 use super::codes;
 use crate::{Attempted, StoreError};
-
-pub(crate) const VERSION: u8 = 1;
 
 /// The part of a content that each item of a batch has of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,13 +63,6 @@ pub(crate) struct Items {
     pub(crate) own: ItemContent,
     /// Contents of items and fallbacks, if there are fallbacks.
     table: Vec<Content>,
-}
-
-/// Reads blobs from the front, without copying.
-#[derive(Debug)]
-struct BlobReader {
-    bytes: Bytes,
-    position: usize,
 }
 
 /// Contents that are being written: those that share their memory are written once.
@@ -104,13 +96,6 @@ pub(crate) struct LogRow {
     bytes: Vec<u8>,
 }
 
-/// Reads numbers and slices from the front.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ByteReader<'a> {
-    bytes: &'a [u8],
-    position: usize,
-}
-
 // === impl Items ===
 
 impl Items {
@@ -122,7 +107,7 @@ impl Items {
             Some([VERSION, 4]) => ItemContent::Removed,
             _ => return Err(damaged("items of a batch")),
         };
-        let (mut pieces, mut table) = (BlobReader { bytes, position: 2 }, Vec::new());
+        let (mut pieces, mut table) = (BlobReader::new(bytes, 2), Vec::new());
         if own == ItemContent::Fallback {
             for _ in 0..pieces.number()? {
                 let (payload, options) = (pieces.next()?, pieces.next()?);
@@ -198,37 +183,6 @@ impl Items {
     }
 }
 
-// === impl BlobReader ===
-
-impl BlobReader {
-    fn is_empty(&self) -> bool {
-        self.position >= self.bytes.len()
-    }
-
-    fn text(&mut self) -> Result<ByteString, StoreError> {
-        ByteString::try_from(self.next()?).map_err(|_| damaged("a text"))
-    }
-
-    fn next(&mut self) -> Result<Bytes, StoreError> {
-        let range = self.range()?;
-        Ok(if range.is_empty() { Bytes::new() } else { self.bytes.slice(range) })
-    }
-
-    fn number(&mut self) -> Result<u64, StoreError> {
-        let mut input = ByteReader { bytes: &self.bytes, position: self.position };
-        let number = input.number()?;
-        self.position = input.position;
-        Ok(number)
-    }
-
-    fn range(&mut self) -> Result<std::ops::Range<usize>, StoreError> {
-        let mut input = ByteReader { bytes: &self.bytes, position: self.position };
-        let length = input.slice()?.len();
-        self.position = input.position;
-        Ok(input.position - length..input.position)
-    }
-}
-
 /// Writes the items of a batch, as far as each has its `own`.
 pub(crate) fn encode_items<'a>(
     items: impl Iterator<Item = (&'a ByteString, &'a Content)>,
@@ -297,7 +251,7 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
     if bytes.is_empty() {
         return Ok(None);
     }
-    let mut pieces = BlobReader { bytes, position: 0 };
+    let mut pieces = BlobReader::new(bytes, 0);
     let of = pieces.next()?;
     let of = match <[u8; 16]>::try_from(&*of) {
         Ok(bytes) => Some(NotificationId::from_bytes(bytes)),
@@ -317,7 +271,7 @@ fn decode_fallback(bytes: Bytes, table: &[Content]) -> Result<Option<Arc<Fallbac
 /// The recipients in a fallback.
 fn fallback_recipients(bytes: Bytes) -> Result<Vec<ByteString>, StoreError> {
     let (is_none, mut recipients) = (bytes.is_empty(), Vec::new());
-    let mut pieces = BlobReader { bytes, position: 0 };
+    let mut pieces = BlobReader::new(bytes, 0);
     if !is_none {
         pieces.range()?;
     }
@@ -397,67 +351,29 @@ pub(crate) fn decode_log(bytes: &[u8]) -> Result<Vec<LogGroup>, StoreError> {
     if bytes.first() != Some(&VERSION) {
         return Err(damaged("a log row"));
     }
-    let mut input = ByteReader { bytes, position: 1 };
+    let mut input = ByteReader::at(bytes, 1);
     let mut groups = Vec::new();
-    while input.position < bytes.len() {
-        groups.push(input.log_group()?);
+    while !input.is_empty() {
+        groups.push(log_group(&mut input)?);
     }
     Ok(groups)
 }
 
-// === impl ByteReader ===
-
-impl<'a> ByteReader<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
+fn log_group(input: &mut ByteReader<'_>) -> Result<LogGroup, StoreError> {
+    let at = Timestamp::from_millis(input.number()?.cast_signed());
+    let attempt = input.small()?;
+    let state = State::from_code(input.small()?).ok_or_else(|| damaged("a state"))?;
+    let status = input.small()?;
+    let detail = str::from_utf8(input.slice()?).map_err(|_| damaged("a detail"))?.to_owned();
+    let mut indexes = Vec::new();
+    let mut end: u16 = 0;
+    for _ in 0..input.number()? {
+        let first = end.checked_add(input.small()?).ok_or_else(|| damaged("a run"))?;
+        let last = first.checked_add(input.small()?).ok_or_else(|| damaged("a run"))?;
+        indexes.extend(first..=last);
+        end = last.saturating_add(1);
     }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.position >= self.bytes.len()
-    }
-
-    pub(crate) fn number(&mut self) -> Result<u64, StoreError> {
-        let mut number = 0;
-        // Ten bytes hold 64 bits: a longer number is damage.
-        for shift in (0..64).step_by(7) {
-            let &byte = self.bytes.get(self.position).ok_or_else(|| damaged("a number"))?;
-            self.position += 1;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(damaged("a number"))
-    }
-
-    pub(crate) fn small<T: TryFrom<u64>>(&mut self) -> Result<T, StoreError> {
-        T::try_from(self.number()?).map_err(|_| damaged("a number"))
-    }
-
-    fn slice(&mut self) -> Result<&'a [u8], StoreError> {
-        let length: usize = self.small()?;
-        let rest = self.bytes.get(self.position..).unwrap_or_default();
-        let slice = rest.get(..length).ok_or_else(|| damaged("a length"))?;
-        self.position += length;
-        Ok(slice)
-    }
-
-    fn log_group(&mut self) -> Result<LogGroup, StoreError> {
-        let at = Timestamp::from_millis(self.number()?.cast_signed());
-        let attempt = self.small()?;
-        let state = State::from_code(self.small()?).ok_or_else(|| damaged("a state"))?;
-        let status = self.small()?;
-        let detail = str::from_utf8(self.slice()?).map_err(|_| damaged("a detail"))?.to_owned();
-        let mut indexes = Vec::new();
-        let mut end: u16 = 0;
-        for _ in 0..self.number()? {
-            let first = end.checked_add(self.small()?).ok_or_else(|| damaged("a run"))?;
-            let last = first.checked_add(self.small()?).ok_or_else(|| damaged("a run"))?;
-            indexes.extend(first..=last);
-            end = last.saturating_add(1);
-        }
-        Ok(LogGroup { attempted: Attempted { at, attempt, state, status, detail }, indexes })
-    }
+    Ok(LogGroup { attempted: Attempted { at, attempt, state, status, detail }, indexes })
 }
 
 /// Neighbours put together: where each run starts, and how long it is.
@@ -470,27 +386,6 @@ fn runs_of(indexes: impl Iterator<Item = u16>) -> Vec<(u64, u64)> {
         }
     }
     runs
-}
-
-pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(low_bits(number) | 0x80);
-        number >>= 7;
-    }
-    bytes.push(low_bits(number));
-}
-
-const fn low_bits(number: u64) -> u8 {
-    (number & 0x7f) as u8
-}
-
-pub(crate) fn put_slice(bytes: &mut Vec<u8>, slice: &[u8]) {
-    put(bytes, slice.len() as u64);
-    bytes.extend_from_slice(slice);
-}
-
-pub(crate) fn damaged(what: &str) -> StoreError {
-    StoreError::Damaged(format!("{what} cannot be read back"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use notification::{BatchId, ByteString, Bytes, NotificationId, State, Timestamp};
 
 use super::codec::{Items, LogGroup, LogLine, LogRow, decode_log};
+use super::labels::BatchLabels;
 use super::members::Members;
 use super::release::WaitingState;
 use super::removal::without_members;
@@ -22,6 +23,8 @@ pub(crate) struct BatchToErase {
     /// Number of its parts that were removed.
     pub(crate) removed: u8,
     pub(crate) items: Bytes,
+    /// Its column of labels.
+    pub(crate) labels: Option<Bytes>,
     /// Set while it is part of a broadcast and has no chunk yet.
     pub(crate) waiting: Option<WaitingState>,
     /// Members that are in chunks.
@@ -34,6 +37,8 @@ pub(crate) struct BatchToErase {
 #[derive(Debug)]
 pub(crate) struct ErasedBatch {
     pub(crate) items: Vec<u8>,
+    /// Its column of labels.
+    pub(crate) labels: Option<Vec<u8>>,
     /// Number of its members without a recipient now.
     pub(crate) erased: usize,
     /// Rows of the log that say something of these members, without that.
@@ -86,7 +91,9 @@ impl BatchToErase {
             }
         }
         let items = without_members(self.items.clone(), self.count, &members)?;
-        Ok(Some(ErasedBatch { items, erased: members.len(), log }))
+        let mut labels = BatchLabels::decode(self.labels.clone(), self.count.into())?;
+        labels.remove(&members);
+        Ok(Some(ErasedBatch { items, labels: labels.encode(), erased: members.len(), log }))
     }
 
     /// Recipients of all members, each with those of its fallbacks.

@@ -7,6 +7,7 @@
 use notification::{BatchId, BroadcastId, ByteString, Bytes, Name, NotificationId, Timestamp};
 
 use super::codec::{Items, LogGroup, decode_log};
+use super::labels::BatchLabels;
 use crate::{DeliveryEvent, DeliveryFilter, DeliveryPage, EventPosition, StoreError};
 
 /// Reads the rows of one page of events.
@@ -40,6 +41,8 @@ pub(crate) struct Logged {
     pub(crate) entries: Vec<u8>,
     /// Items of the batch; `None` when they are kept no longer.
     pub(crate) items: Option<Bytes>,
+    /// Its column of labels.
+    pub(crate) labels: Option<Bytes>,
 }
 
 /// Bits of a position that count the entries of its row.
@@ -97,6 +100,8 @@ impl<'a> EventPager<'a> {
             (Some(items), Some(&last)) => recipients(items.clone(), last)?,
             (Some(_) | None, _) => Vec::new(),
         };
+        let count = last.map_or(0, |last| usize::from(*last) + 1);
+        let labels = BatchLabels::decode(logged.labels.clone(), count)?;
         let mut entry = 0_u64;
         for group in &groups {
             if !matching(&group) {
@@ -107,7 +112,8 @@ impl<'a> EventPager<'a> {
                 entry += 1;
                 let event = row << ENTRY_BITS | entry.min(ALL_ENTRIES - 1);
                 let position = EventPosition { transaction, event };
-                if position <= self.from {
+                let labels = labels.of(index);
+                if position <= self.from || !self.filter.has_tags(&labels) {
                     continue;
                 }
                 if self.page.events.len() >= self.events_max {
@@ -124,6 +130,7 @@ impl<'a> EventPager<'a> {
                     recipient: recipient.map(|recipient| ByteString::from(&**recipient)),
                     attempted: group.attempted.clone(),
                     broadcast: logged.broadcast,
+                    labels,
                 });
             }
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod blame;
+pub(crate) mod blob;
 pub(crate) mod cancel_scope;
 pub(crate) mod claim_load;
 pub(crate) mod codec;
@@ -10,10 +11,12 @@ pub(crate) mod due;
 pub(crate) mod erasure;
 pub(crate) mod events;
 pub(crate) mod evidence;
+pub(crate) mod labels;
 pub(crate) mod lanes;
 #[cfg(test)]
 mod lanes_tests;
 pub(crate) mod listing;
+pub(crate) mod matching;
 pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod pace;

@@ -11,6 +11,7 @@ use super::blame::InFlight;
 use super::claim_load::ChunkLoad;
 use super::codec::{Items, LogGroup};
 use super::codes::LaneId;
+use super::labels::BatchLabels;
 use super::members::Members;
 use super::paused::PUT_AWAY;
 use super::release::WaitingState;
@@ -69,6 +70,7 @@ pub(crate) struct BatchRow {
 /// A batch with its chunks and its log.
 pub(crate) struct BatchHistory {
     pub(crate) batch: BatchRow,
+    pub(crate) labels: BatchLabels,
     pub(crate) chunks: Vec<(ChunkRow, Members)>,
     pub(crate) log: Vec<LogGroup>,
     /// Set while it is part of a broadcast and has no chunk yet.
@@ -215,6 +217,7 @@ impl BatchHistory {
                 accepted_at: batch.accepted_at,
                 recipient: (!is_erased).then_some(delivery.recipient),
                 content,
+                labels: self.labels.of(delivery.index),
                 state,
                 next_attempt_at,
                 attempts,

@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Content, ContentAddress, Draft, Envelope, Idempotency, Name,
-    NotificationId, Timestamp, content_address, limits,
+    BatchId, ByteString, CommonLabels, Content, ContentAddress, Draft, Envelope, Idempotency,
+    Labels, Name, NotificationId, Timestamp, content_address, limits,
 };
 
 use super::codec::{ItemContent, encode_items};
-use crate::{Admission, BroadcastOpened, RecipientGroup, StoreError};
+use super::labels::BatchLabels;
+use crate::{Admission, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
 /// Packs the drafts of a transaction into batches.
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ pub(crate) struct BatchBuilder {
     pub(crate) envelope: Envelope,
     pub(crate) accepted_at: Timestamp,
     pub(crate) items: Vec<(ByteString, Content)>,
+    pub(crate) labels: BatchLabels,
     /// True if the items are notifications by which feeds hand events on: a batch has no others then.
     pub(crate) is_of_feed: bool,
     bytes: usize,
@@ -47,13 +49,8 @@ pub(crate) struct OpenedBroadcast {
     pub(crate) envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
     pub(crate) key: Option<(ByteString, [u8; 32])>,
-}
-
-/// The notification or broadcast that an idempotency key was used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyUse {
-    Notification(NotificationId),
-    Broadcast(BroadcastId),
+    /// Its tags and metadata, which all of its notifications have.
+    pub(crate) common: Option<Arc<CommonLabels>>,
 }
 
 /// Length prefixes of one item, at most.
@@ -134,10 +131,10 @@ impl BatchPacker {
 
     /// Gives the draft its place in a batch.
     fn place(&mut self, store: &mut impl Batches, draft: Draft, now: Timestamp) -> NotificationId {
-        let Draft { envelope, recipient, content, idempotency } = draft;
+        let Draft { envelope, recipient, content, idempotency, labels } = draft;
         let is_of_feed = idempotency.is_some_and(|idempotency| idempotency.is_of_feed());
         let fits = |batch: &BatchBuilder| {
-            batch.is_of_feed == is_of_feed && batch.fits(&recipient, &content)
+            batch.is_of_feed == is_of_feed && batch.fits(&recipient, &content, &labels)
         };
         // Most drafts follow others with their envelope: to compare it costs less than to hash it.
         let last = self.batches.get(self.last).filter(|batch| batch.envelope == envelope);
@@ -158,7 +155,7 @@ impl BatchPacker {
         self.last = position;
         #[expect(clippy::indexing_slicing, reason = "the position was found or made just now")]
         let batch = &mut self.batches[position];
-        let index = batch.push(recipient, content);
+        let index = batch.push(recipient, content, labels);
         // By the batch's time, which may be that of another caller: it is the one in the row, and an id that has another is not
         // found.
         NotificationId::new(batch.accepted_at, store.store_id(), batch.id, index)
@@ -192,6 +189,7 @@ impl BatchBuilder {
             envelope,
             accepted_at,
             items,
+            labels: BatchLabels::default(),
             is_of_feed: false,
             bytes,
             has_contents,
@@ -220,15 +218,16 @@ impl BatchBuilder {
     }
 
     /// True if one more item stays within the bounds of a batch.
-    pub(crate) fn fits(&self, recipient: &ByteString, content: &Content) -> bool {
+    pub(crate) fn fits(&self, recipient: &ByteString, content: &Content, labels: &Labels) -> bool {
         let (bytes, _) = self.with(recipient, content);
+        let bytes = bytes + self.labels.bytes_with(labels);
         // A single item fits whatever its size: the bounds of a request are below those of a batch (`limits`).
         self.items.is_empty()
             || (self.items.len() < limits::BATCH_ITEMS && bytes <= limits::BATCH_BYTES)
     }
 
     /// Adds one, and says where it stands.
-    pub(crate) fn push(&mut self, recipient: ByteString, content: Content) -> u16 {
+    pub(crate) fn push(&mut self, recipient: ByteString, content: Content, labels: Labels) -> u16 {
         let index = u16::try_from(self.items.len()).unwrap_or(u16::MAX);
         (self.bytes, self.is_shared) = self.with(&recipient, &content);
         // With the first fallback all contents move to a table, those of the items before it as well.
@@ -241,6 +240,7 @@ impl BatchBuilder {
             self.listed.extend(addresses_of(&content));
         }
         self.items.push((recipient, content));
+        self.labels.push(index, labels);
         index
     }
 
@@ -280,21 +280,21 @@ impl BatchBuilder {
     }
 }
 
-/// Packs a group of a broadcast into batches with this `envelope`.
+/// Packs a group of a broadcast into batches with this `envelope`, all of them with the `common` labels.
 pub(crate) fn pack_group(
     group: &RecipientGroup,
-    envelope: &Envelope,
+    (envelope, common): (&Envelope, &Option<Arc<CommonLabels>>),
     accepted_at: Timestamp,
     mut next_batch: impl FnMut() -> BatchId,
 ) -> Vec<BatchBuilder> {
     let mut batches: Vec<BatchBuilder> = Vec::new();
-    for (recipient, content) in group.items() {
-        if batches.last().is_none_or(|last| !last.fits(recipient, &content)) {
+    for (recipient, content, labels) in group.items(common.clone()) {
+        if batches.last().is_none_or(|last| !last.fits(recipient, &content, &labels)) {
             let (id, has_contents) = (next_batch(), group.has_contents());
             batches.push(BatchBuilder::new(id, envelope.clone(), accepted_at, has_contents));
         }
         if let Some(last) = batches.last_mut() {
-            last.push(recipient.clone(), content);
+            last.push(recipient.clone(), content, labels);
         }
     }
     batches

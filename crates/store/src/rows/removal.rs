@@ -2,7 +2,8 @@
 
 use notification::{ByteString, Bytes, Content};
 
-use super::codec::{ItemContent, Items, VERSION, encode_items, put_slice};
+use super::blob::{VERSION, put_slice};
+use super::codec::{ItemContent, Items, encode_items};
 use super::members::Members;
 use crate::StoreError;
 

@@ -7,6 +7,7 @@ use super::rows;
 use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
+use crate::rows::labels::BatchLabels;
 use crate::rows::packing::{Batches as _, OpenedBroadcast, pack_group, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
@@ -25,8 +26,8 @@ impl Transaction<'_> {
         let id = self
             .sql(
                 "INSERT INTO broadcast (tenant, channel, priority, guarantee, due_at, expires_at, \
-                 key, fingerprint, options, payload) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 key, fingerprint, options, payload, labels) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .insert(params![
                 draft.tenant.as_str(),
@@ -39,6 +40,7 @@ impl Transaction<'_> {
                 idempotency.map(|idempotency| idempotency.fingerprint),
                 &*draft.content.options,
                 &*draft.content.payload,
+                BatchLabels::one(draft.labels.clone()).encode(),
             ])?;
         // Counts have a row of their own: SQLite would write the broadcast's content again with each change of one.
         self.sql("INSERT INTO unreleased (broadcast) VALUES (?1)")?.execute([id])?;
@@ -56,7 +58,7 @@ impl Transaction<'_> {
         for group in groups {
             let envelope = open.envelope_of(group);
             let lane = self.lane_number(&envelope.lane)?;
-            for batch in pack_group(group, &envelope, now, || self.next_batch()) {
+            for batch in pack_group(group, (&envelope, &open.common), now, || self.next_batch()) {
                 self.store_batch(&batch, lane)?;
             }
             // Nothing of it is due before it is sealed, and the lanes of a large broadcast would fill the memory.
@@ -73,7 +75,7 @@ impl Transaction<'_> {
         id: BroadcastId,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let OpenedBroadcast { envelope, key } = self.open(id)?;
+        let OpenedBroadcast { envelope, key, common: _ } = self.open(id)?;
         let number = id.0.cast_signed();
         if let Some((key, fingerprint)) = key {
             // Used by another caller since this one was opened.
@@ -128,7 +130,7 @@ impl Transaction<'_> {
     /// A broadcast that is open.
     fn open(&self, id: BroadcastId) -> Result<OpenedBroadcast, StoreError> {
         let mut select = self.sql(
-            "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint \
+            "SELECT channel, '', priority, tenant, guarantee, due_at, expires_at, key, fingerprint, labels \
              FROM broadcast WHERE id = ?1 AND sealed_at IS NULL",
         )?;
         let mut rows = select.query([id.0.cast_signed()])?;
@@ -142,6 +144,7 @@ impl Transaction<'_> {
         };
         let key = row.get::<_, Option<String>>(7)?;
         let key = key.map(|key| Ok::<_, rusqlite::Error>((key.into(), row.get(8)?))).transpose()?;
-        Ok(OpenedBroadcast { envelope, key })
+        let common = BatchLabels::decode(rows::labels_at(row, 9)?, 1)?.of(0).common;
+        Ok(OpenedBroadcast { envelope, key, common })
     }
 }

@@ -3,7 +3,7 @@
 use notification::{BatchId, Bytes, Name, NotificationId, Timestamp};
 use rusqlite::params;
 
-use super::rows::signed;
+use super::rows::{labels_at, signed};
 use super::transaction::Transaction;
 use crate::rows::erasure::{BatchToErase, ErasedBatch};
 use crate::rows::members::Members;
@@ -36,7 +36,7 @@ impl Transaction<'_> {
     ) -> Result<Option<BatchToErase>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
-            "SELECT accepted_at, count, batch.broadcast, removed, items, waiting.broadcast IS NOT NULL, withdrawn_at FROM batch \
+            "SELECT accepted_at, count, batch.broadcast, removed, items, waiting.broadcast IS NOT NULL, withdrawn_at, labels FROM batch \
              LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast AND passed < batch.id \
              WHERE batch.id = ?1 AND tenant = ?2 AND (batch.broadcast IS NULL \
              OR (SELECT sealed_at FROM broadcast AS b WHERE b.id = batch.broadcast) IS NOT NULL)",
@@ -58,6 +58,7 @@ impl Transaction<'_> {
             broadcast: row.get(2)?,
             removed: row.get(3)?,
             items: Bytes::from(row.get::<_, Vec<u8>>(4)?),
+            labels: labels_at(row, 7)?,
             waiting: row.get::<_, bool>(5)?.then_some(waiting),
             pending,
             log: log.collect::<Result<_, _>>()?,
@@ -72,8 +73,9 @@ impl Transaction<'_> {
                 self.count_without_content(batch.broadcast, erased.erased)?;
             }
         } else {
-            self.sql("UPDATE batch SET items = ?2, erased = ?3 WHERE id = ?1")?
-                .execute(params![number, erased.items, signed(erased.erased)])?;
+            let ErasedBatch { items, labels, erased, .. } = erased;
+            self.sql("UPDATE batch SET items = ?2, erased = ?3, labels = ?4 WHERE id = ?1")?
+                .execute(params![number, items, signed(*erased), labels])?;
         }
         for ((_, row), entries) in &erased.log {
             self.sql("UPDATE log SET entries = ?2 WHERE id = ?1")?

@@ -4,7 +4,7 @@ use notification::{BatchId, BroadcastId, Bytes, Timestamp};
 use rusqlite::{Row, params};
 
 use super::read::Snapshot;
-use super::rows::signed;
+use super::rows::{labels_at, signed};
 use crate::rows::codes;
 use crate::rows::events::{EventPager, Logged, LoggedRow, behind_row, first_row};
 use crate::{DeliveryFilter, DeliveryPage, EVENT_ROWS, EventPosition, StoreError};
@@ -20,7 +20,7 @@ impl Snapshot {
     ) -> Result<DeliveryPage, StoreError> {
         // Rows of other tenants give a number alone: neither their entries nor their batches are read.
         let mut select = self.connection.prepare_cached(
-            "SELECT log.id, batch.id, accepted_at, broadcast, channel, iif(batch.id IS NULL, NULL, entries), items FROM log \
+            "SELECT log.id, batch.id, accepted_at, broadcast, channel, iif(batch.id IS NULL, NULL, entries), items, labels FROM log \
              LEFT JOIN batch ON batch.id = log.batch AND batch.tenant = ?2 AND of_feed IS NULL \
              LEFT JOIN tenant_lane AS lane ON lane.id = batch.lane \
              WHERE log.id >= ?1 ORDER BY log.id LIMIT ?3",
@@ -53,6 +53,7 @@ fn row_at(row: &Row<'_>) -> Result<LoggedRow, StoreError> {
             channel: codes::name(row.get_ref(4)?.as_str()?)?,
             entries: row.get(5)?,
             items: row.get::<_, Option<Vec<u8>>>(6)?.map(Bytes::from),
+            labels: labels_at(row, 7)?,
         })
     });
     Ok(LoggedRow { transaction: 0, row: number, logged: logged.transpose()? })

@@ -1,18 +1,20 @@
 //! Ingest: the drafts of all callers of a transaction, packed into shared batches.
 
 use async_trait::async_trait;
-use notification::{BatchId, BroadcastId, Draft, Name, NotificationId, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use notification::{BatchId, BroadcastId, Draft, Name, Timestamp};
+use rusqlite::params;
 
 use super::Sqlite;
-use super::rows::signed;
+use super::rows::{self, signed};
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::rows::codes::LaneId;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
-use crate::rows::packing::{BatchBuilder, Batches, KeyUse};
-use crate::{Admission, BroadcastDraft, BroadcastOpened, Ingest, RecipientGroup, StoreError};
+use crate::rows::packing::{BatchBuilder, Batches};
+use crate::{
+    Admission, BroadcastDraft, BroadcastOpened, Ingest, KeyUse, RecipientGroup, StoreError,
+};
 
 #[async_trait]
 impl Ingest for Sqlite {
@@ -75,18 +77,7 @@ impl Batches for Transaction<'_> {
     }
 
     fn key_use(&self, tenant: &Name, key: &str) -> Result<Option<(KeyUse, [u8; 32])>, StoreError> {
-        let mut select = self.sql(
-            "SELECT fingerprint, notification, broadcast FROM idempotency \
-             WHERE tenant = ?1 AND key = ?2",
-        )?;
-        let row = select.query_row(params![tenant.as_str(), key], |row| {
-            let known = match row.get::<_, Option<[u8; 16]>>(1)? {
-                Some(bytes) => KeyUse::Notification(NotificationId::from_bytes(bytes)),
-                None => KeyUse::Broadcast(BroadcastId(row.get::<_, i64>(2)?.cast_unsigned())),
-            };
-            Ok((known, row.get(0)?))
-        });
-        Ok(row.optional()?)
+        rows::key_use(self.connection, tenant, key)
     }
 
     fn next_batch(&mut self) -> BatchId {
@@ -149,8 +140,8 @@ impl Transaction<'_> {
         let shared = batch.shared_content();
         self.sql(
             "INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, expires_at, broadcast, \
-             count, tenant, options, payload, items, of_feed) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+             count, tenant, options, payload, items, of_feed, labels) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             batch.id.0.cast_signed(),
@@ -166,6 +157,7 @@ impl Transaction<'_> {
             shared.map(|content| &*content.payload),
             batch.encoded_items(),
             batch.is_of_feed.then_some(true),
+            batch.labels.encode(),
         ])?;
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! Lists of notifications: by walking over batches, and by the index of recipients.
+//! Lists of notifications: by walking over batches, and by the search index.
 
 use std::ops::Range;
 
-use notification::{BatchId, ByteString, Name, NotificationId, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use notification::{BatchId, Name, NotificationId, Timestamp};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::read::{ACCEPTED, Snapshot};
-use super::rows::signed;
-use crate::rows::codec::Items;
+use super::rows::{labels_at, signed};
 use crate::rows::codes::LaneId;
+use crate::rows::matching::matching_members;
 use crate::rows::members::Members;
 use crate::rows::places::{
     self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_RECIPIENT_BATCHES,
@@ -16,6 +16,7 @@ use crate::rows::places::{
 };
 use crate::rows::search::at_once;
 use crate::rows::search::lookup::Lookup;
+use crate::rows::search::term::Term;
 use crate::rows::seek::TimeSeek;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
@@ -47,9 +48,10 @@ impl Snapshot {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, self.numbers_of(filter)?, after);
         let mut listing = SqliteListing { snapshot: self, filter, walk, items_max: items, page };
-        let is_at_end = match (&filter.tenant, &filter.recipient) {
-            (Some(tenant), Some(recipient)) => listing.search(tenant, recipient)?,
-            _ => listing.walk_over(ALL)?,
+        let term = self.term_key()?.and_then(|key| key.of_filter(filter));
+        let is_at_end = match term {
+            Some(term) => listing.search(term)?,
+            None => listing.walk_over(ALL)?,
         };
         if is_at_end {
             listing.page.next = None;
@@ -142,18 +144,13 @@ impl Snapshot {
         Ok(number.map(i64::cast_unsigned))
     }
 
-    /// The members of a batch that are for the recipient of `filter`.
-    fn members_to(&self, batch: &ListedBatch, filter: &Filter) -> Result<Members, StoreError> {
-        let mut select = self.connection.prepare_cached("SELECT items FROM batch WHERE id = ?1")?;
-        let items: Vec<u8> = select.query_row([batch.id.0.cast_signed()], |row| row.get(0))?;
-        let (mut items, mut members) = (Items::new(items.into())?, Members::default());
-        for index in (0..=u16::MAX).take(batch.count) {
-            let (own, others) = items.read_recipients()?;
-            if filter.has_recipient(&own, &others) {
-                members.insert(index);
-            }
-        }
-        Ok(members)
+    /// The members of a batch that the search of `filter` is for.
+    fn members_of(&self, batch: &ListedBatch, filter: &Filter) -> Result<Members, StoreError> {
+        let mut select =
+            self.connection.prepare_cached("SELECT items, labels FROM batch WHERE id = ?1")?;
+        let row = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, labels_at(row, 1)?));
+        let (items, labels) = select.query_row([batch.id.0.cast_signed()], row)?;
+        matching_members(filter, batch.count, items.into(), labels)
     }
 }
 
@@ -161,11 +158,9 @@ impl Snapshot {
 
 impl SqliteListing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
-    fn search(&mut self, tenant: &Name, recipient: &ByteString) -> Result<bool, StoreError> {
-        let Some(key) = self.snapshot.term_key()? else { return self.walk_over(ALL) };
+    fn search(&mut self, term: Term) -> Result<bool, StoreError> {
         let indexed = self.snapshot.search_cursor()?;
         let (order, after) = (self.walk.order, self.walk.look_up_after());
-        let term = key.recipient(tenant.as_str(), recipient);
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
         let rest = indexed.0 + 1..ALL.end;
         match order {
@@ -212,19 +207,19 @@ impl SqliteListing<'_> {
         let order = self.walk.order;
         let Some(next) = self.snapshot.next_number(&numbers, order)? else { return Ok(true) };
         let stretch = self.walk.stretch(&numbers, next);
-        let has_recipient = self.filter.recipient.is_some();
-        let batches_max = if has_recipient { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
+        let is_searched = self.filter.is_searched();
+        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
         let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max)?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for batch in batches {
             let mut wanted = self.walk.members(batch.id, batch.count);
-            if has_recipient {
+            if is_searched {
                 if recipients >= PAGE_RECIPIENTS {
                     return Ok(false);
                 }
                 recipients += batch.count;
-                let of_recipient = self.snapshot.members_to(&batch, self.filter)?;
-                wanted = wanted.iter().filter(|index| of_recipient.contains(*index)).collect();
+                let matching = self.snapshot.members_of(&batch, self.filter)?;
+                wanted = wanted.iter().filter(|index| matching.contains(*index)).collect();
             }
             if !self.add(&batch, &wanted)? {
                 return Ok(false);

@@ -248,14 +248,15 @@ impl Transaction<'_> {
         self.count_contents(batch, step)
     }
 
-    /// Gives a batch `items` that have lost the first `removed` parts.
+    /// Gives a batch `items` that have lost the first `removed` parts. Labels go with the recipients, the second part.
     pub(super) fn strip(
         &self,
         batch: BatchId,
         items: &[u8],
         removed: u8,
     ) -> Result<(), StoreError> {
-        let update = "UPDATE batch SET options = NULL, payload = NULL, items = ?2, removed = ?3 WHERE id = ?1";
+        let update = "UPDATE batch SET options = NULL, payload = NULL, items = ?2, removed = ?3, \
+             labels = iif(?3 > 1, NULL, labels) WHERE id = ?1";
         self.sql(update)?.execute(params![batch.0.cast_signed(), items, removed])?;
         Ok(())
     }

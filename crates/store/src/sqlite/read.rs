@@ -10,6 +10,7 @@ use crate::rows::codec::decode_log;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
 use crate::rows::evidence::EvidenceBook;
+use crate::rows::labels::BatchLabels;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchHistory, BatchRow};
 use crate::rows::parked::{COUNTED_MAX, Counted};
@@ -106,13 +107,14 @@ impl Snapshot {
         while let Some(row) = entries.next()? {
             log.extend(decode_log(row.get_ref(0)?.as_blob()?)?);
         }
-        Ok(BatchHistory { batch, chunks, log, waiting })
+        let labels = rows::batch_labels(&self.connection, id)?;
+        Ok(BatchHistory { batch, labels, chunks, log, waiting })
     }
 
     pub(super) fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         let number = id.0.cast_signed();
         let mut select = self.connection.prepare_cached(
-            "SELECT tenant, channel, sealed_at, due_at, expires_at FROM broadcast \
+            "SELECT tenant, channel, sealed_at, due_at, expires_at, labels FROM broadcast \
              WHERE id = ?1 AND sealed_at IS NOT NULL",
         )?;
         let mut rows = select.query([number])?;
@@ -157,6 +159,7 @@ impl Snapshot {
             accepted_at: Timestamp::from_millis(row.get(2)?),
             due_at: Timestamp::from_millis(row.get(3)?),
             expires_at: row.get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
+            labels: BatchLabels::decode(rows::labels_at(row, 5)?, 1)?.of(0),
             account,
             parts,
         }))

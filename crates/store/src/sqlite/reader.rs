@@ -21,7 +21,7 @@ use super::{audit_lock, disk};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     Audit, BroadcastStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter,
-    History, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    History, KeyUse, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
     ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
 };
 
@@ -231,6 +231,13 @@ impl ReadStore for SqliteReader {
         items: usize,
     ) -> Result<Page<History>, StoreError> {
         self.read(move |snapshot| snapshot.list(&filter, after, items)).await
+    }
+
+    async fn key_use(&self, tenant: Name, key: ByteString) -> Result<Option<KeyUse>, StoreError> {
+        let used = self
+            .read(move |snapshot| super::rows::key_use(&snapshot.connection, &tenant, &key))
+            .await?;
+        Ok(used.map(|(used, _)| used))
     }
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {

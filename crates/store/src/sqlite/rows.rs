@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Lane, Timestamp,
+    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Lane, Name, NotificationId,
+    Timestamp,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
-use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::due::DueCursor;
+use crate::rows::labels::BatchLabels;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, NewChunk};
+use crate::{KeyUse, StoreError};
 
 /// A statement whose rows [`ChunkRow::read`] reads.
 macro_rules! select_chunk {
@@ -113,6 +115,42 @@ impl BatchRow {
             items: Bytes::copy_from_slice(row.get_ref(8)?.as_blob()?),
         })
     }
+}
+
+/// The column of labels of a batch, or of a broadcast.
+pub(super) fn labels_at(row: &Row<'_>, column: usize) -> Result<Option<Bytes>, rusqlite::Error> {
+    Ok(row.get::<_, Option<Vec<u8>>>(column)?.map(Bytes::from))
+}
+
+/// The labels of a batch of `count` members.
+pub(super) fn batch_labels(
+    connection: &Connection,
+    id: BatchId,
+) -> Result<BatchLabels, StoreError> {
+    let mut select = connection.prepare_cached("SELECT count, labels FROM batch WHERE id = ?1")?;
+    let row = |row: &Row<'_>| Ok((usize::from(row.get::<_, u16>(0)?), labels_at(row, 1)?));
+    let found = select.query_row([id.0.cast_signed()], row).optional()?;
+    found.map_or(Ok(BatchLabels::default()), |(count, labels)| BatchLabels::decode(labels, count))
+}
+
+/// The use of an idempotency key and the fingerprint of that, if it was used.
+pub(super) fn key_use(
+    connection: &Connection,
+    tenant: &Name,
+    key: &str,
+) -> Result<Option<(KeyUse, [u8; 32])>, StoreError> {
+    let mut select = connection.prepare_cached(
+        "SELECT fingerprint, notification, broadcast FROM idempotency \
+         WHERE tenant = ?1 AND key = ?2",
+    )?;
+    let row = select.query_row(params![tenant.as_str(), key], |row| {
+        let known = match row.get::<_, Option<[u8; 16]>>(1)? {
+            Some(bytes) => KeyUse::Notification(NotificationId::from_bytes(bytes)),
+            None => KeyUse::Broadcast(BroadcastId(row.get::<_, i64>(2)?.cast_unsigned())),
+        };
+        Ok((known, row.get(0)?))
+    });
+    Ok(row.optional()?)
 }
 
 /// The content of a broadcast.

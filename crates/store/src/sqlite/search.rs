@@ -9,7 +9,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Params, Row, params};
 
 use super::Sqlite;
 use super::read::Snapshot;
-use super::rows::signed;
+use super::rows::{labels_at, signed};
 use super::transaction::Transaction;
 use super::writer::{Durability, Purpose};
 use crate::rows::search::block::Block;
@@ -145,7 +145,7 @@ impl Snapshot {
             return Ok(None);
         }
         let mut select = self.connection.prepare_cached(
-            "SELECT id, tenant, count, items FROM batch WHERE id > ?1 ORDER BY id LIMIT ?2",
+            "SELECT id, tenant, count, items, labels FROM batch WHERE id > ?1 ORDER BY id LIMIT ?2",
         )?;
         let mut rows = select.query(params![cursor.0.cast_signed(), signed(RUN_BATCHES)])?;
         let mut run = RunBuilder::new(key);
@@ -153,7 +153,8 @@ impl Snapshot {
             && let Some(row) = rows.next()?
         {
             let (batch, tenant) = (batch_at(row, 0)?, row.get_ref(1)?.as_str()?);
-            run.add((batch, row.get(2)?), tenant, row.get_ref(3)?.as_blob()?.to_vec().into())?;
+            let items = row.get::<_, Vec<u8>>(3)?.into();
+            run.add((batch, row.get(2)?), tenant, items, labels_at(row, 4)?)?;
         }
         Ok(run.finish().map(IndexStep::Add))
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use notification::{BatchId, NotificationId, Timestamp};
+use notification::{BatchId, Bytes, CommonLabels, Labels, NotificationId, Timestamp};
 use rusqlite::Connection;
 
 use super::files::DATABASE;
@@ -18,6 +19,26 @@ const RECIPIENTS: usize = 50;
 
 fn open(directory: &Path) -> Sqlite {
     Sqlite::open(directory, Options::new(1), at(0)).unwrap().0
+}
+
+/// Labels of what a recipient gets, by which it is found as well.
+fn labels_of(recipient: &str) -> Labels {
+    let common =
+        CommonLabels { tags: vec!["all".into(), recipient.into()], metadata: Bytes::new() };
+    Labels { external_id: format!("user {recipient}").into(), common: Some(Arc::new(common)) }
+}
+
+/// The three filters of the notifications of one recipient.
+fn filters_of(recipient: usize, order: ListOrder) -> [Filter; 3] {
+    let (tenant, recipient) = (Some(name("tenant")), recipient.to_string());
+    let of_tenant = Filter { tenant, order, ..Filter::default() };
+    let tag = Some(recipient.clone().into());
+    let external_id = Some(format!("user {recipient}").into());
+    [
+        Filter { recipient: Some(recipient.into()), ..of_tenant.clone() },
+        Filter { external_id, ..of_tenant.clone() },
+        Filter { tag, ..of_tenant },
+    ]
 }
 
 /// A filter of the notifications of one recipient.
@@ -53,7 +74,8 @@ async fn fill_at(
     let draft = |number: usize| {
         // Drafts of one transaction share a batch unless their due times differ.
         let due_at = i64::try_from(number / 3).unwrap();
-        Shape { due_at, ..Shape::default() }.draft(&to(number).to_string())
+        let recipient = to(number).to_string();
+        Shape { due_at, labels: labels_of(&recipient), ..Shape::default() }.draft(&recipient)
     };
     let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
     for (number, admission) in admissions.into_iter().enumerate() {
@@ -66,9 +88,13 @@ async fn check(store: &Sqlite, sent: &BTreeMap<usize, Vec<NotificationId>>) {
     for recipient in [7, RECIPIENTS - 1] {
         let mut expect = sent.get(&recipient).cloned().unwrap_or_default();
         expect.sort_by_key(|id| (id.batch(), id.index()));
-        assert_eq!(list_all(store, to(recipient, ListOrder::OldestFirst), 100).await, expect);
+        for filter in filters_of(recipient, ListOrder::OldestFirst) {
+            assert_eq!(list_all(store, filter, 100).await, expect);
+        }
         expect.reverse();
-        assert_eq!(list_all(store, to(recipient, ListOrder::NewestFirst), 100).await, expect);
+        for filter in filters_of(recipient, ListOrder::NewestFirst) {
+            assert_eq!(list_all(store, filter, 100).await, expect);
+        }
     }
 }
 

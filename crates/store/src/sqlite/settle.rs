@@ -1,6 +1,6 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for retries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
@@ -8,6 +8,7 @@ use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
+use crate::rows::labels;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, NewChunk, deliveries};
 use crate::rows::settlement;
@@ -94,12 +95,17 @@ impl Transaction<'_> {
     /// Accepts what stands in for notifications that end in this transaction.
     pub(super) fn accept_fallbacks(
         &mut self,
-        drafts: Vec<Draft>,
+        mut drafts: Vec<Draft>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         if drafts.is_empty() {
             return Ok(());
         }
+        let mut labels = HashMap::new();
+        for batch in labels::stood_in_for(&drafts) {
+            labels.insert(batch, rows::batch_labels(self.connection, batch)?);
+        }
+        labels::inherit(&mut drafts, &labels);
         self.pack(drafts, now)?;
         self.store_packed()
     }

@@ -14,7 +14,7 @@ use notification::BatchId;
 use super::term::Term;
 use super::{BlockKey, Posting};
 use crate::StoreError;
-use crate::rows::codec::{ByteReader, damaged, put};
+use crate::rows::blob::{ByteReader, damaged, put};
 
 /// A block as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]

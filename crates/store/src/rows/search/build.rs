@@ -8,6 +8,7 @@ use super::plan::{RUN_BYTES, RUN_POSTINGS};
 use super::term::TermKey;
 use crate::StoreError;
 use crate::rows::codec::Items;
+use crate::rows::labels::BatchLabels;
 
 /// Collects the postings of batches, which come in the order of their numbers.
 #[derive(Debug)]
@@ -38,15 +39,17 @@ impl RunBuilder {
         self.postings.len() >= RUN_POSTINGS || self.bytes >= RUN_BYTES
     }
 
-    /// Adds a batch with the number of its members.
+    /// Adds a batch with the number of its members, its items and its labels.
     pub(crate) fn add(
         &mut self,
         (batch, count): (BatchId, u16),
         tenant: &str,
         items: Bytes,
+        labels: Option<Bytes>,
     ) -> Result<(), StoreError> {
-        self.bytes += items.len();
+        self.bytes += items.len() + labels.as_ref().map_or(0, Bytes::len);
         let mut items = Items::new(items)?;
+        let labels = BatchLabels::decode(labels, count.into())?;
         for index in 0..count {
             let (own, others) = items.read_recipients()?;
             // Empty once it was removed.
@@ -54,6 +57,12 @@ impl RunBuilder {
                 let term = self.key.recipient(tenant, recipient);
                 self.postings.push(Posting { term, batch, index });
             }
+            let Some(labels) = labels.get(index) else { continue };
+            let external_id = Some(&labels.external_id).filter(|id| !id.is_empty());
+            let external_id = external_id.map(|id| self.key.external_id(tenant, id));
+            let tags = labels.tags().iter().map(|tag| self.key.tag(tenant, tag));
+            let terms = external_id.into_iter().chain(tags);
+            self.postings.extend(terms.map(|term| Posting { term, batch, index }));
         }
         let (first, _) = self.numbers.unwrap_or((batch, batch));
         self.numbers = Some((first, batch));

@@ -4,6 +4,8 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher13;
 
+use crate::Filter;
+
 /// A thing that a notification can be found by: a keyed hash of its kind, its tenant and its value. Two values may have the same term, so
 /// whatever is found by one is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +19,8 @@ pub(crate) struct TermKey(pub(crate) [u64; 2]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TermKind {
     Recipient = 1,
+    ExternalId = 2,
+    Tag = 3,
 }
 
 /// The bit in which the order of signed numbers differs from that of unsigned ones.
@@ -43,6 +47,29 @@ impl TermKey {
         self.term(TermKind::Recipient, tenant, recipient)
     }
 
+    /// The term of the notifications of `tenant` with this external id.
+    pub(crate) fn external_id(self, tenant: &str, external_id: &str) -> Term {
+        self.term(TermKind::ExternalId, tenant, external_id)
+    }
+
+    /// The term of the notifications of `tenant` with this tag.
+    pub(crate) fn tag(self, tenant: &str, tag: &str) -> Term {
+        self.term(TermKind::Tag, tenant, tag)
+    }
+
+    /// The term by which what `filter` lists is found, the one that the fewest notifications have if there are several; `None` if the
+    /// index does not help.
+    pub(crate) fn of_filter(self, filter: &Filter) -> Option<Term> {
+        let Filter { recipient, external_id, tag, .. } = filter;
+        let tenant = filter.tenant.as_ref()?.as_str();
+        match (recipient, external_id, tag) {
+            (Some(recipient), _, _) => Some(self.recipient(tenant, recipient)),
+            (None, Some(external_id), _) => Some(self.external_id(tenant, external_id)),
+            (None, None, Some(tag)) => Some(self.tag(tenant, tag)),
+            (None, None, None) => None,
+        }
+    }
+
     fn term(self, kind: TermKind, tenant: &str, value: &str) -> Term {
         let Self([one, other]) = self;
         let mut hasher = SipHasher13::new_with_keys(one, other);
@@ -64,6 +91,8 @@ mod tests {
         let key = TermKey([1, 2]);
         // Stored: a change of this number makes every index worthless.
         assert_eq!(key.recipient("tenant", "someone@example.com"), Term(0x4a64_87e5_4dde_3a56));
+        assert_eq!(key.external_id("tenant", "user 42"), Term(0xd208_374d_635b_debe));
+        assert_eq!(key.tag("tenant", "news"), Term(0x47f2_2193_c34d_f8c0));
         let terms = [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")];
         let mut terms: Vec<Term> = terms.map(|(of, to)| key.recipient(of, to)).to_vec();
         terms.push(TermKey([2, 1]).recipient("a", "bc"));

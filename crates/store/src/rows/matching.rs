@@ -1,0 +1,28 @@
+//! Members of a batch that a search is for, told without their contents.
+
+use notification::{Bytes, Labels};
+
+use super::codec::Items;
+use super::labels::BatchLabels;
+use super::members::Members;
+use crate::{Filter, StoreError};
+
+/// The members of a batch of `count` that have the recipient and the labels of `filter`.
+pub(crate) fn matching_members(
+    filter: &Filter,
+    count: usize,
+    items: Bytes,
+    labels: Option<Bytes>,
+) -> Result<Members, StoreError> {
+    let (mut items, mut members) = (Items::new(items)?, Members::default());
+    let (labels, none) = (BatchLabels::decode(labels, count)?, Labels::default());
+    for index in (0..=u16::MAX).take(count) {
+        let (own, others) = items.read_recipients()?;
+        if filter.has_recipient(&own, &others)
+            && filter.has_labels(labels.get(index).unwrap_or(&none))
+        {
+            members.insert(index);
+        }
+    }
+    Ok(members)
+}
