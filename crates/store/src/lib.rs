@@ -11,6 +11,7 @@
 //!
 //! [`conformance`] is the suite that every backend passes, and every double.
 
+mod broadcasts;
 mod cancel;
 mod claim;
 mod cluster;
@@ -18,6 +19,7 @@ mod erasure;
 mod error;
 mod event;
 mod ingest;
+mod list_order;
 mod operations;
 mod quota;
 mod read;
@@ -40,6 +42,7 @@ pub mod sqlite;
 mod statements;
 mod suppression;
 
+pub use broadcasts::{BroadcastFilter, BroadcastPage, ListedBroadcast};
 pub use cancel::{CancelPage, CancelPlace, CancelPlaceError, CancelScope, CancelTarget, Cancelled};
 pub use claim::{
     Begin, Claim, ClaimRequest, Claims, Mark, MarkAnswer, Offer, Settled, Settlements,
@@ -51,6 +54,7 @@ pub use erasure::Erased;
 pub use error::{ErrorKind, StoreError};
 pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS, write_labels};
 pub use ingest::{Admission, BroadcastDraft, BroadcastOpened, Ingest, KeyUse, RecipientGroup};
+pub use list_order::ListOrder;
 #[cfg(feature = "memory")]
 pub use memory::Memory;
 pub use operations::{Operations, Paused, Requeued};
@@ -59,7 +63,7 @@ pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
     Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace, LaneStatus,
-    ListOrder, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
 pub use resolution::{Resolution, ResolutionError, Resolved};

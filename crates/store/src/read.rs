@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,8 +13,9 @@ use notification::{
 use serde::Serialize;
 
 use crate::{
-    Attempted, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, KeyUse,
-    ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
+    Attempted, BroadcastFilter, BroadcastPage, ClusterStatus, DeliveryFilter, DeliveryPage,
+    EventPosition, FeedCursor, KeyUse, ListOrder, ShardCursor, StoreError, StoreSpace, Suppression,
+    SuppressionPage,
 };
 
 /// A notification with its content, its state and its log.
@@ -41,16 +41,6 @@ pub struct History {
     pub attempts: Vec<Attempted>,
     /// The fallback of this notification, which was refused or suppressed.
     pub fallback_id: Option<NotificationId>,
-}
-
-/// The order of a list: by batch, then by index, which is about the order of acceptance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ListOrder {
-    /// Ascending.
-    #[default]
-    OldestFirst,
-    /// Descending.
-    NewestFirst,
 }
 
 /// A filter of notifications, and the order in which they are listed. A field that is not set matches all.
@@ -249,28 +239,6 @@ impl History {
     }
 }
 
-// === impl ListOrder ===
-
-impl ListOrder {
-    /// The order's name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OldestFirst => "oldest",
-            Self::NewestFirst => "newest",
-        }
-    }
-}
-
-impl FromStr for ListOrder {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let orders = [Self::OldestFirst, Self::NewestFirst];
-        let known = orders.into_iter().find(|order| order.as_str() == text);
-        known.ok_or_else(|| format!("{text:?} is no order: newest or oldest"))
-    }
-}
-
 // === impl Filter ===
 
 impl Filter {
@@ -347,6 +315,16 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
 
     /// A sealed broadcast.
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError>;
+
+    /// Sealed broadcasts of a tenant behind `after`, at most `items`, in the order of their numbers, ascending or descending. A
+    /// number is drawn when a broadcast is opened, so one that is sealed later may stand before `after`. A page looks at 1,000
+    /// broadcasts of the tenant at most, those that do not match among them.
+    async fn broadcasts(
+        &self,
+        filter: BroadcastFilter,
+        after: Option<BroadcastId>,
+        items: usize,
+    ) -> Result<BroadcastPage, StoreError>;
 
     /// Running totals: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use flow::forecast::Series;
-use notification::{BroadcastId, Bytes, Chunk, Content, Disposition, State, limits};
+use notification::{
+    BroadcastId, Bytes, Chunk, Content, Disposition, Guarantee, Priority, State, limits,
+};
 
 use super::support::{
     BroadcastShape, DELIVERED, Shape, at, claim_all, find, groups, name, part, settle_all,
     settle_one,
 };
 use crate::{
-    BroadcastDraft, BroadcastOpened, BroadcastPart, Filter, RecipientGroup, Settled, Store,
-    StoreError,
+    BroadcastDraft, BroadcastFilter, BroadcastOpened, BroadcastPart, Filter, ListOrder,
+    ListedBroadcast, RecipientGroup, Settled, Store, StoreError,
 };
 
 pub(super) async fn an_open_broadcast_is_not_there_yet(store: &dyn Store) {
@@ -169,6 +171,128 @@ pub(super) async fn an_abandoned_broadcast_never_was(store: &dyn Store) {
     assert_ne!(next, id, "numbers are not used again");
     store.seal_broadcast(next, at(0)).await.unwrap();
     assert_eq!(store.reader().totals().await.unwrap().accepted, 1);
+}
+
+/// Opens a broadcast of `draft` to so many recipients.
+async fn open(store: &dyn Store, draft: BroadcastDraft, recipients: usize) -> BroadcastId {
+    let opened = store.open_broadcast(draft, at(0)).await.unwrap();
+    let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
+    store.add_recipients(id, groups(recipients), at(0)).await.unwrap();
+    id
+}
+
+/// Sealed broadcasts of a tenant, each a second after the one before: the odd ones by another channel, the last one with a due
+/// time and an expiry. Among them are an open one, one that is abandoned, and one of another tenant.
+async fn sealed_and_others(store: &dyn Store) -> Vec<ListedBroadcast> {
+    let mut sealed = Vec::new();
+    for number in 0..7 {
+        let channel = name(if number % 2 == 1 { "other" } else { "channel" });
+        let (due_at, expires_at) =
+            if number == 6 { (at(7), Some(at(50_000))) } else { (at(0), None) };
+        let shape = BroadcastShape::default().draft();
+        let draft = BroadcastDraft { channel: channel.clone(), due_at, expires_at, ..shape };
+        let recipients = usize::try_from(number).unwrap() + 1;
+        let id = open(store, draft, recipients).await;
+        let accepted_at = at(number * 1_000);
+        store.seal_broadcast(id, accepted_at).await.unwrap();
+        let (priority, guarantee) = (Priority::Bulk, Guarantee::AtLeastOnce);
+        let accepted = recipients as u64;
+        sealed.push(ListedBroadcast {
+            id,
+            channel,
+            priority,
+            guarantee,
+            accepted_at,
+            due_at,
+            expires_at,
+            accepted,
+        });
+        match number {
+            1 => _ = BroadcastShape::default().open(store, 2).await,
+            3 => {
+                let id = BroadcastShape::default().open(store, 2).await;
+                store.abandon_broadcast(id).await.unwrap();
+            }
+            4 => {
+                let shape = BroadcastShape::default().draft();
+                let id = open(store, BroadcastDraft { tenant: name("other"), ..shape }, 9).await;
+                store.seal_broadcast(id, at(4_000)).await.unwrap();
+            }
+            _ => {}
+        }
+    }
+    sealed
+}
+
+/// All broadcasts that `filter` matches, in pages of so many.
+async fn list_all(
+    store: &dyn Store,
+    filter: &BroadcastFilter,
+    items: usize,
+) -> Vec<ListedBroadcast> {
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.reader().broadcasts(filter.clone(), after, items).await.unwrap();
+        assert!(page.items.len() <= items);
+        listed.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            return listed;
+        }
+    }
+}
+
+pub(super) async fn sealed_broadcasts_of_a_tenant_are_listed(store: &dyn Store) {
+    let sealed = sealed_and_others(store).await;
+    let filter = BroadcastFilter::of(name("tenant"));
+    for items in [1, 2, 3, 7, 100] {
+        assert_eq!(list_all(store, &filter, items).await, sealed, "{items} on a page");
+        let newest = BroadcastFilter { order: ListOrder::NewestFirst, ..filter.clone() };
+        let mut newest = list_all(store, &newest, items).await;
+        newest.reverse();
+        assert_eq!(newest, sealed, "{items} on a page");
+    }
+    let whole = store.reader().broadcasts(filter.clone(), None, 7).await.unwrap();
+    assert_eq!((whole.items.len(), whole.next), (7, None), "the end is known at once");
+    let beyond = Some(BroadcastId(u64::MAX));
+    let behind = store.reader().broadcasts(filter, beyond, 7).await.unwrap();
+    assert_eq!((behind.items, behind.next), (vec![], None));
+    let other = list_all(store, &BroadcastFilter::of(name("other")), 2).await;
+    assert_eq!(other.iter().map(|it| it.accepted).collect::<Vec<_>>(), [9]);
+    assert_eq!(list_all(store, &BroadcastFilter::of(name("unknown")), 2).await, []);
+}
+
+pub(super) async fn a_list_of_broadcasts_is_filtered(store: &dyn Store) {
+    let sealed = sealed_and_others(store).await;
+    let all = BroadcastFilter::of(name("tenant"));
+    let of = |wanted: &[usize]| -> Vec<ListedBroadcast> {
+        wanted.iter().map(|number| sealed[*number].clone()).collect()
+    };
+    let channel = |channel| BroadcastFilter { channel: Some(name(channel)), ..all.clone() };
+    let within = |since: Option<i64>, until: Option<i64>| BroadcastFilter {
+        since: since.map(at),
+        until: until.map(at),
+        ..all.clone()
+    };
+    let (since, until) = (Some(at(1_000)), Some(at(5_000)));
+    for (filter, wanted) in [
+        (channel("channel"), of(&[0, 2, 4, 6])),
+        (channel("other"), of(&[1, 3, 5])),
+        (channel("unused"), vec![]),
+        (within(Some(1_000), Some(3_000)), of(&[1, 2])),
+        (within(Some(4_001), None), of(&[5, 6])),
+        (within(None, Some(1_000)), of(&[0])),
+        (within(Some(5_000), Some(1_000)), vec![]),
+        (BroadcastFilter { since, until, ..channel("other") }, of(&[1, 3])),
+    ] {
+        for items in [1, 2, 100] {
+            assert_eq!(list_all(store, &filter, items).await, wanted, "{filter:?}");
+            let newest = BroadcastFilter { order: ListOrder::NewestFirst, ..filter.clone() };
+            let mut newest = list_all(store, &newest, items).await;
+            newest.reverse();
+            assert_eq!(newest, wanted, "{filter:?}");
+        }
+    }
 }
 
 pub(super) async fn a_key_belongs_to_a_broadcast_from_sealing_on(store: &dyn Store) {

@@ -185,6 +185,8 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             large_contents_of_recipients_are_cut_into_batches
             a_large_content_is_in_memory_once_and_counted_for_every_lane
             an_abandoned_broadcast_never_was
+            sealed_broadcasts_of_a_tenant_are_listed
+            a_list_of_broadcasts_is_filtered
             a_key_belongs_to_a_broadcast_from_sealing_on;
         claiming:
             nothing_is_claimed_before_it_is_due

@@ -95,6 +95,8 @@ pub(super) struct MemoryChunk {
 pub(super) struct Broadcast {
     pub(super) draft: BroadcastDraft,
     pub(super) sealed_at: Option<Timestamp>,
+    /// Number of its notifications when it was sealed.
+    pub(super) recipients: u64,
 }
 
 // === impl Books ===

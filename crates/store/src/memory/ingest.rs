@@ -98,7 +98,7 @@ impl Books {
             return used_before(*used, idempotency);
         }
         let id = BroadcastId(self.next_number());
-        self.broadcasts.insert(id, Broadcast { draft, sealed_at: None });
+        self.broadcasts.insert(id, Broadcast { draft, sealed_at: None, recipients: 0 });
         Ok(BroadcastOpened::Opened(id))
     }
 
@@ -149,15 +149,15 @@ impl Books {
             }
             self.keys.insert(key, (KeyUse::Broadcast(id), idempotency.fingerprint));
         }
-        if let Some(broadcast) = self.broadcasts.get_mut(&id) {
-            broadcast.sealed_at = Some(now);
-        }
         let of_this = |(_, batch): &(_, &super::books::Batch)| batch.envelope.broadcast == Some(id);
         let batches: Vec<_> = self.batches.iter().filter(of_this).map(|(&id, _)| id).collect();
         let mut count = 0;
         for batch in batches {
             count += self.batch(batch).entries.len() as u64;
             self.release(batch);
+        }
+        if let Some(broadcast) = self.broadcasts.get_mut(&id) {
+            (broadcast.sealed_at, broadcast.recipients) = (Some(now), count);
         }
         Ok(count)
     }

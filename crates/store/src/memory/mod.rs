@@ -30,13 +30,13 @@ use notification::{
 use tokio::sync::watch;
 
 use crate::{
-    Admission, Audit, Begin, BroadcastDraft, BroadcastOpened, BroadcastStatus, CancelPage,
-    CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus,
-    DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History,
-    Ingest, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer, Offer,
-    Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore, RecipientGroup,
-    Recovery, Requeued, Resolution, Resolved, Retention, SearchIndex, Settled, Settlements,
-    ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
+    Admission, Audit, Begin, BroadcastDraft, BroadcastFilter, BroadcastOpened, BroadcastPage,
+    BroadcastStatus, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
+    ClusterStatus, DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter,
+    History, Ingest, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer,
+    Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
+    RecipientGroup, Recovery, Requeued, Resolution, Resolved, Retention, SearchIndex, Settled,
+    Settlements, ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -245,6 +245,15 @@ impl ReadStore for Memory {
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         Ok(self.read(|books| books.broadcast(id)))
+    }
+
+    async fn broadcasts(
+        &self,
+        filter: BroadcastFilter,
+        after: Option<BroadcastId>,
+        items: usize,
+    ) -> Result<BroadcastPage, StoreError> {
+        self.read(|books| books.broadcasts(&filter, after, items))
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {

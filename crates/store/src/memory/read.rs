@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use notification::{Account, BatchId, BroadcastId, Labels, Lane, Name, NotificationId, State};
 
-use super::books::{Books, MemoryChunk};
+use super::books::{Books, Broadcast, MemoryChunk};
 use crate::rows::due::LANES_PER_PAGE;
 use crate::rows::parked::Counted;
 use crate::rows::paused::PUT_AWAY;
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::{
-    Audit, BroadcastStatus, Filter, History, KeyUse, LanePace, LaneStatus, ListOrder, LogPage,
-    LogPosition, Page, ParkedChannel,
+    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, Filter, History, KeyUse, LanePace,
+    LaneStatus, ListOrder, ListedBroadcast, LogPage, LogPosition, Page, ParkedChannel, StoreError,
 };
 
 impl Books {
@@ -116,6 +116,36 @@ impl Books {
             account,
             parts,
         })
+    }
+
+    pub(super) fn broadcasts(
+        &self,
+        filter: &BroadcastFilter,
+        after: Option<BroadcastId>,
+        items: usize,
+    ) -> Result<BroadcastPage, StoreError> {
+        let (before, end) = filter.numbers_behind(after);
+        let listed = |(id, broadcast): (&BroadcastId, &Broadcast)| {
+            let Broadcast { draft, sealed_at, recipients } = broadcast;
+            let is_behind = before < id.0.cast_signed() && id.0.cast_signed() < end;
+            let accepted_at =
+                (*sealed_at).filter(|_| is_behind && draft.tenant == filter.tenant)?;
+            Some(Ok(ListedBroadcast {
+                id: *id,
+                channel: draft.channel.clone(),
+                priority: draft.priority,
+                guarantee: draft.guarantee,
+                accepted_at,
+                due_at: draft.due_at,
+                expires_at: draft.expires_at,
+                accepted: *recipients,
+            }))
+        };
+        let mut rows: Vec<_> = self.broadcasts.iter().filter_map(listed).collect();
+        if filter.order == ListOrder::NewestFirst {
+            rows.reverse();
+        }
+        BroadcastPage::of(filter, items, rows)
     }
 
     pub(super) fn account(&self) -> Account {

@@ -15,6 +15,7 @@
 mod ahead;
 mod audit;
 mod broadcast;
+mod broadcasts;
 mod cancel;
 mod cancel_scope;
 mod choose;

@@ -14,9 +14,10 @@ use super::read::Snapshot;
 use super::{errors, schema, store_id};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastStatus, ClusterStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor,
-    Filter, History, KeyUse, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel,
-    ReadStore, ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
+    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus, DeliveryFilter,
+    DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus,
+    LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError, StoreSpace,
+    Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -148,6 +149,15 @@ impl ReadStore for PostgresReader {
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         Ok(answer!(self, broadcast, id))
+    }
+
+    async fn broadcasts(
+        &self,
+        filter: BroadcastFilter,
+        after: Option<BroadcastId>,
+        items: usize,
+    ) -> Result<BroadcastPage, StoreError> {
+        Ok(answer!(self, broadcasts, &filter, after, items))
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {

@@ -21,6 +21,7 @@ mod audit;
 mod audit_lock;
 mod backup;
 mod broadcast;
+mod broadcasts;
 mod cancel;
 mod cancel_scope;
 mod claim;

@@ -20,9 +20,10 @@ use super::read::Snapshot;
 use super::{audit_lock, disk};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastStatus, DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter,
-    History, KeyUse, LanePace, LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
-    ShardCursor, StoreError, StoreSpace, Suppression, SuppressionPage,
+    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter, DeliveryPage,
+    EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus, LogPage, LogPosition,
+    Page, ParkedChannel, ReadStore, ShardCursor, StoreError, StoreSpace, Suppression,
+    SuppressionPage,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -242,6 +243,15 @@ impl ReadStore for SqliteReader {
 
     async fn broadcast(&self, id: BroadcastId) -> Result<Option<BroadcastStatus>, StoreError> {
         self.read(move |snapshot| snapshot.broadcast(id)).await
+    }
+
+    async fn broadcasts(
+        &self,
+        filter: BroadcastFilter,
+        after: Option<BroadcastId>,
+        items: usize,
+    ) -> Result<BroadcastPage, StoreError> {
+        self.read(move |snapshot| snapshot.broadcasts(&filter, after, items)).await
     }
 
     async fn totals(&self) -> Result<Account, StoreError> {

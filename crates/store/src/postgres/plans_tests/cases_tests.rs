@@ -14,6 +14,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("broadcast.rs", "FOR UPDATE", "7, 1"),
     Case::new("broadcast.rs", "SET recipients", "7, 1"),
     Case::new("broadcast.rs", "UPDATE broadcast", "7, 1"),
+    Case::new("broadcasts.rs", "ORDER BY tenant, id LIMIT", "'tenant', 40000, 50000, 1001"),
+    Case::new("broadcasts.rs", "id DESC LIMIT", "'tenant', 40000, 50000, 1001"),
     Case::new("prune.rs", "pg_try_advisory_xact_lock", ""),
     Case::new("prune.rs", "UPDATE search_run", ""),
     Case::new("prune.rs", "SELECT at, batch", "1, 256"),
