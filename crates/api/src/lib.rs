@@ -6,8 +6,10 @@
 
 mod access;
 mod body;
+mod broadcast_list;
 mod broadcasts;
 mod cancel;
+mod channels;
 mod create;
 mod draft;
 mod estimate;
@@ -56,8 +58,10 @@ use store::ReadStore;
 use tokio::sync::{Semaphore, watch};
 
 pub use access::Locked;
+pub use broadcast_list::BroadcastItem;
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use cancel::CancelScopeAnswer;
+pub use channels::ConfiguredChannel;
 pub use create::{NotificationCreated, PreviewAnswer};
 pub use estimate::EstimateAnswer;
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
@@ -106,6 +110,8 @@ pub struct ApiState {
     pub worker: Option<String>,
     /// How often and when each channel tries again, as it is when a request comes.
     pub policies: watch::Receiver<BTreeMap<Name, RetryPolicy>>,
+    /// The channels that are configured, as they are when a request comes.
+    pub channels: watch::Receiver<BTreeMap<Name, ConfiguredChannel>>,
     /// Sources that this process reads, by their names.
     pub sources: Vec<(Name, Arc<SourceCounts>)>,
     /// The feeds that this process runs.
@@ -191,7 +197,8 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/resume", post(pauses::resume))
         .route("/v1/pauses", get(pauses::list))
         .route("/v1/preview", post(create::preview))
-        .route("/v1/broadcasts", post(broadcasts::create))
+        .route("/v1/channels", get(channels::list))
+        .route("/v1/broadcasts", get(broadcast_list::list).post(broadcasts::create))
         .route("/v1/broadcasts/{id}", get(broadcasts::read))
         .route("/v1/broadcasts/{id}/cancel", post(broadcasts::cancel))
 }

@@ -7,12 +7,18 @@ use serde_json::json;
 
 use crate::support::{Answer, Fixture, JSON, fixture, notification};
 
-fn key(tenant: &str, is_operator: bool) -> ApiKey {
+pub(crate) fn key(tenant: &str, is_operator: bool) -> ApiKey {
     let sha256 = parse_hash(&hash(&format!("bfy_{tenant}"))).unwrap();
     ApiKey { name: tenant.to_owned(), tenant: tenant.parse().unwrap(), sha256, is_operator }
 }
 
-async fn call(fixture: &Fixture, tenant: &str, method: Method, path: &str, body: &str) -> Answer {
+pub(crate) async fn call(
+    fixture: &Fixture,
+    tenant: &str,
+    method: Method,
+    path: &str,
+    body: &str,
+) -> Answer {
     let request = Request::builder()
         .method(method)
         .uri(path)

@@ -14,6 +14,7 @@ mod events;
 mod fallback;
 mod keys;
 mod labels;
+mod lists;
 mod operate;
 mod provider;
 mod recipients;

@@ -84,6 +84,12 @@ pub(crate) fn fixture_over(
     let templates = Templates::compile(&welcome, &channels).unwrap();
     let intake = Intake::new(ingest, Arc::new(channels), clock).with_templates(templates);
     let intake = Arc::new(intake);
+    let per_minute = std::num::NonZeroU32::new(600);
+    let configured = [("ios", "apns", None), ("hooks", "webhook", per_minute)];
+    let configured = configured.map(|(name, kind, messages_per_minute)| {
+        (name.parse().unwrap(), api::ConfiguredChannel { kind, messages_per_minute })
+    });
+    let configured = BTreeMap::from(configured);
     let (ready, is_ready) = watch::channel(false);
     let site = api::site(api::ApiState {
         intake: Arc::clone(&intake),
@@ -101,6 +107,7 @@ pub(crate) fn fixture_over(
         readiness: Readiness::default().and("start", is_ready),
         worker: Some("here".to_owned()),
         policies: watch::channel(BTreeMap::new()).1,
+        channels: watch::channel(configured).1,
         sources: vec![("orders".parse().unwrap(), Arc::default())],
         feeds: vec![
             feed::FeedPlan {

@@ -29,6 +29,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use api::ConfiguredChannel;
 use feed::FeedPlan;
 use flow::Backoff;
 use notification::Name;
@@ -264,6 +265,20 @@ impl Config {
             Some((name.clone(), NonZeroU32::new(tenant.messages_per_minute)?))
         };
         QuotaNumbers::new(channels, self.tenants.iter().filter_map(number).collect())
+    }
+
+    /// The channels as callers are told of them; `channels` were built from it.
+    pub(crate) fn configured_channels(
+        &self,
+        channels: &Channels,
+    ) -> BTreeMap<Name, ConfiguredChannel> {
+        let configured = |(name, channel): (&Name, &ChannelConfig)| {
+            let bounds = channels.get(name.as_str()).map(|built| built.bounds());
+            let messages_per_minute = bounds.and_then(|bounds| bounds.messages_per_minute);
+            let kind = channel.kind.name();
+            (name.clone(), ConfiguredChannel { kind, messages_per_minute })
+        };
+        self.channels.iter().map(configured).collect()
     }
 
     /// How often and when each channel tries again.

@@ -442,6 +442,20 @@ fn what_is_said_closest_to_the_command_wins() {
 }
 
 #[test]
+fn callers_are_told_of_channels_what_is_no_secret() {
+    let text = "channels.b = { kind = 'webhook', secrets = ['whsec_YSBjYW5hcnkgb2Ygb25lIHdlYmhvb2sh'] }\n\
+                channels.a = { kind = 'dry-run', messages_per_minute = 60 }";
+    let config = source(text, &[]).read().unwrap();
+    let channels = config.build_channels(&ChannelResources::default(), None).unwrap();
+    let configured = config.configured_channels(&channels);
+    let shown = |(name, of): (&Name, &ConfiguredChannel)| {
+        format!("{name} {} {:?}", of.kind, of.messages_per_minute.map(NonZeroU32::get))
+    };
+    let shown = configured.iter().map(shown).collect::<Vec<_>>();
+    assert_eq!(shown, ["a dry-run Some(60)", "b webhook None"]);
+}
+
+#[test]
 fn quotas_are_of_channels_and_of_tenants() {
     let text = "channels.a = { kind = 'dry-run', messages_per_minute = 60 }\n\
                 channels.b.kind = 'dry-run'\n\

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use api::ConfiguredChannel;
 use flow::Clock;
 use notification::Name;
 use pipeline::ingest::{Renderer, TemplateSource, Templates};
@@ -25,6 +26,7 @@ pub(super) struct Live {
     templates: BTreeMap<Name, TemplateSource>,
     channels: watch::Sender<Channels>,
     policies: watch::Sender<BTreeMap<Name, RetryPolicy>>,
+    configured: watch::Sender<BTreeMap<Name, ConfiguredChannel>>,
     keys: watch::Sender<api::Keys>,
     quotas: Arc<LaneQuotas>,
 }
@@ -51,9 +53,11 @@ impl Live {
         let shared = ChannelResources::new(config.store.place(), service_directory());
         let mut channels = config.build_channels(&shared, None)?;
         let mut policies = config.retry_policies()?;
+        let mut configured = config.configured_channels(&channels);
         if let Some(RelayRoute { channel_name, channel, .. }) = route {
             channels.insert(channel_name.clone(), Arc::clone(channel));
             policies.insert(channel_name.clone(), RelayRoute::policy());
+            configured.insert(channel_name.clone(), RelayRoute::configured());
         }
         let quotas = Arc::new(LaneQuotas::new(clock));
         quotas.follow(config.quota_numbers(&channels));
@@ -62,6 +66,7 @@ impl Live {
             channels: watch::Sender::new(channels),
             quotas,
             policies: watch::Sender::new(policies),
+            configured: watch::Sender::new(configured),
             keys: watch::Sender::new(config.server.api_keys()),
             config: config.clone(),
             shared,
@@ -105,6 +110,7 @@ impl Live {
         let left = self.config.fixed_differences(&new);
         self.policies.send_replace(policies);
         self.quotas.follow(new.quota_numbers(&channels));
+        self.configured.send_replace(new.configured_channels(&channels));
         // Before anything is taken in for a channel that is new.
         self.channels.send_replace(channels.clone());
         intake.replace(Arc::new(channels), templates);
@@ -137,6 +143,11 @@ impl Live {
     /// How often and when each channel tries again, as it is from now on.
     pub(super) fn policies(&self) -> watch::Receiver<BTreeMap<Name, RetryPolicy>> {
         self.policies.subscribe()
+    }
+
+    /// The channels as callers are told of them, from now on.
+    pub(super) fn configured_channels(&self) -> watch::Receiver<BTreeMap<Name, ConfiguredChannel>> {
+        self.configured.subscribe()
     }
 
     /// How many may be sent in any minute, as it is from now on.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::ConfiguredChannel;
 use channel::Channel;
 use feed::{DeadLetters, MessageShape, SourceCounts};
 use flow::Backoff;
@@ -40,5 +41,10 @@ impl RelayRoute {
     /// Retries of its deliveries: as a channel's are that is configured, and for longer.
     pub(super) fn policy() -> RetryPolicy {
         RetryPolicy { attempts: ATTEMPTS, backoff: Backoff::DEFAULT }
+    }
+
+    /// Its channel, as callers are told of it.
+    pub(super) fn configured() -> ConfiguredChannel {
+        ConfiguredChannel { kind: "stream", messages_per_minute: None }
     }
 }

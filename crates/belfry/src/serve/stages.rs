@@ -356,6 +356,7 @@ impl StageParts<'_> {
             readiness,
             worker: self.backend.worker().map(str::to_owned),
             policies: self.live.policies(),
+            channels: self.live.configured_channels(),
             feeds: if takes_in { self.config.feed_plans()? } else { Vec::new() },
             event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
             takes_in,

@@ -1,0 +1,83 @@
+//! `GET /v1/broadcasts`: the caller's broadcasts, without where their notifications stand.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use notification::{Name, Pauses, Scope, limits};
+use serde::Serialize;
+use store::{BroadcastFilter, ListedBroadcast};
+
+use crate::ApiState;
+use crate::keys::Caller;
+use crate::limits::LIST_SLICE;
+use crate::problem::Problem;
+use crate::query::Query;
+use crate::view::{ListAnswer, show};
+
+/// A broadcast in a list.
+#[derive(Debug, Serialize)]
+pub struct BroadcastItem {
+    /// Its identifier.
+    pub id: String,
+    /// The channel.
+    pub channel: String,
+    /// `urgent`, `normal` or `bulk`.
+    pub priority: &'static str,
+    /// `at_least_once` or `at_most_once`.
+    pub guarantee: &'static str,
+    /// When it was accepted.
+    pub accepted_at: String,
+    /// When it is due, or was.
+    pub due_at: String,
+    /// When what is left of it expires.
+    pub expires_at: Option<String>,
+    /// Its notifications.
+    pub accepted: u64,
+    /// Since when it is paused by itself.
+    pub paused_since: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let known = &["channel", "since", "until", "order", "after", "limit"];
+    let mut query = Query::read(&uri, known)?;
+    let filter = BroadcastFilter {
+        tenant: caller.tenant.clone(),
+        channel: query.parse("channel")?,
+        since: query.parse("since")?,
+        until: query.parse("until")?,
+        order: query.parse("order")?.unwrap_or_default(),
+    };
+    let after = query.parse("after")?;
+    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
+    let page = shared.reads.broadcasts(filter, after, items_max).await?;
+    let pauses = shared.reads.pauses().await?;
+    let item = |listed| BroadcastItem::new(listed, &caller.tenant, &pauses);
+    let items = page.items.into_iter().map(item).collect();
+    Ok(Json(ListAnswer { items, next: page.next.map(show) }).into_response())
+}
+
+// === impl BroadcastItem ===
+
+impl BroadcastItem {
+    /// A broadcast of `tenant`, with its pause among `pauses`.
+    pub fn new(listed: ListedBroadcast, tenant: &Name, pauses: &Pauses) -> Self {
+        Self {
+            id: show(listed.id),
+            channel: show(listed.channel),
+            priority: listed.priority.as_str(),
+            guarantee: listed.guarantee.as_str(),
+            accepted_at: show(listed.accepted_at),
+            due_at: show(listed.due_at),
+            expires_at: listed.expires_at.map(show),
+            accepted: listed.accepted,
+            paused_since: pauses.since(tenant, &Scope::Broadcast(listed.id)).map(show),
+        }
+    }
+}

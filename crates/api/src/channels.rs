@@ -1,0 +1,51 @@
+//! `GET /v1/channels`: the channels that a caller may name.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::ApiState;
+use crate::keys::Caller;
+use crate::problem::Problem;
+use crate::view::show;
+
+/// A channel of the configuration, as far as callers are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfiguredChannel {
+    /// Its protocol, as the setting `kind` has it.
+    pub kind: &'static str,
+    /// Bound on the attempts that are made in any minute for each of its quotas.
+    pub messages_per_minute: Option<NonZeroU32>,
+}
+
+#[derive(Serialize)]
+struct ChannelList {
+    items: Vec<ChannelItem>,
+}
+
+#[derive(Serialize)]
+struct ChannelItem {
+    name: String,
+    kind: &'static str,
+    messages_per_minute: Option<NonZeroU32>,
+    /// Since when all that the caller's tenant has of it is paused.
+    paused_since: Option<String>,
+}
+
+pub(crate) async fn list(
+    State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let pauses = shared.reads.pauses().await?;
+    let channels = shared.channels.borrow().clone();
+    let item = |(name, channel)| {
+        let ConfiguredChannel { kind, messages_per_minute } = channel;
+        let paused_since = pauses.since_of_all(&caller.tenant, &name, None).map(show);
+        ChannelItem { name: show(name), kind, messages_per_minute, paused_since }
+    };
+    Ok(Json(ChannelList { items: channels.into_iter().map(item).collect() }).into_response())
+}

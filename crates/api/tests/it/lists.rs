@@ -1,0 +1,89 @@
+//! Lists: the broadcasts of a caller, and the channels.
+
+use std::time::Duration;
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::keys::{call, key};
+use crate::support::{Fixture, JSON, fixture};
+
+/// Creates a broadcast of `channel` to so many, with `more` fields, and returns its identifier.
+async fn broadcast(fixture: &Fixture, channel: &str, recipients: usize, more: &str) -> String {
+    let to = vec![r#""a1""#; recipients].join(",");
+    let body = format!(r#"{{"channel":"{channel}","content":{{}},"recipients":[{to}]{more}}}"#);
+    let created = fixture.post("/v1/broadcasts", JSON, body).await.json();
+    created["id"].as_str().unwrap().to_owned()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    let items = page["items"].as_array().unwrap();
+    items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn broadcasts_are_listed_with_their_size_and_their_pause() {
+    let fixture = fixture(Vec::new());
+    let more = r#","priority":"bulk","guarantee":"at_most_once","send_at":"2026-11-21T09:30:00Z","expires_at":"2026-11-22T00:00:00Z""#;
+    let first = broadcast(&fixture, "ios", 3, more).await;
+    let second = broadcast(&fixture, "hooks", 1, "").await;
+    let pause = format!("/v1/pause?broadcast={second}");
+    assert!(fixture.call(Method::POST, &pause).await.status.is_success());
+    let now = fixture.now().to_string();
+    let expect = json!({"items": [
+        {"id": first, "channel": "ios", "priority": "bulk", "guarantee": "at_most_once", "accepted_at": now,
+            "due_at": "2026-11-21T09:30:00.000Z", "expires_at": "2026-11-22T00:00:00.000Z", "accepted": 3, "paused_since": null},
+        {"id": second, "channel": "hooks", "priority": "normal", "guarantee": "at_least_once", "accepted_at": now,
+            "due_at": "2026-11-21T08:30:00.000Z", "expires_at": null, "accepted": 1, "paused_since": now}
+    ], "next": null});
+    assert_eq!(fixture.get("/v1/broadcasts").await.json(), expect);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_broadcasts_goes_on_where_it_stopped_in_either_order() {
+    let fixture = fixture(Vec::new());
+    let (mut all, mut times) = (Vec::new(), Vec::new());
+    for number in 0..5 {
+        let channel = if number % 2 == 0 { "ios" } else { "hooks" };
+        times.push(fixture.now());
+        all.push(broadcast(&fixture, channel, 1, "").await);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    let list = async |query: &str| fixture.get(&format!("/v1/broadcasts?{query}")).await.json();
+    let mut newest = Vec::new();
+    let mut page = list("order=newest&limit=2").await;
+    loop {
+        newest.extend(ids(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        page = list(&format!("order=newest&limit=2&after={next}")).await;
+    }
+    newest.reverse();
+    assert_eq!((&newest, &ids(&list("order=oldest").await)), (&all, &all));
+    assert_eq!(ids(&list("channel=hooks").await), [all[1].clone(), all[3].clone()]);
+    let (since, until) = (times[1], times[3]);
+    assert_eq!(ids(&list(&format!("since={since}&until={until}")).await), all[1..3]);
+    for wrong in ["limit=0", "limit=1001", "order=up", "after=7", "state=pending"] {
+        fixture.get(&format!("/v1/broadcasts?{wrong}")).await.problem(400);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_lists_its_own_broadcasts_and_every_channel() {
+    let fixture = fixture(vec![key("acme", false), key("globex", false)]);
+    let body = r#"{"channel":"ios","content":{},"recipients":["a1"]}"#;
+    let created = call(&fixture, "acme", Method::POST, "/v1/broadcasts", body).await.json();
+    let list = async |tenant: &str, path: &str| {
+        call(&fixture, tenant, Method::GET, path, "").await.json()["items"].clone()
+    };
+    assert_eq!(list("acme", "/v1/broadcasts").await[0]["id"], created["id"]);
+    assert_eq!(list("globex", "/v1/broadcasts").await, json!([]));
+    let paused = call(&fixture, "acme", Method::POST, "/v1/pause?channel=ios", "").await.json();
+    let channels = |since: &Value| {
+        json!([
+            {"name": "hooks", "kind": "webhook", "messages_per_minute": 600, "paused_since": null},
+            {"name": "ios", "kind": "apns", "messages_per_minute": null, "paused_since": since}
+        ])
+    };
+    assert_eq!(list("acme", "/v1/channels").await, channels(&paused["since"]));
+    assert_eq!(list("globex", "/v1/channels").await, channels(&Value::Null));
+}
