@@ -7,6 +7,7 @@ use crate::args::Global;
 use crate::audit::AuditArgs;
 use crate::backup::BackupArgs;
 use crate::bench::BenchCommand;
+use crate::broadcasts::BroadcastsArgs;
 use crate::cancel::CancelArgs;
 use crate::check_config::CheckConfigArgs;
 use crate::compact::CompactArgs;
@@ -61,6 +62,8 @@ pub(crate) enum CliCommand {
     Estimate(EstimateArgs),
     /// Find notifications and what came of them (reads the store, the engine need not run)
     List(ListArgs),
+    /// List the broadcasts of a tenant (reads the store, the engine need not run)
+    Broadcasts(BroadcastsArgs),
     /// Show the delivery log (reads the store, the engine need not run)
     Log(LogArgs),
     /// Print what became of the notifications of a tenant (reads the store, the engine need not run)

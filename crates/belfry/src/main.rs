@@ -6,6 +6,7 @@ mod args;
 mod audit;
 mod backup;
 mod bench;
+mod broadcasts;
 mod cancel;
 mod check_config;
 mod cli;
@@ -86,6 +87,9 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
         CliCommand::List(args) => list::run(&args, &config(args.store.flags())?.store)?,
+        CliCommand::Broadcasts(args) => {
+            broadcasts::run(&args, &config(args.store.flags())?.store)?;
+        }
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Events(args) => events::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,

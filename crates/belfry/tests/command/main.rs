@@ -1,6 +1,7 @@
 //! The binary from outside: what it says, what arrives at the engine, how it ends.
 #![cfg(test)]
 
+mod broadcasts;
 mod credential;
 mod import;
 mod others;
