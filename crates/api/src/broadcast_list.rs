@@ -6,9 +6,12 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use notification::{Name, Pauses, Scope, limits};
+use notification::{BroadcastId, ByteString, Labels, Name, Pauses, Scope, limits};
 use serde::Serialize;
-use store::{BroadcastFilter, ListedBroadcast};
+use store::{
+    BroadcastFilter, BroadcastPage, KeyUse, ListOrder, ListedBroadcast, ReadStore, StoreError,
+    write_labels,
+};
 
 use crate::ApiState;
 use crate::keys::Caller;
@@ -38,6 +41,9 @@ pub struct BroadcastItem {
     pub accepted: u64,
     /// Since when it is paused by itself.
     pub paused_since: Option<String>,
+    /// Its labels.
+    #[serde(flatten, serialize_with = "write_labels")]
+    pub labels: Labels,
 }
 
 pub(crate) async fn list(
@@ -45,22 +51,48 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = &["channel", "since", "until", "order", "after", "limit"];
+    let known =
+        &["channel", "external_id", "tag", "key", "since", "until", "order", "after", "limit"];
     let mut query = Query::read(&uri, known)?;
     let filter = BroadcastFilter {
         tenant: caller.tenant.clone(),
         channel: query.parse("channel")?,
         since: query.parse("since")?,
         until: query.parse("until")?,
+        external_id: query.parse::<String>("external_id")?.map(ByteString::from),
+        tag: query.parse::<String>("tag")?.map(ByteString::from),
         order: query.parse("order")?.unwrap_or_default(),
     };
     let after = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
-    let page = shared.reads.broadcasts(filter, after, items_max).await?;
+    let page = match query.parse::<String>("key")? {
+        Some(key) => broadcast_with_key(&*shared.reads, filter, key.into()).await?,
+        None => shared.reads.broadcasts(filter, after, items_max).await?,
+    };
     let pauses = shared.reads.pauses().await?;
     let item = |listed| BroadcastItem::new(listed, &caller.tenant, &pauses);
     let items = page.items.into_iter().map(item).collect();
     Ok(Json(ListAnswer { items, next: page.next.map(show) }).into_response())
+}
+
+/// The broadcast for which an idempotency key was used, if it matches `filter`, as a page of its own.
+///
+/// # Errors
+/// Those of the store.
+pub async fn broadcast_with_key(
+    reads: &dyn ReadStore,
+    filter: BroadcastFilter,
+    key: ByteString,
+) -> Result<BroadcastPage, StoreError> {
+    let Some(KeyUse::Broadcast(id)) = reads.key_use(filter.tenant.clone(), key).await? else {
+        return Ok(BroadcastPage::default());
+    };
+    // The first one behind the number before it is this one.
+    let before = BroadcastId(id.0.saturating_sub(1));
+    let filter = BroadcastFilter { order: ListOrder::OldestFirst, ..filter };
+    let mut page = reads.broadcasts(filter, Some(before), 1).await?;
+    page.items.retain(|item| item.id == id);
+    Ok(BroadcastPage { next: None, ..page })
 }
 
 // === impl BroadcastItem ===
@@ -78,6 +110,7 @@ impl BroadcastItem {
             expires_at: listed.expires_at.map(show),
             accepted: listed.accepted,
             paused_since: pauses.since(tenant, &Scope::Broadcast(listed.id)).map(show),
+            labels: listed.labels,
         }
     }
 }

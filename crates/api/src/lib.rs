@@ -58,7 +58,7 @@ use store::ReadStore;
 use tokio::sync::{Semaphore, watch};
 
 pub use access::Locked;
-pub use broadcast_list::BroadcastItem;
+pub use broadcast_list::{BroadcastItem, broadcast_with_key};
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use cancel::CancelScopeAnswer;
 pub use channels::ConfiguredChannel;

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroUsize;
 
-use api::BroadcastItem;
+use api::{BroadcastItem, broadcast_with_key};
 use clap::Args;
-use notification::{BroadcastId, Name, Timestamp};
+use notification::{BroadcastId, ByteString, Name, Timestamp};
 use store::{BroadcastFilter, ListOrder, ReadStore};
 
 use crate::args::StoreArgs;
@@ -22,6 +22,15 @@ pub(crate) struct BroadcastsArgs {
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<Name>,
+    /// Only those with this external id of their own, byte for byte
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<String>,
+    /// Only those with this tag, byte for byte
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Only the one for which this idempotency key was used
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
     /// Only those accepted at this instant or later (RFC 3339)
     #[arg(long, value_name = "INSTANT")]
     pub(crate) since: Option<Timestamp>,
@@ -56,7 +65,10 @@ async fn list(args: &BroadcastsArgs, reads: &dyn ReadStore) -> anyhow::Result<()
     let pauses = reads.pauses().await?;
     let (mut after, mut left) = (args.after, args.limit.get());
     loop {
-        let page = reads.broadcasts(filter.clone(), after, left).await?;
+        let page = match &args.key {
+            Some(key) => broadcast_with_key(reads, filter.clone(), key.as_str().into()).await?,
+            None => reads.broadcasts(filter.clone(), after, left).await?,
+        };
         left -= page.items.len();
         for listed in page.items {
             let item = BroadcastItem::new(listed, &args.tenant, &pauses);
@@ -97,6 +109,8 @@ impl BroadcastsArgs {
             channel: self.channel.clone(),
             since: self.since,
             until: self.until,
+            external_id: self.external_id.as_deref().map(ByteString::from),
+            tag: self.tag.as_deref().map(ByteString::from),
             order: if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
         }
     }

@@ -31,6 +31,12 @@ impl Labels {
         self.external_id.is_empty() && self.common.is_none()
     }
 
+    /// True if these are with this external id and this tag, as far as either is asked for.
+    pub fn have(&self, external_id: Option<&ByteString>, tag: Option<&ByteString>) -> bool {
+        external_id.is_none_or(|id| *id == self.external_id)
+            && tag.is_none_or(|tag| self.tags().contains(tag))
+    }
+
     /// The tags.
     pub fn tags(&self) -> &[ByteString] {
         self.common.as_ref().map_or(&[], |common| &common.tags)

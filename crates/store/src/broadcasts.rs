@@ -1,6 +1,6 @@
 //! The list of a tenant's broadcasts: filter, items and pages.
 
-use notification::{BroadcastId, Guarantee, Name, Priority, Timestamp};
+use notification::{BroadcastId, ByteString, Guarantee, Labels, Name, Priority, Timestamp};
 
 use crate::{ListOrder, StoreError};
 
@@ -15,6 +15,10 @@ pub struct BroadcastFilter {
     pub since: Option<Timestamp>,
     /// Sealed before this instant.
     pub until: Option<Timestamp>,
+    /// External id of the broadcasts, byte for byte.
+    pub external_id: Option<ByteString>,
+    /// A tag of the broadcasts, byte for byte.
+    pub tag: Option<ByteString>,
     /// The order, by number.
     pub order: ListOrder,
 }
@@ -39,6 +43,8 @@ pub struct ListedBroadcast {
     pub expires_at: Option<Timestamp>,
     /// Number of notifications that it was sealed with.
     pub accepted: u64,
+    /// Its labels.
+    pub labels: Labels,
 }
 
 /// Some of a list of broadcasts, and where it goes on.
@@ -58,15 +64,29 @@ const PAGE_BROADCASTS: usize = 1_000;
 impl BroadcastFilter {
     /// All broadcasts of `tenant`, the oldest one first.
     pub fn of(tenant: Name) -> Self {
-        Self { tenant, channel: None, since: None, until: None, order: ListOrder::default() }
+        Self {
+            tenant,
+            channel: None,
+            since: None,
+            until: None,
+            external_id: None,
+            tag: None,
+            order: ListOrder::default(),
+        }
+    }
+
+    /// True if labels decide what matches.
+    pub(crate) fn has_labels(&self) -> bool {
+        self.external_id.is_some() || self.tag.is_some()
     }
 
     /// True if a broadcast of the tenant matches the filter.
     fn matches(&self, broadcast: &ListedBroadcast) -> bool {
-        let Self { channel, since, until, .. } = self;
+        let Self { channel, since, until, external_id, tag, .. } = self;
         channel.as_ref().is_none_or(|channel| channel == &broadcast.channel)
             && since.is_none_or(|since| broadcast.accepted_at >= since)
             && until.is_none_or(|until| broadcast.accepted_at < until)
+            && broadcast.labels.have(external_id.as_ref(), tag.as_ref())
     }
 
     /// The numbers between which the broadcasts behind `after` lie: neither is one of theirs.
@@ -82,7 +102,8 @@ impl BroadcastFilter {
     /// Rows of the tenant that a page of `items` reads. The last one only tells that the list goes on behind the others.
     pub(crate) fn rows_max(&self, items: usize) -> usize {
         let Self { channel, since, until, .. } = self;
-        let matches_all = channel.is_none() && since.is_none() && until.is_none();
+        let matches_all =
+            channel.is_none() && since.is_none() && until.is_none() && !self.has_labels();
         1 + if matches_all { items.min(PAGE_BROADCASTS) } else { PAGE_BROADCASTS }
     }
 }
@@ -127,6 +148,7 @@ mod tests {
             due_at: Timestamp::from_millis(0),
             expires_at: None,
             accepted: 1,
+            labels: Labels::default(),
         }
     }
 

@@ -259,7 +259,7 @@ impl Filter {
                 Some(recipient) == history.recipient.as_ref()
                     || self.has_fallback(history, recipient)
             })
-            && self.has_labels(&history.labels)
+            && history.labels.have(self.external_id.as_ref(), self.tag.as_ref())
             && reason.as_ref().is_none_or(says)
     }
 
@@ -272,12 +272,6 @@ impl Filter {
     /// True if it says to whom notifications are, or what labels they have: what the index knows of them.
     pub(crate) fn is_searched(&self) -> bool {
         self.recipient.is_some() || self.external_id.is_some() || self.tag.is_some()
-    }
-
-    /// True if a notification with these `labels` has those of the filter.
-    pub(crate) fn has_labels(&self, labels: &Labels) -> bool {
-        self.external_id.as_ref().is_none_or(|id| *id == labels.external_id)
-            && self.tag.as_ref().is_none_or(|tag| labels.tags().contains(tag))
     }
 
     /// True if a notification to `own`, with fallbacks to `others`, is to or may fall back to the recipient of the filter.

@@ -86,9 +86,36 @@ async fn notifications_of_a_broadcast_have_its_tags_and_external_ids_of_their_ow
     assert_eq!(ids(&fixture, "external_id=user%202&tag=news").await.len(), 1);
     assert_eq!(ids(&fixture, "external_id=campaign").await, [""; 0]);
 
+    for (query, found) in [("tag=news", 1), ("external_id=campaign&tag=news", 1), ("tag=other", 0)]
+    {
+        let page = fixture.get(&format!("/v1/broadcasts?{query}")).await.json();
+        let items = page["items"].as_array().unwrap();
+        assert_eq!(items.len(), found, "{query}");
+        assert!(items.iter().all(|item| item["external_id"] == "campaign"));
+    }
+
     let wrong = body.replace("user 2", "");
     let problem = fixture.post("/v1/broadcasts", LINES, wrong).await.problem(422);
     assert_eq!(problem["errors"][0]["pointer"], "/external_id");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broadcast_is_found_by_its_idempotency_key() {
+    let fixture = fixture(Vec::new());
+    for key in ["one", "two", "three"] {
+        let head = json!({"channel": "ios", "content": {}, "idempotency_key": key});
+        fixture.post("/v1/broadcasts", LINES, format!("{head}\n\"a1\"\n")).await.json();
+    }
+    let found = async |query: &str| {
+        let page = fixture.get(&format!("/v1/broadcasts?{query}")).await.json();
+        assert_eq!(page["next"], Value::Null);
+        page["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect::<Vec<_>>()
+    };
+    let all = found("").await;
+    assert_eq!((all.len(), found("key=two").await), (3, all[1..2].to_vec()));
+    assert_eq!(found("key=two&channel=hooks").await.len(), 0);
+    assert_eq!(found("key=none").await.len(), 0);
+    assert_eq!(ids(&fixture, "key=two").await, [""; 0], "no notification has it");
 }
 
 #[tokio::test(start_paused = true)]

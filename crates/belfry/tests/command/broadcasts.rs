@@ -1,6 +1,6 @@
 //! `belfry broadcasts`, from outside.
 
-use notification::{BroadcastId, Content, Guarantee, Pause, Priority, Scope, Timestamp};
+use notification::{BroadcastId, Content, Guarantee, Labels, Pause, Priority, Scope, Timestamp};
 use serde_json::{Value, json};
 use store::sqlite::{Options, Sqlite, Synchronous};
 use store::{BroadcastDraft, BroadcastOpened, Ingest as _, Operations as _, RecipientGroup};
@@ -25,6 +25,7 @@ async fn add(store: &Sqlite, tenant: &str, channel: &str, recipients: usize, mil
         expires_at: (recipients > 1).then(|| at(120_000)),
         content: Content::default(),
         idempotency: None,
+        labels: Labels::default(),
     };
     let opened = store.open_broadcast(draft, at(millis)).await.unwrap();
     let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };

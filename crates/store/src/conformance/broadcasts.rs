@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flow::forecast::Series;
 use notification::{
-    BroadcastId, Bytes, Chunk, Content, Disposition, Guarantee, Priority, State, limits,
+    BroadcastId, Bytes, Chunk, Content, Disposition, Guarantee, Labels, Priority, State, limits,
 };
 
 use super::support::{
@@ -206,6 +206,7 @@ async fn sealed_and_others(store: &dyn Store) -> Vec<ListedBroadcast> {
             due_at,
             expires_at,
             accepted,
+            labels: Labels::default(),
         });
         match number {
             1 => _ = BroadcastShape::default().open(store, 2).await,

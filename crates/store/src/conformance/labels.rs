@@ -15,8 +15,8 @@ use super::support::{
     indexes, name, part, settle_all, settle_one, suppression,
 };
 use crate::{
-    BroadcastDraft, BroadcastOpened, DeliveryFilter, Erased, EventPosition, Filter, KeyUse,
-    ListOrder, RecipientGroup, Retention, Store, TenantRetention,
+    BroadcastDraft, BroadcastFilter, BroadcastOpened, DeliveryFilter, Erased, EventPosition,
+    Filter, KeyUse, ListOrder, RecipientGroup, Retention, Store, TenantRetention,
 };
 
 fn labels(external_id: &str, tags: &[&str]) -> Labels {
@@ -116,6 +116,19 @@ pub(super) async fn those_of_a_broadcast_have_its_tags_and_ids_of_their_own(stor
     assert_eq!(with_external_id(store, "campaign").await, [], "that is the broadcast's own");
     let status = store.reader().broadcast(id).await.unwrap().unwrap();
     assert_eq!(status.labels, draft.labels);
+    let all = BroadcastFilter::of(name("tenant"));
+    let (own, other) = (Some("campaign".into()), Some("bob".into()));
+    for (filter, expect) in [
+        (BroadcastFilter { tag: Some("news".into()), ..all.clone() }, vec![id]),
+        (BroadcastFilter { tag: Some("new".into()), ..all.clone() }, vec![]),
+        (BroadcastFilter { external_id: own, ..all.clone() }, vec![id]),
+        (BroadcastFilter { external_id: other, ..all }, vec![]),
+    ] {
+        let page = store.reader().broadcasts(filter.clone(), None, 9).await.unwrap();
+        assert!(page.items.iter().all(|item| item.labels == draft.labels));
+        let found: Vec<_> = page.items.into_iter().map(|item| item.id).collect();
+        assert_eq!(found, expect, "{filter:?}");
+    }
 }
 
 /// A draft for `recipient` that falls back to `other`.

@@ -139,6 +139,7 @@ impl Books {
                 due_at: draft.due_at,
                 expires_at: draft.expires_at,
                 accepted: *recipients,
+                labels: draft.labels.clone(),
             }))
         };
         let mut rows: Vec<_> = self.broadcasts.iter().filter_map(listed).collect();

@@ -3,9 +3,10 @@
 use notification::{BroadcastId, Timestamp};
 use tokio_postgres::Row;
 
-use super::columns::signed;
+use super::columns::{labels_at, signed};
 use super::read::{Parameters, Snapshot, instant, unsigned};
 use crate::rows::codes;
+use crate::rows::labels::BatchLabels;
 use crate::{BroadcastFilter, BroadcastPage, ListOrder, ListedBroadcast, StoreError};
 
 // === impl Snapshot ===
@@ -20,11 +21,11 @@ impl Snapshot<'_> {
         // By both columns, so that no plan but one by the index has the order: the primary key passes the broadcasts of others.
         let select = match filter.order {
             ListOrder::OldestFirst => {
-                "SELECT id, channel, priority, guarantee, sealed_at, due_at, expires_at, recipients FROM broadcast \
+                "SELECT id, channel, priority, guarantee, sealed_at, due_at, expires_at, recipients, labels FROM broadcast \
                  WHERE sealed_at IS NOT NULL AND (tenant, id) > ($1, $2) AND (tenant, id) < ($1, $3) ORDER BY tenant, id LIMIT $4"
             }
             ListOrder::NewestFirst => {
-                "SELECT id, channel, priority, guarantee, sealed_at, due_at, expires_at, recipients FROM broadcast \
+                "SELECT id, channel, priority, guarantee, sealed_at, due_at, expires_at, recipients, labels FROM broadcast \
                  WHERE sealed_at IS NOT NULL AND (tenant, id) > ($1, $2) AND (tenant, id) < ($1, $3) \
                  ORDER BY tenant DESC, id DESC LIMIT $4"
             }
@@ -50,5 +51,6 @@ fn listed_at(row: &Row) -> Result<ListedBroadcast, StoreError> {
         due_at: instant(row, 5)?,
         expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
         accepted: unsigned(row, 7)?,
+        labels: BatchLabels::decode(labels_at(row, 8)?, 1)?.of(0),
     })
 }

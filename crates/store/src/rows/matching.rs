@@ -19,7 +19,10 @@ pub(crate) fn matching_members(
     for index in (0..=u16::MAX).take(count) {
         let (own, others) = items.read_recipients()?;
         if filter.has_recipient(&own, &others)
-            && filter.has_labels(labels.get(index).unwrap_or(&none))
+            && labels
+                .get(index)
+                .unwrap_or(&none)
+                .have(filter.external_id.as_ref(), filter.tag.as_ref())
         {
             members.insert(index);
         }
