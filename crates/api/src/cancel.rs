@@ -1,4 +1,4 @@
-//! `/v1/cancel`: what waits of a broadcast, a lane, a channel or a tenant is cancelled.
+//! `/v1/cancel`: what waits of a broadcast, a lane, a channel or a tenant is cancelled, or of what a search finds.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use store::CancelScope;
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::cancel_found::{FoundCounts, FoundToCancel, SEARCHES};
 use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -19,11 +20,11 @@ use crate::view::show;
 
 /// The answer to a call.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct CancelScopeAnswer {
+pub struct CancelAllAnswer {
     /// Whose notifications were meant.
     pub tenant: String,
-    /// Which of them, as a pause says it.
-    pub scope: String,
+    /// Which of them, as a pause says it; `None` of a search.
+    pub scope: Option<String>,
     /// When the call began: what it has cancelled is requeued with `since` of the first call.
     pub at: String,
     /// Those that are cancelled now; with `dry_run`, that would be.
@@ -44,16 +45,25 @@ pub(crate) async fn cancel(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &[&NAMES[..], &["after", "dry_run"]].concat())?;
+    let known = [&NAMES[..], &SEARCHES, &["after", "dry_run"]].concat();
+    let mut query = Query::read(&uri, &known)?;
+    if let Some(found) = FoundToCancel::read(&mut query, &caller)? {
+        let now = shared.intake.now();
+        let FoundCounts { cancelled, under_way, next } =
+            found.cancel(&shared, &*operations, now).await?;
+        let (tenant, at, next) = (show(found.tenant), show(now), next.map(show));
+        let answer = CancelAllAnswer { tenant, scope: None, at, cancelled, under_way, next };
+        return Ok(Json(answer).into_response());
+    }
     let NamedScope { tenant, scope } = NamedScope::read(&mut query, &caller)?;
     let from = query.parse("after")?;
     let is_dry = query.parse("dry_run")?.unwrap_or(false);
     let now = shared.intake.now();
-    let mut answer = CancelScopeAnswer {
+    let mut answer = CancelAllAnswer {
         tenant: show(&tenant),
-        scope: show(&scope),
+        scope: Some(show(&scope)),
         at: show(now),
-        ..CancelScopeAnswer::default()
+        ..CancelAllAnswer::default()
     };
     let mut request = CancelScope { tenant, scope, from, is_dry, now };
     for _ in 0..CALL_SLICES {

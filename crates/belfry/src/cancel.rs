@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use api::{CancelAnswer, CancelScopeAnswer};
+use api::{CancelAllAnswer, CancelAnswer};
 use clap::Args;
 use notification::BroadcastId;
 use serde::Serialize;
 
-use crate::args::{SCOPES, ScopeArgs, TargetId};
+use crate::args::{ScopeArgs, TargetId};
 use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
 use crate::output;
@@ -17,10 +17,19 @@ use crate::progress::StatusLine;
 #[derive(Debug, Args)]
 pub(crate) struct CancelArgs {
     /// A notification (a UUID) or a broadcast (`bc_` and a number)
-    #[arg(required_unless_present_any = SCOPES, conflicts_with_all = SCOPES)]
+    #[arg(required_unless_present_any = NAMED_BY, conflicts_with_all = NAMED_BY)]
     pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) of: ScopeArgs,
+    /// All that waits for this device token, endpoint or address, byte for byte
+    #[arg(long, value_name = "RECIPIENT", conflicts_with_all = NOT_SEARCHED)]
+    pub(crate) to: Option<String>,
+    /// All that waits with this external id
+    #[arg(long, value_name = "ID", conflicts_with_all = NOT_SEARCHED)]
+    pub(crate) external_id: Option<String>,
+    /// All that waits with this tag
+    #[arg(long, conflicts_with_all = NOT_SEARCHED)]
+    pub(crate) tag: Option<String>,
     /// Only count
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -28,6 +37,11 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// The arguments that name something by themselves.
+const NAMED_BY: [&str; 5] = ["all", "channel", "to", "external_id", "tag"];
+/// The arguments that go with no search.
+const NOT_SEARCHED: [&str; 3] = ["all", "destination", "priority"];
 
 /// Sum of the answers to the calls that cancel a scope.
 #[derive(Debug, Default, Serialize)]
@@ -73,9 +87,15 @@ fn scope(args: &CancelArgs, client: &Client, broadcast: Option<BroadcastId>) -> 
     let verb = if args.dry_run { "would be cancelled" } else { "cancelled" };
     let (mut total, mut next, status) = (Total::default(), None::<String>, StatusLine::new());
     loop {
-        let more = [("dry_run", args.dry_run.then_some("true")), ("after", next.as_deref())];
+        let more = [
+            ("to", args.to.as_deref()),
+            ("external_id", args.external_id.as_deref()),
+            ("tag", args.tag.as_deref()),
+            ("dry_run", args.dry_run.then_some("true")),
+            ("after", next.as_deref()),
+        ];
         let path = args.of.path("cancel", broadcast, &more);
-        let answer: CancelScopeAnswer = client.post(&path, &())?;
+        let answer: CancelAllAnswer = client.post(&path, &())?;
         // Of the first call: what is cancelled here ended then or later, which is what `requeue --since` takes.
         if total.at.is_empty() {
             total.at = answer.at;

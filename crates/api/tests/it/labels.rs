@@ -150,6 +150,37 @@ async fn those_with_a_tag_are_requeued() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_with_a_label_or_for_a_recipient_is_cancelled() {
+    let fixture = fixture(Vec::new());
+    let sent = create(&fixture, "a1", ANN).await;
+    end(&fixture, claim(&fixture).await, State::Delivered, "").await;
+    create(&fixture, "a1", ANN).await;
+    let under_way = claim(&fixture).await;
+    for (to, more) in [("a1", ANN), ("b2", ANN), ("b2", ""), ("c3", r#", "tags": ["order"]"#)] {
+        create(&fixture, to, more).await;
+    }
+    let cancel =
+        async |query: &str| fixture.call(Method::POST, &format!("/v1/cancel?{query}")).await;
+    let expect = |cancelled: u64, under_way: u64| {
+        let at = fixture.now().to_string();
+        json!({"tenant": "default", "scope": null, "at": at, "cancelled": cancelled, "under_way": under_way, "next": null})
+    };
+    for query in
+        ["tag=order&all=true", "to=a1&priority=bulk", "tag=order&channel=ios&destination=h"]
+    {
+        cancel(query).await.problem(400);
+    }
+    assert_eq!(cancel("tag=order&dry_run=true").await.json(), expect(3, 1));
+    assert_eq!(cancel("tag=order&channel=hooks").await.json(), expect(0, 0));
+    assert_eq!(cancel("tag=order&external_id=user%2042").await.json(), expect(2, 1));
+    assert_eq!(cancel("to=b2").await.json(), expect(1, 0));
+    assert_eq!(ids(&fixture, "state=pending").await.len(), 1, "the one of c3");
+    end(&fixture, under_way, State::Delivered, "").await;
+    let sent = fixture.get(&format!("/v1/notifications/{sent}")).await.json();
+    assert_eq!(sent["state"], "delivered");
+}
+
+#[tokio::test(start_paused = true)]
 async fn everything_with_an_external_id_is_erased_and_its_addresses_are_forgotten() {
     let fixture = fixture(Vec::new());
     let list = r#"{"channel": "ios", "to": ["a1", "b2", "c3"], "reason": "asked to"}"#;
