@@ -1,13 +1,15 @@
 //! Arguments that several commands take.
 
 use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use channel::Secret;
 use clap::Args;
-use notification::{BroadcastId, NotificationId, Priority};
+use notification::{BroadcastId, NotificationId, Priority, Timestamp};
 use serde_json::value::RawValue;
+use store::ListOrder;
 
 use crate::client::with_query;
 use crate::config::Flags;
@@ -60,6 +62,26 @@ pub(crate) struct ScopeArgs {
     pub(crate) tenant: Option<String>,
 }
 
+/// The part of a list that is shown, by the time of acceptance, and in which order.
+#[derive(Debug, Args)]
+pub(crate) struct ShownArgs {
+    /// Only those accepted at this instant or later (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) since: Option<Timestamp>,
+    /// Only those accepted before this instant (RFC 3339)
+    #[arg(long, value_name = "INSTANT")]
+    pub(crate) until: Option<Timestamp>,
+    /// The newest ones first (as without it)
+    #[arg(long, conflicts_with = "oldest")]
+    newest: bool,
+    /// The oldest ones first
+    #[arg(long)]
+    oldest: bool,
+    /// How many at most
+    #[arg(long, value_name = "NUMBER", default_value = "20")]
+    pub(crate) limit: NonZeroUsize,
+}
+
 /// The arguments of [`ScopeArgs`] that name a scope by themselves.
 pub(crate) const SCOPES: [&str; 2] = ["all", "channel"];
 
@@ -90,6 +112,15 @@ impl ScopeArgs {
             ("tenant", tenant.as_deref()),
         ];
         with_query(&format!("/v1/{action}"), &[&given[..], more].concat())
+    }
+}
+
+// === impl ShownArgs ===
+
+impl ShownArgs {
+    /// The newest ones first, unless it is said otherwise.
+    pub(crate) fn order(&self) -> ListOrder {
+        if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst }
     }
 }
 

@@ -1,13 +1,11 @@
 //! `belfry broadcasts`: the broadcasts of a tenant, read from the store.
 
-use std::num::NonZeroUsize;
-
 use api::{BroadcastItem, broadcast_with_key};
 use clap::Args;
-use notification::{BroadcastId, ByteString, Name, Timestamp};
-use store::{BroadcastFilter, ListOrder, ReadStore};
+use notification::{BroadcastId, ByteString, Name};
+use store::{BroadcastFilter, ReadStore};
 
-use crate::args::StoreArgs;
+use crate::args::{ShownArgs, StoreArgs};
 use crate::config::StoreConfig;
 use crate::{output, reader};
 
@@ -31,21 +29,8 @@ pub(crate) struct BroadcastsArgs {
     /// Only the one for which this idempotency key was used
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// Only those accepted at this instant or later (RFC 3339)
-    #[arg(long, value_name = "INSTANT")]
-    pub(crate) since: Option<Timestamp>,
-    /// Only those accepted before this instant (RFC 3339)
-    #[arg(long, value_name = "INSTANT")]
-    pub(crate) until: Option<Timestamp>,
-    /// The newest ones first (as without it)
-    #[arg(long, conflicts_with = "oldest")]
-    pub(crate) newest: bool,
-    /// The oldest ones first
-    #[arg(long)]
-    pub(crate) oldest: bool,
-    /// How many at most
-    #[arg(long, value_name = "NUMBER", default_value = "20")]
-    pub(crate) limit: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
     /// Go on behind this broadcast, as the end of an earlier list showed it
     #[arg(long, value_name = "BROADCAST")]
     pub(crate) after: Option<BroadcastId>,
@@ -63,7 +48,7 @@ pub(crate) fn run(args: &BroadcastsArgs, store: &StoreConfig) -> anyhow::Result<
 async fn list(args: &BroadcastsArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     let filter = args.filter();
     let pauses = reads.pauses().await?;
-    let (mut after, mut left) = (args.after, args.limit.get());
+    let (mut after, mut left) = (args.after, args.shown.limit.get());
     loop {
         let page = match &args.key {
             Some(key) => broadcast_with_key(reads, filter.clone(), key.as_str().into()).await?,
@@ -107,11 +92,11 @@ impl BroadcastsArgs {
         BroadcastFilter {
             tenant: self.tenant.clone(),
             channel: self.channel.clone(),
-            since: self.since,
-            until: self.until,
+            since: self.shown.since,
+            until: self.shown.until,
             external_id: self.external_id.as_deref().map(ByteString::from),
             tag: self.tag.as_deref().map(ByteString::from),
-            order: if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
+            order: self.shown.order(),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! `belfry list`: the notifications of a recipient, or of all, read from the store.
 
-use std::num::NonZeroUsize;
-
 use clap::Args;
-use notification::{BroadcastId, ByteString, Name, NotificationId, State, Timestamp};
-use store::{Filter, History, KeyUse, ListOrder, ReadStore};
+use notification::{BroadcastId, ByteString, Name, NotificationId, State};
+use store::{Filter, History, KeyUse, ReadStore};
 
-use crate::args::StoreArgs;
+use crate::args::{ShownArgs, StoreArgs};
 use crate::config::StoreConfig;
 use crate::log::{Story, text};
 use crate::{output, reader};
@@ -43,21 +41,8 @@ pub(crate) struct ListArgs {
     /// Only those of this broadcast
     #[arg(long, value_name = "BROADCAST")]
     pub(crate) broadcast: Option<BroadcastId>,
-    /// Only those accepted at this instant or later (RFC 3339)
-    #[arg(long, value_name = "INSTANT")]
-    pub(crate) since: Option<Timestamp>,
-    /// Only those accepted before this instant (RFC 3339)
-    #[arg(long, value_name = "INSTANT")]
-    pub(crate) until: Option<Timestamp>,
-    /// The newest ones first (as without it)
-    #[arg(long, conflicts_with = "oldest")]
-    pub(crate) newest: bool,
-    /// The oldest ones first
-    #[arg(long)]
-    pub(crate) oldest: bool,
-    /// How many at most
-    #[arg(long, value_name = "NUMBER", default_value = "20")]
-    pub(crate) limit: NonZeroUsize,
+    #[command(flatten)]
+    pub(crate) shown: ShownArgs,
     /// Go on behind this place, as the end of an earlier list showed it
     #[arg(long, value_name = "PLACE")]
     pub(crate) after: Option<NotificationId>,
@@ -86,7 +71,7 @@ async fn list(args: &ListArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
         let found = reads.find(id).await?.filter(|history| filter.matches(history));
         return found.map_or(Ok(()), |history| print(args, history));
     }
-    let (mut after, mut left) = (args.after, args.limit.get());
+    let (mut after, mut left) = (args.after, args.shown.limit.get());
     loop {
         let page = reads.list(filter.clone(), after, left.min(PAGE_ITEMS)).await?;
         left -= page.items.len();
@@ -127,14 +112,14 @@ impl ListArgs {
             channel: self.channel.clone(),
             states: self.state.into_iter().collect(),
             broadcast: self.broadcast,
-            since: self.since,
-            until: self.until,
+            since: self.shown.since,
+            until: self.shown.until,
             recipient: self.to.as_deref().map(ByteString::from),
             or_fallback: false,
             external_id: self.external_id.as_deref().map(ByteString::from),
             tag: self.tag.as_deref().map(ByteString::from),
             reason: self.reason.clone(),
-            order: if self.oldest { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
+            order: self.shown.order(),
         }
     }
 }
@@ -142,6 +127,7 @@ impl ListArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use store::ListOrder;
 
     use super::*;
 

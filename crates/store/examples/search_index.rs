@@ -1,11 +1,12 @@
 //! The cost of the search index: bytes and CPU per notification, and the time of a search.
 //!
-//! `cargo run --release -p store --example search_index STORE [notifications] [one-offs]`
+//! `cargo run --release -p store --example search_index STORE [notifications] [one-offs] [tags]`
 //!
 //! Fills STORE, a directory that does not exist or `postgres` for a server of its own, with batches of 1,000 and batches of one; builds
 //! the index; searches for random recipients, of whom each got four notifications; and takes in a million more, in turn with the index
 //! at work and without. A directory of 20,000,000 takes some 3 GiB; it is left there. CPU is that of this process, so on PostgreSQL it
-//! is without the server's.
+//! is without the server's. With `tags`, each has its recipient as an external id as well, and one of so many tags: searches by either are
+//! measured then, by a tag for the first page alone.
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,10 +17,11 @@
 )]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flow::Clock;
-use notification::{Draft, Timestamp};
+use notification::{ByteString, Bytes, CommonLabels, Draft, Labels, Timestamp};
 use store::conformance::{Shape, at, name};
 use store::{Filter, ListOrder, Postgres, Sqlite, Store, postgres, sqlite};
 use testbed::PostgresServer;
@@ -39,22 +41,24 @@ async fn main() {
     let mut numbers = arguments.map(|text| text.parse().expect("a number"));
     let notifications: u64 = numbers.next().unwrap_or(20_000_000);
     let one_offs: u64 = numbers.next().unwrap_or(1_000_000);
+    let tags = Tags::new(numbers.next().unwrap_or(0));
     let mut place = MeasuredStore::new(&place);
     let mut store = place.open().await;
     let recipients = (notifications + one_offs) / 4;
 
     let step = Step::start();
-    fill(store.get(), notifications, recipients, 1).await;
+    fill(store.get(), notifications, (recipients, &tags), 1).await;
     step.stop("taken in, by 1,000", notifications);
     index(store.get(), &place, "index, batches of 1,000", notifications).await;
     let step = Step::start();
-    fill_one_offs(store.get(), one_offs, recipients).await;
+    fill_one_offs(store.get(), one_offs, (recipients, &tags)).await;
     step.stop("taken in, one by one", one_offs);
     index(store.get(), &place, "index, one-offs", one_offs).await;
 
     let mut random = fastrand::Rng::with_seed(3);
     search(store.get(), "warm-up", recipients, &mut random).await;
     search(store.get(), "warm", recipients, &mut random).await;
+    tags.search(store.get(), "warm", recipients).await;
     // A reader that has just been opened has nothing of its own in memory either.
     store.close().await;
     place.restart();
@@ -63,30 +67,32 @@ async fn main() {
     {
         store = place.open().await;
         search(store.get(), "cold at first", recipients, &mut random).await;
+        tags.search(store.get(), "cold at first", recipients).await;
     } else {
         println!("cold: the page cache may not be dropped here");
         store = place.open().await;
     }
     for _ in 0..3 {
         let step = Step::start();
-        fill(store.get(), 1_000_000, recipients, 5).await;
+        fill(store.get(), 1_000_000, (recipients, &tags), 5).await;
         step.stop("taken in without the index", 1_000_000);
         let step = Step::start();
         tokio::select! {
             () = keep_index(store.get()) => {}
-            () = fill(store.get(), 1_000_000, recipients, 6) => {}
+            () = fill(store.get(), 1_000_000, (recipients, &tags), 6) => {}
         }
         step.stop("taken in beside the index", 1_000_000);
     }
     store.close().await;
 }
 
-fn draft(shape: &Shape, recipient: u64) -> Draft {
-    shape.draft(&format!("user-{recipient:012}@example.com"))
+fn draft(shape: &Shape, recipient: u64, tags: &Tags) -> Draft {
+    let draft = shape.draft(&format!("user-{recipient:012}@example.com"));
+    Draft { labels: tags.labels_of(recipient), ..draft }
 }
 
 /// Takes in batches of 1,000, eight at a time.
-async fn fill(store: &dyn Store, notifications: u64, recipients: u64, seed: u64) {
+async fn fill(store: &dyn Store, notifications: u64, (recipients, tags): (u64, &Tags), seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     for calls in 0..notifications / BATCH / 8 {
         let groups: Vec<Vec<Draft>> = (0..8)
@@ -94,7 +100,7 @@ async fn fill(store: &dyn Store, notifications: u64, recipients: u64, seed: u64)
                 // Drafts of one transaction share batches unless their due times differ.
                 let due_at = i64::try_from(calls * 8 + call).expect("a number") + 1_000_000_000_000;
                 let shape = Shape { due_at, ..Shape::default() };
-                (0..BATCH).map(|_| draft(&shape, random.u64(0..recipients))).collect()
+                (0..BATCH).map(|_| draft(&shape, random.u64(0..recipients), tags)).collect()
             })
             .collect();
         let mut groups = groups.into_iter().map(|group| store.ingest(group, now()));
@@ -105,13 +111,13 @@ async fn fill(store: &dyn Store, notifications: u64, recipients: u64, seed: u64)
 }
 
 /// Takes in batches of one: no two drafts of a call have an envelope in common.
-async fn fill_one_offs(store: &dyn Store, notifications: u64, recipients: u64) {
+async fn fill_one_offs(store: &dyn Store, notifications: u64, (recipients, tags): (u64, &Tags)) {
     let mut random = fastrand::Rng::with_seed(2);
     for call in 0..notifications / BATCH {
         let one = |number| {
             let due_at = i64::try_from(call * BATCH + number).expect("a number");
             let shape = Shape { due_at: due_at + 2_000_000_000_000, ..Shape::default() };
-            draft(&shape, random.u64(0..recipients))
+            draft(&shape, random.u64(0..recipients), tags)
         };
         store.ingest((0..BATCH).map(one).collect(), now()).await.expect("accepted");
     }
@@ -144,21 +150,34 @@ async fn keep_index(store: &dyn Store) {
 }
 
 async fn search(store: &dyn Store, what: &str, recipients: u64, random: &mut fastrand::Rng) {
+    let filter = || {
+        let recipient = format!("user-{:012}@example.com", random.u64(0..recipients));
+        Filter { recipient: Some(recipient.as_str().into()), ..Filter::default() }
+    };
+    search_by(store, what, filter, usize::MAX).await;
+}
+
+/// Searches for up to `items_max` of what each of many filters lists.
+async fn search_by(
+    store: &dyn Store,
+    what: &str,
+    mut filter: impl FnMut() -> Filter,
+    items_max: usize,
+) {
     let (mut times, mut found) = (Vec::with_capacity(SEARCHES), 0);
     for _ in 0..SEARCHES {
-        let recipient = format!("user-{:012}@example.com", random.u64(0..recipients));
-        let recipient = Some(recipient.as_str().into());
         let (tenant, order) = (Some(name("tenant")), ListOrder::NewestFirst);
-        let filter = Filter { tenant, recipient, order, ..Filter::default() };
-        let (began, mut after) = (Instant::now(), None);
+        let filter = Filter { tenant, order, ..filter() };
+        let (began, mut after, mut items) = (Instant::now(), None, 0);
         loop {
             let page = store.reader().list(filter.clone(), after, 20).await.expect("a page");
-            found += page.items.len();
+            items += page.items.len();
             after = page.next;
-            if after.is_none() {
+            if after.is_none() || items >= items_max {
                 break;
             }
         }
+        found += items;
         times.push(began.elapsed());
     }
     times.sort_unstable();
@@ -169,6 +188,46 @@ async fn search(store: &dyn Store, what: &str, recipients: u64, random: &mut fas
         at(990),
         at(1_000)
     );
+}
+
+/// So many tags, of which each notification has one; none, and no external ids either, if there are none.
+struct Tags(Vec<Arc<CommonLabels>>);
+
+impl Tags {
+    fn new(count: u64) -> Self {
+        let tag = |number| {
+            let tags = vec![ByteString::from(format!("topic-{number}"))];
+            Arc::new(CommonLabels { tags, metadata: Bytes::new() })
+        };
+        Self((0..count).map(tag).collect())
+    }
+
+    fn labels_of(&self, recipient: u64) -> Labels {
+        if self.0.is_empty() {
+            return Labels::default();
+        }
+        let place = usize::try_from(recipient).unwrap_or(0) % self.0.len();
+        let external_id = ByteString::from(format!("user-{recipient}"));
+        Labels { external_id, common: Some(Arc::clone(&self.0[place])) }
+    }
+
+    async fn search(&self, store: &dyn Store, what: &str, recipients: u64) {
+        if self.0.is_empty() {
+            return;
+        }
+        let mut random = fastrand::Rng::with_seed(4);
+        let by_id = || {
+            let external_id = format!("user-{}", random.u64(0..recipients));
+            Filter { external_id: Some(external_id.into()), ..Filter::default() }
+        };
+        search_by(store, &format!("by external id, {what}"), by_id, usize::MAX).await;
+        let mut random = fastrand::Rng::with_seed(5);
+        let by_tag = || {
+            let tag = format!("topic-{}", random.usize(0..self.0.len()));
+            Filter { tag: Some(tag.into()), ..Filter::default() }
+        };
+        search_by(store, &format!("by tag, 20 of many, {what}"), by_tag, 20).await;
+    }
 }
 
 /// The place of the store.

@@ -82,7 +82,7 @@ async fn all_is_there(store: &dyn Store, before: &Listed) {
     assert_eq!(suppressed.iter().map(|it| &*it.recipient).collect::<Vec<_>>(), ["left-alone"]);
 }
 
-/// What waits is sent, once it is resumed; what was given up is sent again; and everything is counted.
+/// Everything that waits is sent, once it is resumed; what was given up is sent again; and all of it is counted.
 async fn all_of_it_ends(store: &dyn Store, before: &Listed) {
     let of_state =
         |state| before.iter().filter(move |(_, (its, _))| *its == state).map(|(id, _)| *id);

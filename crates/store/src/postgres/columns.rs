@@ -7,6 +7,7 @@ use tokio_postgres::{Error, Row};
 use super::placement::partition_of;
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
+use crate::rows::labels::BatchLabels;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
 
@@ -109,6 +110,12 @@ pub(super) fn lane_at(row: &Row, column: usize) -> Result<Lane, StoreError> {
 /// The column of labels of a batch, or of a broadcast.
 pub(super) fn labels_at(row: &Row, column: usize) -> Result<Option<Bytes>, Error> {
     Ok(row.try_get::<_, Option<&[u8]>>(column)?.map(Bytes::copy_from_slice))
+}
+
+/// The labels of a batch, from the number of its members, in `column`, and the column of its labels behind that.
+pub(super) fn batch_labels_at(row: &Row, column: usize) -> Result<BatchLabels, StoreError> {
+    let count = usize::try_from(row.try_get::<_, i32>(column)?).unwrap_or(0);
+    BatchLabels::decode(labels_at(row, column + 1)?, count)
 }
 
 /// A count as the database keeps it.

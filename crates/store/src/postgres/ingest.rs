@@ -13,13 +13,13 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use super::columns::{counted, labels_at, narrow};
+use super::columns::{batch_labels_at, counted, narrow};
 use super::placement::DestinationHash;
 use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction, Writes};
 use super::writer_state::WriterState;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::labels::{self, BatchLabels};
+use crate::rows::labels;
 use crate::rows::members::Members;
 use crate::rows::model::NewChunk;
 use crate::rows::packing::{BatchBuilder, Batches};
@@ -144,9 +144,8 @@ impl Transaction<'_> {
         let originals: Vec<i64> = originals.iter().map(|batch| batch.0.cast_signed()).collect();
         let mut labels = HashMap::new();
         for row in self.rows(SELECT_LABELS, &[&originals]).await? {
-            let count = usize::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
             let batch = BatchId(row.try_get::<_, i64>(0)?.cast_unsigned());
-            labels.insert(batch, BatchLabels::decode(labels_at(&row, 2)?, count)?);
+            labels.insert(batch, batch_labels_at(&row, 1)?);
         }
         labels::inherit(&mut drafts, &labels);
         self.reserve_batches(drafts.len()).await?;

@@ -14,7 +14,9 @@ use uuid::Uuid;
 
 use super::choose::SELECT_DUE;
 use super::claim::{batch_at, select_batch};
-use super::columns::{chunk_at, is_text, labels_at, lane_at, narrow, select_chunk, signed};
+use super::columns::{
+    batch_labels_at, chunk_at, is_text, labels_at, lane_at, narrow, select_chunk, signed,
+};
 use super::connection::{PostgresSession, StatementCache};
 use super::ingest::key_use_at;
 use crate::rows::codec::{LogGroup, decode_log};
@@ -162,13 +164,7 @@ impl<'a> Snapshot<'a> {
             log.extend(decode_log(row.try_get(0)?)?);
         }
         let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(WaitingState::new);
-        let labels = match labels {
-            Some(row) => BatchLabels::decode(
-                labels_at(&row, 1)?,
-                row.try_get::<_, i32>(0)?.try_into().unwrap_or(0),
-            )?,
-            None => BatchLabels::default(),
-        };
+        let labels = labels.map(|row| batch_labels_at(&row, 0)).transpose()?.unwrap_or_default();
         Ok(Some(BatchHistory { batch: batch_at(&batch)?, labels, chunks, log, waiting }))
     }
 

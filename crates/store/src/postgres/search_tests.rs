@@ -1,24 +1,16 @@
 //! The search index on PostgreSQL, beside a walk over everything, with numbers that are committed late.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flow::Tasks;
-use notification::{Bytes, CommonLabels, Labels, NotificationId, Timestamp};
 use testbed::postgres::Database;
 use tokio::sync::oneshot;
 use tokio_postgres::{Client, NoTls};
 
 use super::{Options, Postgres};
-use crate::conformance::{Shape, at, name};
-use crate::{
-    Filter, Ingest as _, ListOrder, Prune as _, ReadStore as _, Retention, SearchIndex as _,
-};
-
-/// Recipients of the tests, each of which gets many notifications.
-const RECIPIENTS: usize = 50;
-
-type Sent = BTreeMap<usize, Vec<NotificationId>>;
+use crate::conformance::{Shape, at};
+use crate::rows::search::searches::{Sent, check, fill, fill_at, labels_of, list_all, to};
+use crate::{Filter, Ingest as _, ListOrder, Prune as _, Retention, SearchIndex as _};
 
 async fn open(database: &Database) -> Postgres {
     Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
@@ -31,76 +23,6 @@ async fn connect(database: &Database, tasks: &mut Tasks) -> Client {
     });
     client.batch_execute("SET search_path = belfry, pg_catalog").await.unwrap();
     client
-}
-
-/// Stores `batches` batches of three, and notes who got what.
-async fn fill(store: &Postgres, batches: usize, sent: &mut Sent) {
-    fill_at(store, batches, at(0), sent).await;
-}
-
-async fn fill_at(store: &Postgres, batches: usize, now: Timestamp, sent: &mut Sent) {
-    let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
-    let draft = |number: usize| {
-        // Drafts of one transaction share a batch unless their due times differ.
-        let due_at = i64::try_from(number / 3).unwrap();
-        let recipient = to(number).to_string();
-        Shape { due_at, labels: labels_of(&recipient), ..Shape::default() }.draft(&recipient)
-    };
-    let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
-    for (number, admission) in admissions.into_iter().enumerate() {
-        let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
-        sent.entry(to(number)).or_default().push(id);
-    }
-}
-
-/// Labels of what a recipient gets, by which it is found as well.
-fn labels_of(recipient: &str) -> Labels {
-    let common =
-        CommonLabels { tags: vec!["all".into(), recipient.into()], metadata: Bytes::new() };
-    Labels { external_id: format!("user {recipient}").into(), common: Some(Arc::new(common)) }
-}
-
-/// The three filters of the notifications of one recipient.
-fn filters_of(recipient: usize, order: ListOrder) -> [Filter; 3] {
-    let (tenant, recipient) = (Some(name("tenant")), recipient.to_string());
-    let of_tenant = Filter { tenant, order, ..Filter::default() };
-    let tag = Some(recipient.clone().into());
-    let external_id = Some(format!("user {recipient}").into());
-    [
-        Filter { recipient: Some(recipient.into()), ..of_tenant.clone() },
-        Filter { external_id, ..of_tenant.clone() },
-        Filter { tag, ..of_tenant },
-    ]
-}
-
-/// A filter of the notifications of one recipient.
-fn to(recipient: usize, order: ListOrder) -> Filter {
-    let recipient = Some(recipient.to_string().into());
-    Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() }
-}
-
-async fn list_all(store: &Postgres, filter: Filter) -> Vec<NotificationId> {
-    let (mut ids, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.reader().list(filter.clone(), after, 100).await.unwrap();
-        ids.extend(page.items.into_iter().map(|history| history.id));
-        after = page.next;
-        if after.is_none() {
-            return ids;
-        }
-    }
-}
-
-async fn check(store: &Postgres, sent: &Sent) {
-    let mut expect = sent.get(&7).cloned().unwrap_or_default();
-    expect.sort_by_key(|id| (id.batch(), id.index()));
-    for filter in filters_of(7, ListOrder::OldestFirst) {
-        assert_eq!(list_all(store, filter).await, expect);
-    }
-    expect.reverse();
-    for filter in filters_of(7, ListOrder::NewestFirst) {
-        assert_eq!(list_all(store, filter).await, expect);
-    }
 }
 
 async fn number(client: &Client, sql: &str) -> i64 {
@@ -148,7 +70,7 @@ async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
     let (slow, fast) = (Arc::new(open(&database).await), open(&database).await);
     let mut sent = Sent::new();
     // From now on it has numbers in hand.
-    fill(&slow, 1, &mut sent).await;
+    fill(&*slow, 1, &mut sent).await;
     // Its next transaction waits for this one, which has used its key.
     let mut other = connect(&database, &mut tasks).await;
     let holder = other.transaction().await.unwrap();
@@ -179,7 +101,7 @@ async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
     assert!(number(&client, indexed).await.cast_unsigned() > id.batch().0 + 1_000);
     check(&fast, &sent).await;
     // It still has numbers in hand, and gives none of them any more.
-    fill(&slow, 1, &mut sent).await;
+    fill(&*slow, 1, &mut sent).await;
     let last = sent.values().flatten().map(|id| id.batch()).max().unwrap();
     let announced = number(&client, "SELECT announced FROM search_progress").await;
     assert!(last.0 > announced.cast_unsigned());
@@ -224,7 +146,7 @@ async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
     while store.advance().await.unwrap() {}
     for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
         let (since, until) = (Some(at(3_600_000)), Some(at(3 * 3_600_000)));
-        let mut found = list_all(&store, Filter { since, until, ..to(7, order) }).await;
+        let mut found = list_all(&store, Filter { since, until, ..to(7, order) }, 100).await;
         if order == ListOrder::NewestFirst {
             found.reverse();
         }

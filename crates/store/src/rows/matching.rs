@@ -14,6 +14,9 @@ pub(crate) fn matching_members(
     items: Bytes,
     labels: Option<Bytes>,
 ) -> Result<Members, StoreError> {
+    if labels.is_none() && (filter.external_id.is_some() || filter.tag.is_some()) {
+        return Ok(Members::default());
+    }
     let (mut items, mut members) = (Items::new(items)?, Members::default());
     let (labels, none) = (BatchLabels::decode(labels, count)?, Labels::default());
     for index in (0..=u16::MAX).take(count) {

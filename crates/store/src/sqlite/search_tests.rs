@@ -2,100 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
-use notification::{BatchId, Bytes, CommonLabels, Labels, NotificationId, Timestamp};
+use notification::BatchId;
 use rusqlite::Connection;
 
 use super::files::DATABASE;
 use super::transaction::Transaction;
 use super::writer::Durability;
 use super::{Options, Sqlite};
-use crate::conformance::{BroadcastShape, Shape, at, name};
+use crate::conformance::{BroadcastShape, at, name};
+use crate::rows::search::searches::{RECIPIENTS, check, fill, fill_at, list_all, to};
 use crate::{Filter, Ingest as _, ListOrder, ReadStore as _, SearchIndex as _};
-
-/// Recipients of the tests, each of which gets many notifications.
-const RECIPIENTS: usize = 50;
 
 fn open(directory: &Path) -> Sqlite {
     Sqlite::open(directory, Options::new(1), at(0)).unwrap().0
-}
-
-/// Labels of what a recipient gets, by which it is found as well.
-fn labels_of(recipient: &str) -> Labels {
-    let common =
-        CommonLabels { tags: vec!["all".into(), recipient.into()], metadata: Bytes::new() };
-    Labels { external_id: format!("user {recipient}").into(), common: Some(Arc::new(common)) }
-}
-
-/// The three filters of the notifications of one recipient.
-fn filters_of(recipient: usize, order: ListOrder) -> [Filter; 3] {
-    let (tenant, recipient) = (Some(name("tenant")), recipient.to_string());
-    let of_tenant = Filter { tenant, order, ..Filter::default() };
-    let tag = Some(recipient.clone().into());
-    let external_id = Some(format!("user {recipient}").into());
-    [
-        Filter { recipient: Some(recipient.into()), ..of_tenant.clone() },
-        Filter { external_id, ..of_tenant.clone() },
-        Filter { tag, ..of_tenant },
-    ]
-}
-
-/// A filter of the notifications of one recipient.
-fn to(recipient: usize, order: ListOrder) -> Filter {
-    let recipient = Some(recipient.to_string().into());
-    Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() }
-}
-
-async fn list_all(store: &Sqlite, filter: Filter, items: usize) -> Vec<NotificationId> {
-    let (mut ids, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.reader().list(filter.clone(), after, items).await.unwrap();
-        ids.extend(page.items.into_iter().map(|history| history.id));
-        after = page.next;
-        if after.is_none() {
-            return ids;
-        }
-    }
-}
-
-/// Stores `batches` batches of three, and notes who got what.
-async fn fill(store: &Sqlite, batches: usize, sent: &mut BTreeMap<usize, Vec<NotificationId>>) {
-    fill_at(store, batches, at(0), sent).await;
-}
-
-async fn fill_at(
-    store: &Sqlite,
-    batches: usize,
-    now: Timestamp,
-    sent: &mut BTreeMap<usize, Vec<NotificationId>>,
-) {
-    let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
-    let draft = |number: usize| {
-        // Drafts of one transaction share a batch unless their due times differ.
-        let due_at = i64::try_from(number / 3).unwrap();
-        let recipient = to(number).to_string();
-        Shape { due_at, labels: labels_of(&recipient), ..Shape::default() }.draft(&recipient)
-    };
-    let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
-    for (number, admission) in admissions.into_iter().enumerate() {
-        let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
-        sent.entry(to(number)).or_default().push(id);
-    }
-}
-
-async fn check(store: &Sqlite, sent: &BTreeMap<usize, Vec<NotificationId>>) {
-    for recipient in [7, RECIPIENTS - 1] {
-        let mut expect = sent.get(&recipient).cloned().unwrap_or_default();
-        expect.sort_by_key(|id| (id.batch(), id.index()));
-        for filter in filters_of(recipient, ListOrder::OldestFirst) {
-            assert_eq!(list_all(store, filter, 100).await, expect);
-        }
-        expect.reverse();
-        for filter in filters_of(recipient, ListOrder::NewestFirst) {
-            assert_eq!(list_all(store, filter, 100).await, expect);
-        }
-    }
 }
 
 fn count(directory: &Path, sql: &str) -> i64 {

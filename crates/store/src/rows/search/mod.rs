@@ -13,6 +13,8 @@ pub(crate) mod build;
 pub(crate) mod lookup;
 pub(crate) mod merge;
 pub(crate) mod plan;
+#[cfg(test)]
+pub(crate) mod searches;
 pub(crate) mod term;
 #[cfg(test)]
 mod tests;

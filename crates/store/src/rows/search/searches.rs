@@ -1,0 +1,91 @@
+//! Searches of the tests on both databases, beside a walk over everything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use notification::{Bytes, CommonLabels, Labels, NotificationId, Timestamp};
+
+use crate::conformance::{Shape, at, name};
+use crate::{Filter, ListOrder, Store};
+
+/// Recipients, each of which gets many notifications.
+pub(crate) const RECIPIENTS: usize = 50;
+
+/// The notifications that each recipient got.
+pub(crate) type Sent = BTreeMap<usize, Vec<NotificationId>>;
+
+/// Labels of what a recipient gets, by which it is found as well.
+pub(crate) fn labels_of(recipient: &str) -> Labels {
+    let common =
+        CommonLabels { tags: vec!["all".into(), recipient.into()], metadata: Bytes::new() };
+    Labels { external_id: format!("user {recipient}").into(), common: Some(Arc::new(common)) }
+}
+
+/// The three filters of the notifications of one recipient.
+pub(crate) fn filters_of(recipient: usize, order: ListOrder) -> [Filter; 3] {
+    let (tenant, recipient) = (Some(name("tenant")), recipient.to_string());
+    let of_tenant = Filter { tenant, order, ..Filter::default() };
+    let tag = Some(recipient.clone().into());
+    let external_id = Some(format!("user {recipient}").into());
+    [
+        Filter { recipient: Some(recipient.into()), ..of_tenant.clone() },
+        Filter { external_id, ..of_tenant.clone() },
+        Filter { tag, ..of_tenant },
+    ]
+}
+
+/// A filter of the notifications of one recipient.
+pub(crate) fn to(recipient: usize, order: ListOrder) -> Filter {
+    let recipient = Some(recipient.to_string().into());
+    Filter { tenant: Some(name("tenant")), recipient, order, ..Filter::default() }
+}
+
+pub(crate) async fn list_all(
+    store: &dyn Store,
+    filter: Filter,
+    items: usize,
+) -> Vec<NotificationId> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.reader().list(filter.clone(), after, items).await.unwrap();
+        ids.extend(page.items.into_iter().map(|history| history.id));
+        after = page.next;
+        if after.is_none() {
+            return ids;
+        }
+    }
+}
+
+/// Stores `batches` batches of three, and notes who got what.
+pub(crate) async fn fill(store: &dyn Store, batches: usize, sent: &mut Sent) {
+    fill_at(store, batches, at(0), sent).await;
+}
+
+/// [`fill`] at another time.
+pub(crate) async fn fill_at(store: &dyn Store, batches: usize, now: Timestamp, sent: &mut Sent) {
+    let to = |number: usize| (number / 3 * 7 + number % 3) % RECIPIENTS;
+    let draft = |number: usize| {
+        // Drafts of one transaction share a batch unless their due times differ.
+        let due_at = i64::try_from(number / 3).unwrap();
+        let recipient = to(number).to_string();
+        Shape { due_at, labels: labels_of(&recipient), ..Shape::default() }.draft(&recipient)
+    };
+    let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
+    for (number, admission) in admissions.into_iter().enumerate() {
+        let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
+        sent.entry(to(number)).or_default().push(id);
+    }
+}
+
+/// Lists what recipient 7 got, by each way to find it and in both orders.
+pub(crate) async fn check(store: &dyn Store, sent: &Sent) {
+    let mut expect = sent.get(&7).cloned().unwrap_or_default();
+    expect.sort_by_key(|id| (id.batch(), id.index()));
+    for filter in filters_of(7, ListOrder::OldestFirst) {
+        assert_eq!(list_all(store, filter, 100).await, expect);
+    }
+    expect.reverse();
+    for filter in filters_of(7, ListOrder::NewestFirst) {
+        assert_eq!(list_all(store, filter, 100).await, expect);
+    }
+}
