@@ -66,7 +66,7 @@ pub use channels::ConfiguredChannel;
 pub use create::{NotificationCreated, PreviewAnswer};
 pub use estimate::EstimateAnswer;
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
-pub use notifications::CancelAnswer;
+pub use notifications::{CancelAnswer, notification_with_key};
 pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use problem::Located;
 pub use prospect::ProspectAnswer;

@@ -8,7 +8,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, NotificationId, limits};
 use serde::{Deserialize, Serialize};
-use store::{CancelTarget, Cancelled, Filter, History, KeyUse};
+use store::{CancelTarget, Cancelled, Filter, History, KeyUse, ReadStore, StoreError};
 
 use crate::ApiState;
 use crate::access::WithOperations;
@@ -82,7 +82,7 @@ pub(crate) async fn list(
         order: query.parse("order")?.unwrap_or_default(),
     };
     if let Some(key) = query.parse::<String>("key")? {
-        let found = with_key(&shared, &filter, key.into()).await?;
+        let found = notification_with_key(&*shared.reads, &filter, key.into()).await?;
         let items: Vec<_> = found.into_iter().map(Notification::brief).collect();
         return Ok(Json(ListAnswer { items, next: None }).into_response());
     }
@@ -102,17 +102,20 @@ pub(crate) async fn list(
     Ok(Json(ListAnswer { items, next: next.map(show) }).into_response())
 }
 
-/// The notification for which `key` was used, if it matches `filter`.
-async fn with_key(
-    shared: &ApiState,
+/// The notification for which the tenant of `filter` used an idempotency key, if it matches.
+///
+/// # Errors
+/// Those of the store.
+pub async fn notification_with_key(
+    reads: &dyn ReadStore,
     filter: &Filter,
     key: ByteString,
-) -> Result<Option<History>, Problem> {
+) -> Result<Option<History>, StoreError> {
     let Some(tenant) = filter.tenant.clone() else { return Ok(None) };
-    let Some(KeyUse::Notification(id)) = shared.reads.key_use(tenant, key).await? else {
+    let Some(KeyUse::Notification(id)) = reads.key_use(tenant, key).await? else {
         return Ok(None);
     };
-    let found = shared.reads.find(id).await?;
+    let found = reads.find(id).await?;
     Ok(found.filter(|history| filter.matches(history)))
 }
 

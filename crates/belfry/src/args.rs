@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use channel::Secret;
 use clap::Args;
-use notification::{BroadcastId, NotificationId, Priority, Timestamp};
+use notification::{BroadcastId, ByteString, NotificationId, Priority, Timestamp};
 use serde_json::value::RawValue;
 use store::ListOrder;
 
@@ -60,6 +60,20 @@ pub(crate) struct ScopeArgs {
     /// Tenant, with an operator's key [default: the key's]
     #[arg(long)]
     pub(crate) tenant: Option<String>,
+}
+
+/// The names that an application has given to what is listed.
+#[derive(Debug, Args)]
+pub(crate) struct NamedArgs {
+    /// Only those with this external id of their own, byte for byte
+    #[arg(long, value_name = "ID")]
+    pub(crate) external_id: Option<ByteString>,
+    /// Only those with this tag, byte for byte
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<ByteString>,
+    /// Only the one for which this idempotency key was used
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<ByteString>,
 }
 
 /// The part of a list that is shown, by the time of acceptance, and in which order.

@@ -2,10 +2,10 @@
 
 use api::{BroadcastItem, broadcast_with_key};
 use clap::Args;
-use notification::{BroadcastId, ByteString, Name};
+use notification::{BroadcastId, Name};
 use store::{BroadcastFilter, ReadStore};
 
-use crate::args::{ShownArgs, StoreArgs};
+use crate::args::{NamedArgs, ShownArgs, StoreArgs};
 use crate::config::StoreConfig;
 use crate::{output, reader};
 
@@ -20,15 +20,8 @@ pub(crate) struct BroadcastsArgs {
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<Name>,
-    /// Only those with this external id of their own, byte for byte
-    #[arg(long, value_name = "ID")]
-    pub(crate) external_id: Option<String>,
-    /// Only those with this tag, byte for byte
-    #[arg(long, value_name = "TAG")]
-    pub(crate) tag: Option<String>,
-    /// Only the one for which this idempotency key was used
-    #[arg(long, value_name = "KEY")]
-    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: NamedArgs,
     #[command(flatten)]
     pub(crate) shown: ShownArgs,
     /// Go on behind this broadcast, as the end of an earlier list showed it
@@ -50,8 +43,8 @@ async fn list(args: &BroadcastsArgs, reads: &dyn ReadStore) -> anyhow::Result<()
     let pauses = reads.pauses().await?;
     let (mut after, mut left) = (args.after, args.shown.limit.get());
     loop {
-        let page = match &args.key {
-            Some(key) => broadcast_with_key(reads, filter.clone(), key.as_str().into()).await?,
+        let page = match &args.named.key {
+            Some(key) => broadcast_with_key(reads, filter.clone(), key.clone()).await?,
             None => reads.broadcasts(filter.clone(), after, left).await?,
         };
         left -= page.items.len();
@@ -94,8 +87,8 @@ impl BroadcastsArgs {
             channel: self.channel.clone(),
             since: self.shown.since,
             until: self.shown.until,
-            external_id: self.external_id.as_deref().map(ByteString::from),
-            tag: self.tag.as_deref().map(ByteString::from),
+            external_id: self.named.external_id.clone(),
+            tag: self.named.tag.clone(),
             order: self.shown.order(),
         }
     }

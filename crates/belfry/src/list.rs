@@ -1,10 +1,11 @@
 //! `belfry list`: the notifications of a recipient, or of all, read from the store.
 
+use api::notification_with_key;
 use clap::Args;
 use notification::{BroadcastId, ByteString, Name, NotificationId, State};
-use store::{Filter, History, KeyUse, ReadStore};
+use store::{Filter, History, ReadStore};
 
-use crate::args::{ShownArgs, StoreArgs};
+use crate::args::{NamedArgs, ShownArgs, StoreArgs};
 use crate::config::StoreConfig;
 use crate::log::{Story, text};
 use crate::{output, reader};
@@ -17,15 +18,8 @@ pub(crate) struct ListArgs {
     /// Only those to this device token, endpoint or address, byte for byte
     #[arg(long, value_name = "RECIPIENT")]
     pub(crate) to: Option<String>,
-    /// Only those with this external id, byte for byte
-    #[arg(long, value_name = "ID")]
-    pub(crate) external_id: Option<String>,
-    /// Only those with this tag, byte for byte
-    #[arg(long, value_name = "TAG")]
-    pub(crate) tag: Option<String>,
-    /// Only the one for which this idempotency key was used
-    #[arg(long, value_name = "KEY")]
-    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: NamedArgs,
     /// Only those whose last words in the log have this in them
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
@@ -62,13 +56,8 @@ pub(crate) fn run(args: &ListArgs, store: &StoreConfig) -> anyhow::Result<()> {
 /// Ends with where to go on: on standard error, for standard output is for scripts.
 async fn list(args: &ListArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
     let filter = args.filter();
-    if let Some(key) = &args.key {
-        let Some(KeyUse::Notification(id)) =
-            reads.key_use(args.tenant.clone(), key.as_str().into()).await?
-        else {
-            return Ok(());
-        };
-        let found = reads.find(id).await?.filter(|history| filter.matches(history));
+    if let Some(key) = &args.named.key {
+        let found = notification_with_key(reads, &filter, key.clone()).await?;
         return found.map_or(Ok(()), |history| print(args, history));
     }
     let (mut after, mut left) = (args.after, args.shown.limit.get());
@@ -116,8 +105,8 @@ impl ListArgs {
             until: self.shown.until,
             recipient: self.to.as_deref().map(ByteString::from),
             or_fallback: false,
-            external_id: self.external_id.as_deref().map(ByteString::from),
-            tag: self.tag.as_deref().map(ByteString::from),
+            external_id: self.named.external_id.clone(),
+            tag: self.named.tag.clone(),
             reason: self.reason.clone(),
             order: self.shown.order(),
         }
