@@ -36,8 +36,10 @@ pub(crate) enum BenchCommand {
     /// The stores without an engine around them, beside plain loops over SQLite and PostgreSQL
     #[cfg(feature = "bench-rows")]
     Stores(BenchArgs),
-    /// Beside much of everything: dead endpoints, waiting lanes, tenants with backlogs, history
+    /// Beside much of everything: dead endpoints, waiting lanes, tenants with backlogs
     Breadth(BenchArgs),
+    /// On a store with 100 million settled notifications, beside an empty one: SQLite, PostgreSQL
+    History(BenchArgs),
     /// Every row in turn
     All(BenchArgs),
     /// Make one page, report.html, of the reports in a directory
@@ -119,6 +121,7 @@ pub(crate) fn run(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::E2e(args) => (&[Row::E2e], args),
         BenchCommand::Channels(args) => (&[Row::Channels], args),
         BenchCommand::Breadth(args) => (&[Row::Breadth], args),
+        BenchCommand::History(args) => (&[Row::History], args),
         BenchCommand::All(args) => (Row::ALL, args),
         BenchCommand::Report(args) => return report(&args.directory),
         #[cfg(feature = "bench-rows")]

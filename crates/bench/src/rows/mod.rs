@@ -9,6 +9,7 @@ mod consumers;
 mod e2e;
 mod fanout;
 mod floor;
+mod history;
 mod job;
 #[cfg(feature = "stores")]
 mod merge;
@@ -27,7 +28,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::published::Published;
-use crate::report::{RowReport, Unit};
+use crate::report::{self, Point, RowReport, Unit};
 
 pub use job::{BroadcastJob, BroadcastResult, JobUsage};
 
@@ -56,8 +57,10 @@ pub enum Row {
     /// The stores without an engine around them.
     #[cfg(feature = "stores")]
     Stores,
-    /// Much of everything: dead endpoints, lanes, tenants, history.
+    /// Much of everything: dead endpoints, lanes, tenants.
     Breadth,
+    /// A store with many settled notifications.
+    History,
 }
 
 /// How much a row does.
@@ -101,6 +104,7 @@ impl Row {
         #[cfg(feature = "stores")]
         Self::Stores,
         Self::Breadth,
+        Self::History,
     ];
 
     /// The subcommand.
@@ -118,6 +122,7 @@ impl Row {
             #[cfg(feature = "stores")]
             Self::Stores => "stores",
             Self::Breadth => "breadth",
+            Self::History => "history",
         }
     }
 
@@ -139,6 +144,7 @@ impl Row {
             #[cfg(feature = "stores")]
             Self::Stores => stores::run(bench),
             Self::Breadth => breadth::run(bench),
+            Self::History => history::run(bench),
         }
         .with_context(|| format!("the row `{}`", self.name()))?;
         reports.iter_mut().for_each(RowReport::conclude);
@@ -227,6 +233,22 @@ impl fmt::Debug for Bench {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Bench").field("binary", &self.binary).finish_non_exhaustive()
     }
+}
+
+/// An empty report, and the runs of each setting: at most three, as one takes minutes.
+fn few(bench: &Bench, row: &str, title: &str, unit: Unit) -> RowReport {
+    let repetitions = bench.repetitions.min(3);
+    RowReport { repetitions, ..bench.report(row, title, unit) }
+}
+
+/// A count as people write it: `1,000`.
+fn count(items: u64) -> String {
+    if items < 1_000 { items.to_string() } else { report::number(job::as_float(items)) }
+}
+
+/// How many times `other` the median of `point` is.
+fn times(point: &Point, other: &Point) -> f64 {
+    point.figure.value() / other.figure.value()
 }
 
 /// The note about `what` that is left out because a program for it is not installed; any other error is one.

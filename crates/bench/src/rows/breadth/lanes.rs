@@ -12,12 +12,11 @@ use flow::Clock;
 use tempfile::TempDir;
 use testbed::{Database, PostgresOptions, PostgresServer};
 
-use super::{count, times};
 use crate::caller::LoadCaller;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::report::{Check, Point, RowReport, Unit, median, percentile};
 use crate::rows::job::as_float;
-use crate::rows::{Bench, missing};
+use crate::rows::{Bench, count, few, missing, times};
 use crate::tally::JournalBooks;
 use crate::workload::Workload;
 
@@ -77,7 +76,7 @@ const MEMORY_MAX: f64 = 256.0;
 
 pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     let title = "An urgent one beside many lanes that wait: median from the call to settled";
-    let mut report = super::report(bench, "breadth-lanes", title, Unit::MsPerOp);
+    let mut report = few(bench, "breadth-lanes", title, Unit::MsPerOp);
     let lanes = bench.size.pick(100_000, 1_000_000);
     let pairs = bench.size.pick(100, 200);
     report.configuration = vec![

@@ -14,10 +14,9 @@ use tempfile::TempDir;
 
 use super::endpoints::{Arrivals, AttemptCounts, Death, LocalEndpoints};
 use super::load::{self, AcceptedPost, PostSchedule, Posted};
-use super::{count, times};
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::report::{Check, Point, RowReport, Unit, percentile};
-use crate::rows::{Bench, Size};
+use crate::rows::{Bench, Size, count, few, times};
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +107,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     let title =
         "Healthy endpoints beside dead ones with waiting work: p99 from the call to the arrival";
-    let mut report = super::report(bench, "breadth-neighbours", title, Unit::MsPerOp);
+    let mut report = few(bench, "breadth-neighbours", title, Unit::MsPerOp);
     let plan = NeighboursPlan::of(bench.size);
     report.configuration = vec![
         ("store".into(), "SQLite, synchronous=FULL".into()),

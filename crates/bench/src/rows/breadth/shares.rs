@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use flow::Clock;
 
-use super::{count, tenants::PROVIDER};
+use super::tenants::PROVIDER;
 use crate::process::{EngineProcess, EngineRole, EngineSettings, SimulatorProcess};
 use crate::report::{Check, Point, RowReport, Unit, median};
-use crate::rows::Bench;
 use crate::rows::job::as_float;
+use crate::rows::{Bench, count, few};
 use crate::tally::JournalBooks;
 use crate::tenants;
 use crate::workload::Workload;
@@ -57,7 +57,7 @@ const FAIR: f64 = 0.95;
 
 pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     let title = "Ten tenants with backlogs at the same provider: what each gets";
-    let mut report = super::report(bench, "breadth-shares", title, Unit::PerMinute);
+    let mut report = few(bench, "breadth-shares", title, Unit::PerMinute);
     let plan = bench.size.pick(SHORT, FULL);
     report.configuration = vec![
         ("store".into(), "SQLite, synchronous=FULL".into()),

@@ -10,11 +10,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use flow::Clock;
 
-use super::count;
 use crate::caller::LoadCaller;
 use crate::process::{EngineProcess, SimulatorProcess};
 use crate::report::{Check, Point, RowReport, Unit, percentile};
-use crate::rows::Bench;
+use crate::rows::{Bench, count, few, times};
 use crate::tally::JournalBooks;
 use crate::tenants;
 use crate::workload::Workload;
@@ -72,7 +71,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     let title = "One tenant beside the backlog of another at the same provider: p99 from the call";
-    let mut report = super::report(bench, "breadth-tenants", title, Unit::MsPerOp);
+    let mut report = few(bench, "breadth-tenants", title, Unit::MsPerOp);
     let plan = bench.size.pick(SHORT, FULL);
     report.configuration = vec![
         ("store".into(), "SQLite, synchronous=FULL".into()),
@@ -104,7 +103,7 @@ fn conclude(report: &mut RowReport, plan: TenantsPlan, runs: &[TenantsRun]) {
         beside.lost = runs.iter().map(|run| run.lost).sum();
         beside.duplicated = runs.iter().map(|run| run.duplicated).sum();
         let what = format!("{step}: p99, times that alone");
-        report.checks.push(Check::at_most(&what, super::times(&beside, &alone), BOUND));
+        report.checks.push(Check::at_most(&what, times(&beside, &alone), BOUND));
         report.points.extend([alone, beside]);
     }
 }

@@ -1,0 +1,258 @@
+//! `history`: the same job, and single requests, on a store with many settled notifications and on an empty one.
+//!
+//! The history is made by the engine itself, by a channel that sends nothing (`dry-run`): all that is written is written as for any
+//! other channel.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use flow::Clock;
+use rustix::fs::statvfs;
+use tempfile::TempDir;
+use testbed::{Database, PostgresOptions, PostgresServer};
+
+use super::job::{BroadcastResult, as_float};
+use super::{Bench, BroadcastJob, PATIENCE, count, missing, times};
+use crate::caller::LoadCaller;
+use crate::client::feed;
+use crate::report::{Check, RowReport, Unit, median, percentile};
+use crate::trial::{Setup, Trial};
+use crate::usage::bytes_on_disk;
+use crate::workload::token;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct HistoryPlan {
+    /// Settled notifications.
+    history: u64,
+    /// The longest that they may take.
+    fill_within: Duration,
+    /// Recipients of the job.
+    job: u64,
+    /// Notifications that are posted one by one.
+    posts: u64,
+}
+
+/// Where the stores of one kind are.
+#[derive(Debug)]
+enum HistoryBacking {
+    Sqlite,
+    Postgres(PostgresServer),
+}
+
+/// A store, an engine on it, and the numbers of recipients that it was sent.
+#[derive(Debug)]
+struct HistoryStore {
+    trial: Trial,
+    directory: TempDir,
+    /// None is SQLite, in the directory.
+    database: Option<Database>,
+    /// The number of the next recipient of the job.
+    next: u64,
+}
+
+/// The history as it was made.
+#[derive(Debug, Clone, Copy)]
+struct Filled {
+    count: u64,
+    /// Of the store on the disk.
+    bytes: u64,
+    /// Why it ended before the history was whole.
+    cut_by: Option<&'static str>,
+}
+
+/// One run on one store.
+#[derive(Debug)]
+struct HistoryRun {
+    job: BroadcastResult,
+    /// From a request to its answer, milliseconds: 99 of 100 take no longer.
+    post_p99_ms: f64,
+}
+
+const SHORT: HistoryPlan = HistoryPlan {
+    history: 5_000_000,
+    fill_within: Duration::from_secs(45),
+    job: 1_000_000,
+    posts: 1_000,
+};
+const FULL: HistoryPlan = HistoryPlan {
+    history: 100_000_000,
+    fill_within: Duration::from_mins(15),
+    job: 2_000_000,
+    posts: 5_000,
+};
+/// Recipients of one broadcast of the history.
+const BROADCAST: u64 = 1_000_000;
+/// Recipients of the broadcast before the job: connections are open then, and the limit is learned.
+const WARM_UP: u64 = 250_000;
+/// The share of the rate on an empty store that is left.
+const RATE_MIN: f64 = 0.9;
+/// How many times as on an empty store a request may take, and how much memory.
+const MORE_MAX: f64 = 1.1;
+const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
+
+pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
+    let title = "One broadcast on a store with many settled notifications, and on an empty one";
+    let mut report = super::few(bench, "history", title, Unit::PerMinute);
+    let plan = bench.size.pick(SHORT, FULL);
+    report.configuration = vec![
+        ("provider".into(), "APNs over TLS, answers at once".into()),
+        ("job".into(), format!("a broadcast to {}", count(plan.job))),
+        ("requests".into(), format!("{} before each job, one at a time", count(plan.posts))),
+    ];
+    for name in ["SQLite", "PostgreSQL"] {
+        if let Err(error) = compare(bench, plan, name, &mut report) {
+            report.notes.push(missing(name, error)?);
+        }
+    }
+    Ok(vec![report])
+}
+
+/// Fills a store, and adds what was measured on it, and on empty ones in turn with it.
+fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport) -> Result<()> {
+    let backing = match name {
+        "SQLite" => HistoryBacking::Sqlite,
+        _ => HistoryBacking::Postgres(PostgresServer::start_with(PostgresOptions::default())?),
+    };
+    let mut old = backing.store(bench)?;
+    bench.say(format!("{name}: a history of {}", count(plan.history)));
+    let filled = plan.fill(&old)?;
+    report.notes.extend(filled.notes(name, plan));
+    let (mut on_empty, mut on_old) = (Vec::new(), Vec::new());
+    for run in 1..=report.repetitions {
+        bench.say(format!("{name}: the job on an empty store and on the old one, run {run}"));
+        // One engine at a time, and each is new to the job.
+        old.trial.kill()?;
+        on_empty.push(backing.store(bench)?.measure(plan)?);
+        old.trial.restart()?;
+        on_old.push(old.measure(plan)?);
+    }
+    conclude(report, name, filled.count, &on_empty, &on_old);
+    Ok(())
+}
+
+/// The points and checks of one kind of store.
+fn conclude(
+    report: &mut RowReport,
+    name: &str,
+    settled: u64,
+    on_empty: &[HistoryRun],
+    on_old: &[HistoryRun],
+) {
+    let point = |runs: &[HistoryRun], setting| {
+        let jobs: Vec<BroadcastResult> = runs.iter().map(|run| run.job.clone()).collect();
+        BroadcastResult::to_point(&jobs, setting, None, Unit::PerMinute)
+    };
+    let empty = point(on_empty, format!("{name}, empty"));
+    let old = point(on_old, format!("{name}, {} settled", count(settled)));
+    let of = |value: fn(&HistoryRun) -> f64| {
+        let [old, empty] =
+            [on_old, on_empty].map(|runs| median(&runs.iter().map(value).collect::<Vec<f64>>()));
+        (old / empty, format!("{old:.2} and {empty:.2}"))
+    };
+    let (waits, shown) = of(|run| run.post_p99_ms);
+    report.notes.push(format!("{name}: 99 of 100 requests within {shown} ms, old and empty"));
+    let (memory, _) = of(|run| as_float(run.job.memory_bytes_max));
+    let check = |what: &str| format!("{name}: {what} on the old store, times that on an empty one");
+    report.checks.extend([
+        Check::at_least(&check("rate"), times(&old, &empty), RATE_MIN),
+        Check::at_most(&check("99 of 100 requests"), waits, MORE_MAX),
+        Check::at_most(&check("peak of the engine's memory"), memory, MORE_MAX),
+    ]);
+    report.points.extend([empty, old]);
+}
+
+// === impl HistoryBacking ===
+
+impl HistoryBacking {
+    /// An engine on an empty store.
+    fn store(&self, bench: &Bench) -> Result<HistoryStore> {
+        let database = match self {
+            Self::Sqlite => None,
+            Self::Postgres(server) => Some(server.create_database()?),
+        };
+        let directory = bench.directory()?;
+        let kind = ("BELFRY__CHANNELS__PAST__KIND".to_owned(), "dry-run".to_owned());
+        let setup = Setup {
+            engine_settings: vec![kind],
+            ..Setup::new(bench.binary(), directory.path(), &[])
+        };
+        let url = database.as_ref().map(|database| database.url().to_owned());
+        let trial = Trial::start_on(setup, url)?;
+        Ok(HistoryStore { trial, directory, database, next: 0 })
+    }
+}
+
+// === impl HistoryStore ===
+
+impl HistoryStore {
+    /// Posts one by one, and then does the job.
+    fn measure(&mut self, plan: HistoryPlan) -> Result<HistoryRun> {
+        let clock = Clock::system();
+        let mut caller = LoadCaller::connect(self.trial.engine().listen())?;
+        let mut times_ms = Vec::new();
+        for number in self.next..self.next + plan.posts {
+            let from = clock.monotonic();
+            caller.notify(number, "normal")?;
+            times_ms.push(clock.monotonic().duration_since(from).as_secs_f64() * 1e3);
+        }
+        self.trial.drain(PATIENCE, || Ok(()))?;
+        self.next += plan.posts;
+        let job = BroadcastJob { tokens: plan.job, warm_up: WARM_UP, ..BroadcastJob::default() };
+        let result = job.run_on(&self.trial, self.next)?;
+        self.next += WARM_UP + plan.job;
+        Ok(HistoryRun { job: result, post_p99_ms: percentile(&times_ms, 99) })
+    }
+
+    /// Bytes on the disk.
+    fn bytes(&self) -> Result<u64> {
+        let Some(database) = &self.database else {
+            return bytes_on_disk(&self.directory.path().join("data"));
+        };
+        let bytes = database.query("SELECT pg_database_size(current_database())")?;
+        bytes.trim().parse().with_context(|| format!("the size of the database: {bytes}"))
+    }
+}
+
+// === impl HistoryPlan ===
+
+impl HistoryPlan {
+    /// Broadcasts until the history is whole, or the time or half of the free disk is over.
+    fn fill(self, store: &HistoryStore) -> Result<Filled> {
+        let clock = Clock::system();
+        let (started, disk) = (clock.monotonic(), statvfs(store.directory.path())?);
+        let free_bytes = disk.f_bavail * disk.f_frsize;
+        let mut filled = Filled { count: 0, bytes: 0, cut_by: None };
+        while filled.count < self.history && filled.cut_by.is_none() {
+            let end = (filled.count + BROADCAST).min(self.history);
+            let mut command = store.trial.engine().client().command("send");
+            command.args(["--channel", "past", "--to-file", "-", "--json", "--content", CONTENT]);
+            feed(command, (filled.count..end).map(token))?;
+            // So that the time is that of all of it, and not of taking it in alone.
+            store.trial.drain(PATIENCE, || Ok(()))?;
+            (filled.count, filled.bytes) = (end, store.bytes()?);
+            if clock.monotonic().duration_since(started) > self.fill_within {
+                filled.cut_by = Some("the time for it");
+            } else if filled.bytes > free_bytes / 2 {
+                filled.cut_by = Some("half of the free disk");
+            }
+        }
+        Ok(filled)
+    }
+}
+
+// === impl Filled ===
+
+impl Filled {
+    fn notes(self, name: &str, plan: HistoryPlan) -> Vec<String> {
+        let each = as_float(self.bytes) / as_float(self.count.max(1));
+        let mut notes = vec![format!(
+            "{name}: {each:.1} bytes on the disk for each settled notification of a broadcast"
+        )];
+        if let Some(bound) = self.cut_by {
+            let (made, planned) = (count(self.count), count(plan.history));
+            notes.push(format!("{name}: {made} settled in place of {planned}: {bound} was over"));
+        }
+        notes
+    }
+}
