@@ -89,6 +89,9 @@ const WARM_UP: u64 = 250_000;
 const RATE_MIN: f64 = 0.9;
 /// How many times as on an empty store a request may take, and how much memory.
 const MORE_MAX: f64 = 1.1;
+/// How long an engine has to use next to nothing to be idle, and how often that is looked at.
+const IDLE_LOOK: Duration = Duration::from_secs(2);
+const IDLE_LOOKS: u32 = 300;
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
@@ -188,6 +191,7 @@ impl HistoryBacking {
 impl HistoryStore {
     /// Posts one by one, and then does the job.
     fn measure(&mut self, plan: HistoryPlan) -> Result<HistoryRun> {
+        self.wait_until_idle()?;
         let clock = Clock::system();
         let mut caller = LoadCaller::connect(self.trial.engine().listen())?;
         let mut times_ms = Vec::new();
@@ -202,6 +206,21 @@ impl HistoryStore {
         let result = job.run_on(&self.trial, self.next)?;
         self.next += WARM_UP + plan.job;
         Ok(HistoryRun { job: result, post_p99_ms: percentile(&times_ms, 99) })
+    }
+
+    /// Waits until the engine has nothing left to do: after a history was made, its search index has.
+    fn wait_until_idle(&self) -> Result<()> {
+        for _ in 0..IDLE_LOOKS {
+            let before = self.trial.engine().usage()?.cpu;
+            std::thread::sleep(IDLE_LOOK);
+            if self.trial.engine().usage()?.cpu - before < IDLE_LOOK / 20 {
+                return Ok(());
+            }
+        }
+        anyhow::bail!(
+            "the engine has work to do {:?} after the last notification",
+            IDLE_LOOK * IDLE_LOOKS
+        )
     }
 
     /// Bytes on the disk.

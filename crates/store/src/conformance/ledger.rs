@@ -3,8 +3,8 @@
 use notification::{BatchId, Disposition, NotificationId, State};
 
 use super::support::{
-    BroadcastShape, DELIVERED, Shape, at, claim_all, claim_one, claim_request, find, name, part,
-    settle_all, settle_one, whole_log,
+    BroadcastShape, DELIVERED, Shape, at, claim_all, claim_one, claim_request, find, list_in_pages,
+    name, part, settle_all, settle_one, whole_log,
 };
 use crate::{
     Admission, ClaimRequest, Filter, LaneEvidence, LaneStatus, ListOrder, LogPosition, Store,
@@ -65,16 +65,7 @@ pub(super) async fn list_all(
     filter: &Filter,
     items: usize,
 ) -> Vec<NotificationId> {
-    let (mut ids, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.reader().list(filter.clone(), after, items).await.unwrap();
-        assert!(page.items.len() <= items);
-        ids.extend(page.items.iter().map(|history| history.id));
-        after = page.next;
-        if after.is_none() {
-            return ids;
-        }
-    }
+    list_in_pages(store, filter, items).await.into_iter().map(|history| history.id).collect()
 }
 
 pub(super) async fn a_list_in_the_other_order_is_the_same_one_backwards(store: &dyn Store) {
@@ -97,6 +88,43 @@ pub(super) async fn a_list_in_the_other_order_is_the_same_one_backwards(store: &
             newest.order = ListOrder::OldestFirst;
             assert_eq!(list_all(store, &newest, items).await, ids);
         }
+    }
+}
+
+pub(super) async fn what_ended_badly_is_found_among_what_did_not(store: &dyn Store) {
+    // Each has a due time of its own, and so a batch; more than one page looks at.
+    let mut ids = Vec::new();
+    for number in 0..300 {
+        let tenant = if number % 2 == 0 { "tenant" } else { "other" };
+        ids.push(Shape { tenant, due_at: number, ..Shape::default() }.ingest(store, 1).await[0]);
+    }
+    let state_of = |id: NotificationId| {
+        let number = ids.iter().position(|other| *other == id).unwrap();
+        if number % 3 == 0 { State::Dead } else { State::Delivered }
+    };
+    for chunk in claim_all(store, 300).await {
+        let ended = Disposition::Ended(state_of(chunk.notification_id(0)));
+        settle_all(store, &chunk, ended).await;
+    }
+    let refused = Shape { destination: "elsewhere", ..Shape::default() }.ingest(store, 3).await;
+    let chunk = claim_one(store, 300).await;
+    settle_one(store, part(&chunk, &[1], Disposition::Ended(State::Refused))).await;
+    settle_one(store, part(&chunk, &[0, 2], DELIVERED)).await;
+    let dead = ids.iter().copied().filter(|id| state_of(*id) == State::Dead);
+    let bad: Vec<NotificationId> = dead.chain([refused[1]]).collect();
+    let filter = Filter { states: [State::Dead, State::Refused].into(), ..Filter::default() };
+    for items in [1, 7, 1_000] {
+        assert_eq!(list_all(store, &filter, items).await, bad);
+        let mut newest = Filter { order: ListOrder::NewestFirst, ..filter.clone() };
+        let listed: Vec<_> = list_all(store, &newest, items).await.into_iter().rev().collect();
+        assert_eq!(listed, bad);
+        newest.tenant = Some(name("other"));
+        let theirs: Vec<_> =
+            (3..300).step_by(6).rev().filter_map(|at| ids.get(at).copied()).collect();
+        assert_eq!(list_all(store, &newest, items).await, theirs);
+        let channel = Some(name("unused"));
+        let none = Filter { channel, ..filter.clone() };
+        assert_eq!(list_all(store, &none, items).await, []);
     }
 }
 

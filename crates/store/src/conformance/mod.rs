@@ -299,6 +299,7 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
             strangers_are_not_found
             a_list_is_paged_and_filtered
             a_list_in_the_other_order_is_the_same_one_backwards
+            what_ended_badly_is_found_among_what_did_not
             a_list_has_what_was_accepted_within_a_time
             the_room_of_a_store_grows_with_what_it_holds
             a_recipient_is_found_by_its_tenant_and_at_once

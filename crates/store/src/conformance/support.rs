@@ -1,5 +1,6 @@
 //! Shapes of notifications, and helpers of the cases.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use notification::{
@@ -10,8 +11,8 @@ use notification::{
 pub use notification::sample::name;
 
 use crate::{
-    Admission, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, ClaimRequest, History,
-    LogEntry, LogPosition, RecipientGroup, Settled, Store, Suppression,
+    Admission, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, ClaimRequest, Filter,
+    History, ListOrder, LogEntry, LogPosition, RecipientGroup, Settled, Store, Suppression,
 };
 
 /// A notification to be stored, with defaults for all that a case does not set.
@@ -281,6 +282,42 @@ pub async fn the_books_balance(store: &dyn Store) {
     assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
     assert!(audit.account.is_balanced(), "{:?}", audit.account);
     assert_eq!(store.reader().totals().await.expect("totals"), audit.account);
+    ends_are_listed(store).await;
+}
+
+/// A list of one state has what the list of all has in it, in either order.
+async fn ends_are_listed(store: &dyn Store) {
+    let mut by_state = BTreeMap::<State, Vec<NotificationId>>::new();
+    for history in list_in_pages(store, &Filter::default(), 1_000).await {
+        by_state.entry(history.state).or_default().push(history.id);
+    }
+    for (state, mut ids) in by_state {
+        for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+            let filter = Filter { states: [state].into(), order, ..Filter::default() };
+            let listed = list_in_pages(store, &filter, 100).await;
+            let listed: Vec<NotificationId> = listed.iter().map(|history| history.id).collect();
+            assert_eq!(listed, ids, "{state:?}, {order:?}");
+            ids.reverse();
+        }
+    }
+}
+
+/// All that `filter` matches, page by page.
+pub(super) async fn list_in_pages(
+    store: &dyn Store,
+    filter: &Filter,
+    items: usize,
+) -> Vec<History> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.reader().list(filter.clone(), after, items).await.expect("list");
+        assert!(page.items.len() <= items);
+        all.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            return all;
+        }
+    }
 }
 
 /// The log from its start to its end, in pages of about `entries`. A page may end early: entries after a transaction that ends

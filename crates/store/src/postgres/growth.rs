@@ -20,7 +20,7 @@ pub(super) struct Sizes {
 }
 
 /// Tables that grow with the work.
-pub(super) const TABLES: [&str; 12] = [
+pub(super) const TABLES: [&str; 13] = [
     "batch",
     "broadcast",
     "chunk",
@@ -33,6 +33,7 @@ pub(super) const TABLES: [&str; 12] = [
     "suppression",
     "suppression_event",
     "suppression_lift",
+    "undelivered",
 ];
 /// Transactions of which one queries the sizes when it begins: ten sizes take longer than all the rest of an empty transaction.
 pub(super) const ASK_EVERY: u32 = 8;

@@ -1,10 +1,10 @@
-//! Lists of notifications: by walking over batches, and by the search index.
+//! Lists of notifications: by walking over batches, by the search index, and by the list of batches with bad ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use futures_util::try_join;
-use notification::{BatchId, Name, NotificationId};
+use notification::{BatchId, Name, NotificationId, State};
 use tokio_postgres::Row;
 
 use super::columns::{labels_at, signed};
@@ -13,12 +13,13 @@ use super::search::{block_at, run_at};
 use crate::rows::matching::matching_members;
 use crate::rows::members::Members;
 use crate::rows::places::{
-    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_RECIPIENT_BATCHES,
-    PAGE_RECIPIENTS,
+    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_PARTS,
+    PAGE_RECIPIENT_BATCHES, PAGE_RECIPIENTS,
 };
 use crate::rows::search::lookup::{Candidates, FetchedBlocks, Lookup};
-use crate::rows::search::term::TermKey;
+use crate::rows::search::term::{Term, TermKey};
 use crate::rows::seek::TimeSeek;
+use crate::rows::undelivered::{first_of, listed_states};
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
@@ -27,6 +28,8 @@ struct PostgresListing<'a> {
     filter: &'a Filter,
     walk: ListWalk,
     items_max: usize,
+    /// Batches that may still be read whole.
+    batches_left: usize,
     page: Page<History>,
 }
 
@@ -37,6 +40,8 @@ struct CountedBatch {
 }
 
 const SELECT_PROGRESS: &str = "SELECT key_0, key_1, indexed FROM search_progress WHERE is_one";
+/// The last batch that may have had ends before they were listed.
+const SELECT_UNLISTED: &str = "SELECT ends_unlisted FROM search_progress WHERE is_one";
 const SELECT_RUNS: &str =
     "SELECT id, level, first_batch, last_batch, state FROM search_run WHERE state = 1";
 /// As much of each run as a look-up reads of it in either direction.
@@ -60,9 +65,18 @@ impl Snapshot<'_> {
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, self.numbers_of(filter).await?, after);
-        let mut listing = PostgresListing { snapshot: self, filter, walk, items_max: items, page };
+        let mut listing = PostgresListing {
+            snapshot: self,
+            filter,
+            walk,
+            items_max: items,
+            batches_left: PAGE_BATCHES,
+            page,
+        };
         let is_at_end = if filter.tenant.is_some() && filter.is_searched() {
             listing.search().await?
+        } else if let Some(states) = listed_states(filter) {
+            listing.list_undelivered(states).await?
         } else {
             listing.walk_over(ALL).await?
         };
@@ -72,7 +86,7 @@ impl Snapshot<'_> {
         Ok(listing.page)
     }
 
-    /// Numbers of the batches that were accepted when `filter` says.
+    /// Numbers of the batches that were accepted when `filter` says, and of its broadcast.
     async fn numbers_of(&self, filter: &Filter) -> Result<Range<u64>, StoreError> {
         let mut ends = [ALL.start, ALL.end];
         for (end, seek) in ends.iter_mut().zip(TimeSeek::ends_of(filter)) {
@@ -86,7 +100,22 @@ impl Snapshot<'_> {
             *end = seek.found();
         }
         let [start, end] = ends;
-        Ok(start..end)
+        let Some(broadcast) = filter.broadcast else { return Ok(start..end) };
+        let select = "SELECT (SELECT min(id) FROM batch WHERE broadcast = $1), (SELECT max(id) FROM batch WHERE broadcast = $1)";
+        let rows = self.rows(select, &[&broadcast.0.cast_signed()]).await?;
+        let number = |column| rows.first().map_or(Ok(None), |row| row.try_get(column));
+        let first = number(0)?.map_or(end, i64::cast_unsigned);
+        let last = number(1)?.map(i64::cast_unsigned);
+        Ok(start.max(first)..end.min(last.map_or(0, |last| last + 1)))
+    }
+
+    /// The key of the terms, and the last batch that is indexed.
+    async fn index_progress(&self) -> Result<(TermKey, BatchId), StoreError> {
+        let rows = self.rows(SELECT_PROGRESS, &[]).await?;
+        let damaged = || StoreError::Damaged("the progress of the search index".to_owned());
+        let row = rows.first().ok_or_else(damaged)?;
+        let key = TermKey([unsigned(row, 0)?, unsigned(row, 1)?]);
+        Ok((key, BatchId(unsigned(row, 2)?)))
     }
 
     /// Finds the places of a term in the index.
@@ -166,6 +195,64 @@ impl Snapshot<'_> {
         rows.iter().map(counted_batch).collect()
     }
 
+    /// Batches with these numbers of which the log has an end in one of `states`, at most `batches_max`, in the order of `filter`.
+    async fn undelivered_in(
+        &self,
+        filter: &Filter,
+        states: &BTreeSet<State>,
+        numbers: &Range<u64>,
+        batches_max: usize,
+    ) -> Result<Vec<u64>, StoreError> {
+        // Of a tenant by its own index, which alone has rows in this order.
+        let select = match (&filter.tenant, filter.order) {
+            (Some(_), ListOrder::OldestFirst) => {
+                "SELECT DISTINCT ON (tenant, state, batch) batch FROM undelivered \
+                 WHERE (tenant, state, batch) >= ($5::text, $1, $2) AND (tenant, state, batch) < ($5, $1, $3) \
+                 ORDER BY tenant, state, batch LIMIT $4"
+            }
+            (Some(_), ListOrder::NewestFirst) => {
+                "SELECT DISTINCT ON (tenant, state, batch) batch FROM undelivered \
+                 WHERE (tenant, state, batch) >= ($5::text, $1, $2) AND (tenant, state, batch) < ($5, $1, $3) \
+                 ORDER BY tenant DESC, state DESC, batch DESC LIMIT $4"
+            }
+            (None, ListOrder::OldestFirst) => {
+                "SELECT DISTINCT batch FROM undelivered WHERE $5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 \
+                 ORDER BY batch LIMIT $4"
+            }
+            (None, ListOrder::NewestFirst) => {
+                "SELECT DISTINCT batch FROM undelivered WHERE $5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 \
+                 ORDER BY batch DESC LIMIT $4"
+            }
+        };
+        let tenant = filter.tenant.as_ref().map(Name::as_str);
+        let (start, end) = (numbers.start.cast_signed(), numbers.end.cast_signed());
+        let mut found = Vec::new();
+        for state in states {
+            let state = i16::from(state.code());
+            let parameters: Parameters<'_> = &[&state, &start, &end, &signed(batches_max), &tenant];
+            for row in self.rows(select, parameters).await? {
+                found.push(unsigned(&row, 0)?);
+            }
+        }
+        Ok(first_of(filter.order, found, batches_max))
+    }
+
+    /// Those of the batches with these numbers that may match `filter`, with their members.
+    async fn batches_among(
+        &self,
+        filter: &Filter,
+        numbers: &[u64],
+    ) -> Result<HashMap<BatchId, CountedBatch>, StoreError> {
+        let ids: Vec<i64> = numbers.iter().map(|number| number.cast_signed()).collect();
+        let select = "SELECT batch.id, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
+             WHERE batch.id = ANY($1) AND ($2::text IS NULL OR lane.channel = $2) AND ($3::int8 IS NULL OR batch.broadcast = $3)";
+        let channel = filter.channel.as_ref().map(Name::as_str);
+        let broadcast = filter.broadcast.map(|id| id.0.cast_signed());
+        let rows = self.rows(select, &[&ids, &channel, &broadcast]).await?;
+        let batches = rows.iter().map(|row| counted_batch(row).map(|batch| (batch.id, batch)));
+        batches.collect()
+    }
+
     /// The first number of a batch among `numbers` in `order`.
     async fn next_number(
         &self,
@@ -189,11 +276,8 @@ impl Snapshot<'_> {
 impl PostgresListing<'_> {
     /// Finds what is indexed, and walks over what is not; true at the end of the list.
     async fn search(&mut self) -> Result<bool, StoreError> {
-        let rows = self.snapshot.rows(SELECT_PROGRESS, &[]).await?;
-        let damaged = || StoreError::Damaged("the progress of the search index".to_owned());
-        let row = rows.first().ok_or_else(damaged)?;
-        let key = TermKey([unsigned(row, 0)?, unsigned(row, 1)?]);
-        let rest = unsigned(row, 2)? + 1..ALL.end;
+        let (key, indexed) = self.snapshot.index_progress().await?;
+        let rest = indexed.0 + 1..ALL.end;
         let (order, after) = (self.walk.order, self.walk.look_up_after());
         let Some(term) = key.of_filter(self.filter) else { return self.walk_over(ALL).await };
         let lookup = Lookup { term, order, after, places_max: PAGE_CANDIDATES };
@@ -211,6 +295,46 @@ impl PostgresListing<'_> {
                 self.look_up(&lookup).await
             }
         }
+    }
+
+    /// Finds what ended in one of `states` by the list of such batches, and walks over those that are older than it.
+    async fn list_undelivered(&mut self, states: &BTreeSet<State>) -> Result<bool, StoreError> {
+        let rows = self.snapshot.rows(SELECT_UNLISTED, &[]).await?;
+        let unlisted = rows.first().map_or(Ok(0), |row| unsigned(row, 0))?;
+        let (old, listed) = (ALL.start..unlisted + 1, unlisted + 1..ALL.end);
+        match self.walk.order {
+            ListOrder::OldestFirst => {
+                Ok(self.walk_over(old).await? && self.pass_undelivered(states, listed).await?)
+            }
+            ListOrder::NewestFirst => {
+                Ok(self.pass_undelivered(states, listed).await? && self.walk_over(old).await?)
+            }
+        }
+    }
+
+    /// Adds members that ended in one of `states`, of batches with these `numbers`; true if those are all.
+    async fn pass_undelivered(
+        &mut self,
+        states: &BTreeSet<State>,
+        numbers: Range<u64>,
+    ) -> Result<bool, StoreError> {
+        let numbers = self.walk.behind(numbers);
+        let (snapshot, filter) = (self.snapshot, self.filter);
+        let found = snapshot.undelivered_in(filter, states, &numbers, PAGE_CANDIDATES).await?;
+        let batches = snapshot.batches_among(filter, &found).await?;
+        for id in found.iter().copied().map(BatchId) {
+            if self.batches_left == 0 {
+                return Ok(false);
+            }
+            if let Some(batch) = batches.get(&id) {
+                self.batches_left -= 1;
+                if !self.add(id, &self.walk.members(id, batch.count)).await? {
+                    return Ok(false);
+                }
+            }
+            self.pass(self.walk.end_of(id));
+        }
+        Ok(found.len() < PAGE_CANDIDATES)
     }
 
     /// Adds what the index has; true if that is all.
@@ -239,13 +363,64 @@ impl PostgresListing<'_> {
 
     /// Walks over the batches with these `numbers`; true at the end of them.
     async fn walk_over(&mut self, numbers: Range<u64>) -> Result<bool, StoreError> {
-        let numbers = self.walk.behind(numbers);
-        let order = self.walk.order;
-        let Some(next) = self.snapshot.next_number(&numbers, order).await? else { return Ok(true) };
-        let stretch = self.walk.stretch(&numbers, next);
+        let mut numbers = self.walk.behind(numbers);
+        let mut index = None;
+        for _ in 0..PAGE_PARTS {
+            let Some(part) = self.next_part(&numbers, index).await? else { return Ok(true) };
+            if !self.walk_part(&part).await? {
+                return Ok(false);
+            }
+            // Fewer than a page may have were found in this part: the next page begins behind it.
+            let (rest, end) = self.walk.rest(&numbers, &part);
+            self.pass(end);
+            if index.is_none() {
+                index = self.stretch_index().await?;
+            }
+            if index.is_none() {
+                let next = self.snapshot.next_number(&rest, self.walk.order).await?;
+                return Ok(next.is_none());
+            }
+            numbers = rest;
+        }
+        Ok(false)
+    }
+
+    /// The term of the stretches that may have a match, and how far the index is; `None` if all may.
+    async fn stretch_index(&self) -> Result<Option<(Term, BatchId)>, StoreError> {
+        if self.filter.is_searched() {
+            return Ok(None);
+        }
+        let (key, indexed) = self.snapshot.index_progress().await?;
+        Ok(key.of_stretches(self.filter).map(|term| (term, indexed)))
+    }
+
+    /// The part of `numbers` that is to be walked over next: where `index` finds a match, or the next ones; `None` if there is nothing.
+    async fn next_part(
+        &self,
+        numbers: &Range<u64>,
+        index: Option<(Term, BatchId)>,
+    ) -> Result<Option<Range<u64>>, StoreError> {
+        let (order, mut behind) = (self.walk.order, numbers.clone());
+        if let Some((term, indexed)) = index
+            && self.walk.begins_in(numbers, indexed)
+        {
+            let lookup = self.walk.stretch_lookup(term, numbers);
+            let found = self.snapshot.candidates(&lookup).await?;
+            if let Some(&(first, _)) = found.places.first() {
+                let part = ListWalk::part_of_stretch(numbers, first);
+                return Ok((!part.is_empty()).then_some(part));
+            }
+            behind = ListWalk::behind_index(numbers, indexed);
+        }
+        let next = self.snapshot.next_number(&behind, order).await?;
+        Ok(next.map(|next| self.walk.stretch(&behind, next)))
+    }
+
+    /// Adds what matches of the batches with these `numbers`; false if a page may not look at all of them.
+    async fn walk_part(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
         let is_searched = self.filter.is_searched();
-        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
-        let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max).await?;
+        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.batches_left };
+        let batches = self.snapshot.batches_in(self.filter, numbers, batches_max).await?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for some in batches.chunks(ITEMS_AT_ONCE) {
             if recipients >= PAGE_RECIPIENTS {
@@ -254,6 +429,7 @@ impl PostgresListing<'_> {
             let matching = if is_searched {
                 Some(self.snapshot.members_of(some, self.filter).await?)
             } else {
+                self.batches_left -= some.len();
                 None
             };
             for batch in some {
@@ -271,13 +447,7 @@ impl PostgresListing<'_> {
                 self.pass(self.walk.last_of(batch.id, batch.count));
             }
         }
-        if !looked_at_all {
-            return Ok(false);
-        }
-        // Fewer than a page may have were found in this stretch: the next page begins behind it.
-        let (rest, end) = self.walk.rest(&numbers, &stretch);
-        self.pass(end);
-        Ok(self.snapshot.next_number(&rest, order).await?.is_none())
+        Ok(looked_at_all)
     }
 
     /// Adds those of the `wanted` members that match, if the batch is accepted; false if there was no room for all of them.
@@ -286,6 +456,8 @@ impl PostgresListing<'_> {
             return Ok(true);
         }
         let Some(history) = self.snapshot.batch_history(batch).await? else { return Ok(true) };
+        let ended = listed_states(self.filter).map(|states| history.ended_in(states, wanted));
+        let wanted = ended.as_ref().unwrap_or(wanted);
         let mut histories = history.histories(self.snapshot.store_id, wanted)?;
         if self.walk.order == ListOrder::NewestFirst {
             histories.reverse();

@@ -255,6 +255,7 @@ async fn fill(client: &Client) {
          INSERT INTO batch SELECT n, n, 0, n, n, NULL, n, 1, 'tenant', NULL, NULL, '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO chunk (batch, lane, partition, due_at, attempt, crashes, lease_until, worker, count) SELECT n, CASE n % 2 WHEN 1 THEN n ELSE 1 END, n % 64, n * 1000, 1, CASE WHEN n BETWEEN 65 AND 72 THEN 4 ELSE 0 END,   CASE WHEN n <= 64 THEN n END, CASE WHEN n <= 64 THEN 1 + n % 4 END, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO log (txid, batch, entries) SELECT n, n, '' FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO undelivered SELECT n, 4, 'tenant' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO idempotency SELECT 'tenant', n::text, '', NULL, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO suppression SELECT 'channel', n::text, '', 1, n, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO suppression_lift SELECT 'channel', n::text, n, 1 FROM generate_series(1, {ROWS}) AS n; \

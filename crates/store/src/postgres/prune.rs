@@ -344,6 +344,7 @@ impl Transaction<'_> {
         self.count_contents(batches).await?;
         let ids = numbers(batches);
         self.execute("DELETE FROM log WHERE batch = ANY($1)", &[&ids]).await?;
+        self.execute("DELETE FROM undelivered WHERE batch = ANY($1)", &[&ids]).await?;
         self.execute("DELETE FROM batch WHERE id = ANY($1)", &[&ids]).await?;
         if of_broadcast.is_empty() {
             return Ok(());

@@ -79,8 +79,8 @@ const SELECT_PROGRESS: &str =
     "SELECT key_0, key_1, closed, indexed FROM search_progress WHERE is_one";
 const SELECT_COUNTS: &str =
     "SELECT id, count FROM batch WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3";
-const SELECT_ITEMS: &str =
-    "SELECT id, count, tenant, items, labels FROM batch WHERE id = ANY($1) ORDER BY id";
+const SELECT_ITEMS: &str = "SELECT batch.id, count, batch.tenant, items, labels, lane.channel FROM batch \
+     JOIN tenant_lane AS lane ON lane.id = batch.lane WHERE batch.id = ANY($1) ORDER BY batch.id";
 const ANNOUNCE: &str = "UPDATE search_progress \
      SET announced = greatest(announced, pg_sequence_last_value('batch_number') + $1) WHERE is_one RETURNING announced";
 /// Virtual transactions of this database's sessions: those without a number of their own, too. A vacuum gives no numbers.
@@ -252,7 +252,8 @@ impl IndexSession {
                 let count = u16::try_from(row.try_get::<_, i32>(1)?).map_err(damaged)?;
                 let items = row.try_get::<_, Vec<u8>>(3)?.into();
                 let batch = (batch_at(&row, 0)?, count);
-                run.add(batch, row.try_get(2)?, items, labels_at(&row, 4)?)?;
+                let whose = (row.try_get(2)?, row.try_get(5)?);
+                run.add(batch, whose, items, labels_at(&row, 4)?)?;
                 if run.is_full() {
                     break;
                 }

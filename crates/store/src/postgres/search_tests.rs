@@ -9,7 +9,9 @@ use tokio_postgres::{Client, NoTls};
 
 use super::{Options, Postgres};
 use crate::conformance::{Shape, at};
-use crate::rows::search::searches::{Sent, check, fill, fill_at, labels_of, list_all, to};
+use crate::rows::search::searches::{
+    Sent, check, fill, fill_at, fill_rare, labels_of, list_all, to,
+};
 use crate::{Filter, Ingest as _, ListOrder, Prune as _, Retention, SearchIndex as _};
 
 async fn open(database: &Database) -> Postgres {
@@ -37,6 +39,7 @@ async fn a_search_finds_all_after_every_step_of_either_process() {
     let stores = [open(&database).await, open(&database).await];
     let mut sent = Sent::new();
     for round in 0..9 {
+        fill_rare(&stores[0], &mut sent).await;
         for store in &stores {
             fill(store, 600, &mut sent).await;
         }

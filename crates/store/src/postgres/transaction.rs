@@ -50,6 +50,8 @@ pub(super) type TenantKey = (Name, ByteString);
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     log: Vec<(i64, Vec<u8>)>,
+    /// Batches and the codes of ends by which they are listed.
+    undelivered: BTreeSet<(i64, i16)>,
     chunks: Vec<NewChunk>,
     /// Chunks that were cut off others.
     rests: Vec<NewChunk>,
@@ -373,6 +375,7 @@ impl<'a> Transaction<'a> {
         writes.chunks.append(&mut writes.rests);
         let session = self.session;
         let log = session.prepared(INSERT_LOG).await?;
+        let undelivered = session.prepared(INSERT_UNDELIVERED).await?;
         let chunk = session.prepared(INSERT_CHUNK).await?;
         let gone = session.prepared(DELETE_CHUNK).await?;
         let kept = session.prepared(UPDATE_CHUNK).await?;
@@ -389,6 +392,8 @@ impl<'a> Transaction<'a> {
             left.iter().map(|(_, (_, members))| counted(members.len())).collect();
         let members: Vec<Vec<u8>> =
             left.iter().map(|(_, (_, members))| members.to_blob()).collect();
+        let (ended, states): (Vec<i64>, Vec<i16>) = writes.undelivered.into_iter().unzip();
+        let ended_row: [&(dyn ToSql + Sync); 2] = [&ended, &states];
         let log_row: [&(dyn ToSql + Sync); 2] = [&batches, &entries];
         let new_row = new.parameters();
         let gone_row: [&(dyn ToSql + Sync); 2] = [&gone_ids, &gone_epochs];
@@ -397,8 +402,9 @@ impl<'a> Transaction<'a> {
         let maybe = async |is_wanted: bool, statement, parameters: &[&(dyn ToSql + Sync)]| {
             if is_wanted { client.execute(statement, parameters).await } else { Ok(0) }
         };
-        let (_, _, removed, changed) = try_join!(
+        let (_, _, _, removed, changed) = try_join!(
             maybe(!batches.is_empty(), &log, &log_row),
+            maybe(!ended.is_empty(), &undelivered, &ended_row),
             maybe(!new.batch.is_empty(), &chunk, &new_row),
             maybe(!gone_ids.is_empty(), &gone, &gone_row),
             maybe(!ids.is_empty(), &kept, &kept_row),
@@ -420,6 +426,11 @@ const SELECT_LANE_NUMBERS: &str = "SELECT lane.id \
      JOIN tenant_lane AS lane USING (channel, destination, priority, tenant) ORDER BY place";
 const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
+/// Two transactions may write the same row, and neither waits for the other.
+const INSERT_UNDELIVERED: &str = "INSERT INTO undelivered (batch, state, tenant) \
+     SELECT batch.id, ended.state, batch.tenant FROM unnest($1::int8[], $2::int2[]) AS ended (batch, state) \
+     JOIN batch ON batch.id = ended.batch WHERE NOT EXISTS ( \
+       SELECT FROM undelivered AS listed WHERE listed.batch = ended.batch AND listed.state = ended.state)";
 /// Chunks are changed by number and epoch, and the transaction fails if one of them is another by now: a transaction that changes a chunk
 /// has locked it, and what the transaction says of its members is true of that epoch only.
 const DELETE_CHUNK: &str = "DELETE FROM chunk USING unnest($1::int8[], $2::int8[]) AS gone (id, epoch) \
@@ -437,6 +448,8 @@ impl Writes {
         if !row.is_empty() {
             self.log.push((batch.0.cast_signed(), row.as_bytes().to_vec()));
         }
+        let listed = row.listed.iter().map(|state| (batch.0.cast_signed(), state.code().into()));
+        self.undelivered.extend(listed);
     }
 
     pub(super) fn chunk(&mut self, chunk: NewChunk) {

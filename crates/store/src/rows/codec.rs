@@ -30,7 +30,7 @@
 //! A run is `length` indexes in a row that start `gap` after the end of the run before: a thousand
 //! deliveries that came to the same take two bytes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use notification::{
@@ -39,7 +39,7 @@ use notification::{
 };
 
 use super::blob::{BlobReader, ByteReader, VERSION, damaged, put, put_slice};
-use super::codes;
+use super::{codes, undelivered};
 use crate::{Attempted, StoreError};
 
 /// The part of a content that each item of a batch has of its own.
@@ -94,6 +94,8 @@ pub(crate) struct LogLine<'a> {
 #[derive(Debug)]
 pub(crate) struct LogRow {
     bytes: Vec<u8>,
+    /// The ends in it by which batches are listed.
+    pub(crate) listed: BTreeSet<State>,
 }
 
 // === impl Items ===
@@ -317,7 +319,7 @@ impl From<LogLine<'_>> for Attempted {
 
 impl LogRow {
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![VERSION] }
+        Self { bytes: vec![VERSION], listed: BTreeSet::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -330,6 +332,9 @@ impl LogRow {
 
     /// Adds a group. `indexes` ascend.
     pub(crate) fn push(&mut self, line: &LogLine<'_>, indexes: impl Iterator<Item = u16>) {
+        if undelivered::is_listed(line.state) {
+            self.listed.insert(line.state);
+        }
         put(&mut self.bytes, line.at.millis().cast_unsigned());
         put(&mut self.bytes, u64::from(line.attempt));
         put(&mut self.bytes, u64::from(line.state.code()));

@@ -35,6 +35,7 @@ pub(crate) mod room;
 pub(crate) mod search;
 pub(crate) mod seek;
 pub(crate) mod settlement;
+pub(crate) mod undelivered;
 
 use flow::merge::Bounds;
 use notification::limits;

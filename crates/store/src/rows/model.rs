@@ -1,5 +1,6 @@
 //! Rows of both backends, and their meaning.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use notification::{
@@ -171,6 +172,14 @@ impl NewChunk {
 // === impl BatchHistory ===
 
 impl BatchHistory {
+    /// Those of `wanted` about which the log has an end in one of `states`, whether or not it was taken back.
+    pub(crate) fn ended_in(&self, states: &BTreeSet<State>, wanted: &Members) -> Members {
+        let groups = self.log.iter().filter(|group| states.contains(&group.attempted.state));
+        let indexes: BTreeSet<u16> =
+            groups.flat_map(|group| group.indexes.iter().copied()).collect();
+        indexes.into_iter().filter(|index| wanted.contains(*index)).collect()
+    }
+
     /// The histories of `wanted` members, in order of index.
     pub(crate) fn histories(
         &self,

@@ -1,8 +1,9 @@
-//! Lists of notifications: by walking over batches, and by the search index.
+//! Lists of notifications: by walking over batches, by the search index, and by the list of batches with bad ends.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use notification::{BatchId, Name, NotificationId, Timestamp};
+use notification::{BatchId, Name, NotificationId, State, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::read::{ACCEPTED, Snapshot};
@@ -11,13 +12,14 @@ use crate::rows::codes::LaneId;
 use crate::rows::matching::matching_members;
 use crate::rows::members::Members;
 use crate::rows::places::{
-    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_RECIPIENT_BATCHES,
-    PAGE_RECIPIENTS,
+    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_PARTS,
+    PAGE_RECIPIENT_BATCHES, PAGE_RECIPIENTS,
 };
 use crate::rows::search::at_once;
 use crate::rows::search::lookup::Lookup;
 use crate::rows::search::term::Term;
 use crate::rows::seek::TimeSeek;
+use crate::rows::undelivered::{first_of, listed_states};
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
@@ -26,6 +28,8 @@ struct SqliteListing<'a> {
     filter: &'a Filter,
     walk: ListWalk,
     items_max: usize,
+    /// Batches that may still be read whole.
+    batches_left: usize,
     page: Page<History>,
 }
 
@@ -47,11 +51,19 @@ impl Snapshot {
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, self.numbers_of(filter)?, after);
-        let mut listing = SqliteListing { snapshot: self, filter, walk, items_max: items, page };
+        let mut listing = SqliteListing {
+            snapshot: self,
+            filter,
+            walk,
+            items_max: items,
+            batches_left: PAGE_BATCHES,
+            page,
+        };
         let term = self.term_key()?.and_then(|key| key.of_filter(filter));
-        let is_at_end = match term {
-            Some(term) => listing.search(term)?,
-            None => listing.walk_over(ALL)?,
+        let is_at_end = match (term, listed_states(filter)) {
+            (Some(term), _) => listing.search(term)?,
+            (None, Some(states)) => listing.list_undelivered(states)?,
+            (None, None) => listing.walk_over(ALL)?,
         };
         if is_at_end {
             listing.page.next = None;
@@ -59,7 +71,7 @@ impl Snapshot {
         Ok(listing.page)
     }
 
-    /// Numbers of the batches that were accepted when `filter` says.
+    /// Numbers of the batches that were accepted when `filter` says, and of its broadcast.
     fn numbers_of(&self, filter: &Filter) -> Result<Range<u64>, StoreError> {
         let mut ends = [ALL.start, ALL.end];
         for (end, seek) in ends.iter_mut().zip(TimeSeek::ends_of(filter)) {
@@ -77,7 +89,15 @@ impl Snapshot {
             *end = seek.found();
         }
         let [start, end] = ends;
-        Ok(start..end)
+        let Some(broadcast) = filter.broadcast else { return Ok(start..end) };
+        let mut select = self.connection.prepare_cached(
+            "SELECT (SELECT min(id) FROM batch WHERE broadcast = ?1), (SELECT max(id) FROM batch WHERE broadcast = ?1)",
+        )?;
+        let (first, last): (Option<i64>, Option<i64>) =
+            select.query_row([broadcast.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let number = |id: Option<i64>| id.map(i64::cast_unsigned);
+        Ok(start.max(number(first).unwrap_or(end))
+            ..end.min(number(last).map_or(0, |last| last + 1)))
     }
 
     /// The batch `id`, if it is there and accepted.
@@ -126,6 +146,50 @@ impl Snapshot {
             Ok(ListedBatch { id, lane, count })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Batches with these numbers of which the log has an end in one of `states`, at most `batches_max`, in the order of `filter`.
+    fn undelivered_in(
+        &self,
+        filter: &Filter,
+        states: &BTreeSet<State>,
+        numbers: &Range<u64>,
+        batches_max: usize,
+    ) -> Result<Vec<u64>, StoreError> {
+        let sql = match (&filter.tenant, filter.order) {
+            (Some(_), ListOrder::OldestFirst) => {
+                "SELECT batch FROM undelivered WHERE tenant = ?5 AND state = ?1 AND batch >= ?2 AND batch < ?3 \
+                 ORDER BY batch LIMIT ?4"
+            }
+            (Some(_), ListOrder::NewestFirst) => {
+                "SELECT batch FROM undelivered WHERE tenant = ?5 AND state = ?1 AND batch >= ?2 AND batch < ?3 \
+                 ORDER BY batch DESC LIMIT ?4"
+            }
+            (None, ListOrder::OldestFirst) => {
+                "SELECT batch FROM undelivered WHERE ?5 IS NULL AND state = ?1 AND batch >= ?2 AND batch < ?3 \
+                 ORDER BY batch LIMIT ?4"
+            }
+            (None, ListOrder::NewestFirst) => {
+                "SELECT batch FROM undelivered WHERE ?5 IS NULL AND state = ?1 AND batch >= ?2 AND batch < ?3 \
+                 ORDER BY batch DESC LIMIT ?4"
+            }
+        };
+        let mut select = self.connection.prepare_cached(sql)?;
+        let mut found = Vec::new();
+        for state in states {
+            let parameters = params![
+                state.code(),
+                numbers.start.cast_signed(),
+                numbers.end.cast_signed(),
+                signed(batches_max),
+                filter.tenant.as_ref().map(Name::as_str),
+            ];
+            let rows = select.query_map(parameters, |row| row.get::<_, i64>(0))?;
+            for number in rows {
+                found.push(number?.cast_unsigned());
+            }
+        }
+        Ok(first_of(filter.order, found, batches_max))
     }
 
     /// The first number of a batch among `numbers` in `order`.
@@ -179,6 +243,44 @@ impl SqliteListing<'_> {
         }
     }
 
+    /// Finds what ended in one of `states` by the list of such batches, and walks over those that are older than it.
+    fn list_undelivered(&mut self, states: &BTreeSet<State>) -> Result<bool, StoreError> {
+        let unlisted = self.snapshot.meta("ends_unlisted")?.unwrap_or(0).cast_unsigned();
+        let (old, listed) = (ALL.start..unlisted + 1, unlisted + 1..ALL.end);
+        match self.walk.order {
+            ListOrder::OldestFirst => {
+                Ok(self.walk_over(old)? && self.pass_undelivered(states, listed)?)
+            }
+            ListOrder::NewestFirst => {
+                Ok(self.pass_undelivered(states, listed)? && self.walk_over(old)?)
+            }
+        }
+    }
+
+    /// Adds members that ended in one of `states`, of batches with these `numbers`; true if those are all.
+    fn pass_undelivered(
+        &mut self,
+        states: &BTreeSet<State>,
+        numbers: Range<u64>,
+    ) -> Result<bool, StoreError> {
+        let numbers = self.walk.behind(numbers);
+        let found = self.snapshot.undelivered_in(self.filter, states, &numbers, PAGE_CANDIDATES)?;
+        for &number in &found {
+            if self.batches_left == 0 {
+                return Ok(false);
+            }
+            let one = number..number + 1;
+            for batch in &self.snapshot.batches_in(self.filter, &one, 1)? {
+                self.batches_left -= 1;
+                if !self.add(batch, &self.walk.members(batch.id, batch.count))? {
+                    return Ok(false);
+                }
+            }
+            self.pass(self.walk.end_of(BatchId(number)));
+        }
+        Ok(found.len() < PAGE_CANDIDATES)
+    }
+
     /// Adds what the index has; true if that is all.
     fn look_up(&mut self, lookup: &Lookup) -> Result<bool, StoreError> {
         let runs = self.snapshot.complete_runs()?;
@@ -203,13 +305,61 @@ impl SqliteListing<'_> {
 
     /// Walks over the batches with these `numbers`; true at the end of them.
     fn walk_over(&mut self, numbers: Range<u64>) -> Result<bool, StoreError> {
-        let numbers = self.walk.behind(numbers);
-        let order = self.walk.order;
-        let Some(next) = self.snapshot.next_number(&numbers, order)? else { return Ok(true) };
-        let stretch = self.walk.stretch(&numbers, next);
+        let mut numbers = self.walk.behind(numbers);
+        let mut index = None;
+        for _ in 0..PAGE_PARTS {
+            let Some(part) = self.next_part(&numbers, index)? else { return Ok(true) };
+            if !self.walk_part(&part)? {
+                return Ok(false);
+            }
+            // Fewer than a page may have were found in this part: the next page begins behind it.
+            let (rest, end) = self.walk.rest(&numbers, &part);
+            self.pass(end);
+            if index.is_none() {
+                index = self.stretch_index()?;
+            }
+            if index.is_none() {
+                return Ok(self.snapshot.next_number(&rest, self.walk.order)?.is_none());
+            }
+            numbers = rest;
+        }
+        Ok(false)
+    }
+
+    /// The term of the stretches that may have a match, and how far the index is; `None` if all may.
+    fn stretch_index(&self) -> Result<Option<(Term, BatchId)>, StoreError> {
+        let key = self.snapshot.term_key()?.filter(|_| !self.filter.is_searched());
+        let Some(term) = key.and_then(|key| key.of_stretches(self.filter)) else { return Ok(None) };
+        Ok(Some((term, self.snapshot.search_cursor()?)))
+    }
+
+    /// The part of `numbers` that is to be walked over next: where `index` finds a match, or the next ones; `None` if there is nothing.
+    fn next_part(
+        &self,
+        numbers: &Range<u64>,
+        index: Option<(Term, BatchId)>,
+    ) -> Result<Option<Range<u64>>, StoreError> {
+        let (order, mut behind) = (self.walk.order, numbers.clone());
+        if let Some((term, indexed)) = index
+            && self.walk.begins_in(numbers, indexed)
+        {
+            let lookup = self.walk.stretch_lookup(term, numbers);
+            let found = at_once(lookup.find(self.snapshot, &self.snapshot.complete_runs()?))?;
+            if let Some(&(first, _)) = found.places.first() {
+                let part = ListWalk::part_of_stretch(numbers, first);
+                return Ok((!part.is_empty()).then_some(part));
+            }
+            behind = ListWalk::behind_index(numbers, indexed);
+        }
+        let next = self.snapshot.next_number(&behind, order)?;
+        Ok(next.map(|next| self.walk.stretch(&behind, next)))
+    }
+
+    /// Adds what matches of the batches with these `numbers`; false if a page may not look at all of them.
+    fn walk_part(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
         let is_searched = self.filter.is_searched();
-        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { PAGE_BATCHES };
-        let batches = self.snapshot.batches_in(self.filter, &stretch, batches_max)?;
+        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.batches_left };
+        let batches = self.snapshot.batches_in(self.filter, numbers, batches_max)?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for batch in batches {
             let mut wanted = self.walk.members(batch.id, batch.count);
@@ -220,6 +370,8 @@ impl SqliteListing<'_> {
                 recipients += batch.count;
                 let matching = self.snapshot.members_of(&batch, self.filter)?;
                 wanted = wanted.iter().filter(|index| matching.contains(*index)).collect();
+            } else {
+                self.batches_left -= 1;
             }
             if !self.add(&batch, &wanted)? {
                 return Ok(false);
@@ -227,13 +379,7 @@ impl SqliteListing<'_> {
             // Even when none of it was left to look at: the next page begins behind it.
             self.pass(self.walk.last_of(batch.id, batch.count));
         }
-        if !looked_at_all {
-            return Ok(false);
-        }
-        // Fewer than a page may have were found in this stretch: the next page begins behind it.
-        let (rest, end) = self.walk.rest(&numbers, &stretch);
-        self.pass(end);
-        Ok(self.snapshot.next_number(&rest, order)?.is_none())
+        Ok(looked_at_all)
     }
 
     /// Adds those of the `wanted` members that match; false if there was no room for all of them.
@@ -242,6 +388,8 @@ impl SqliteListing<'_> {
             return Ok(true);
         }
         let batch_history = self.snapshot.batch_history(batch.id, batch.lane)?;
+        let ended = listed_states(self.filter).map(|states| batch_history.ended_in(states, wanted));
+        let wanted = ended.as_ref().unwrap_or(wanted);
         let mut histories = batch_history.histories(self.snapshot.store_id, wanted)?;
         if self.filter.order == ListOrder::NewestFirst {
             histories.reverse();

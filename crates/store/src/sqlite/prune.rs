@@ -309,6 +309,7 @@ impl Transaction<'_> {
         }
         let number = batch.id.0.cast_signed();
         self.sql("DELETE FROM log WHERE batch = ?1")?.execute([number])?;
+        self.sql("DELETE FROM undelivered WHERE batch = ?1")?.execute([number])?;
         self.sql("DELETE FROM batch WHERE id = ?1")?.execute([number])?;
         step.result.removed.outcomes += batch.count as u64;
         if batch.removed <= code(RetainedPart::Recipient) {

@@ -113,7 +113,7 @@ impl Snapshot {
         Ok(runs)
     }
 
-    fn meta(&self, key: &str) -> Result<Option<i64>, StoreError> {
+    pub(super) fn meta(&self, key: &str) -> Result<Option<i64>, StoreError> {
         let mut select = self.connection.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
         Ok(select.query_row([key], |row| row.get(0)).optional()?)
     }
@@ -145,16 +145,18 @@ impl Snapshot {
             return Ok(None);
         }
         let mut select = self.connection.prepare_cached(
-            "SELECT id, tenant, count, items, labels FROM batch WHERE id > ?1 ORDER BY id LIMIT ?2",
+            "SELECT batch.id, batch.tenant, count, items, labels, channel FROM batch \
+             JOIN tenant_lane AS lane ON lane.id = batch.lane WHERE batch.id > ?1 ORDER BY batch.id LIMIT ?2",
         )?;
         let mut rows = select.query(params![cursor.0.cast_signed(), signed(RUN_BATCHES)])?;
         let mut run = RunBuilder::new(key);
         while !run.is_full()
             && let Some(row) = rows.next()?
         {
-            let (batch, tenant) = (batch_at(row, 0)?, row.get_ref(1)?.as_str()?);
+            let batch = batch_at(row, 0)?;
+            let whose = (row.get_ref(1)?.as_str()?, row.get_ref(5)?.as_str()?);
             let items = row.get::<_, Vec<u8>>(3)?.into();
-            run.add((batch, row.get(2)?), tenant, items, labels_at(row, 4)?)?;
+            run.add((batch, row.get(2)?), whose, items, labels_at(row, 4)?)?;
         }
         Ok(run.finish().map(IndexStep::Add))
     }

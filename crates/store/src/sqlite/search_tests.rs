@@ -2,17 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
-use notification::BatchId;
+use notification::{BatchId, Disposition, State};
 use rusqlite::Connection;
 
 use super::files::DATABASE;
 use super::transaction::Transaction;
 use super::writer::Durability;
 use super::{Options, Sqlite};
-use crate::conformance::{BroadcastShape, at, name};
-use crate::rows::search::searches::{RECIPIENTS, check, fill, fill_at, list_all, to};
-use crate::{Filter, Ingest as _, ListOrder, ReadStore as _, SearchIndex as _};
+use crate::conformance::{BroadcastShape, DELIVERED, Shape, at, claim_all, name, part, settle_all};
+use crate::rows::search::searches::{
+    RECIPIENTS, check, fill, fill_at, fill_rare, filters_of_rare, list_all, to,
+};
+use crate::{
+    Filter, Ingest as _, Lifetimes, ListOrder, Prune as _, ReadStore as _, Retention,
+    SearchIndex as _, Settlements as _, TenantRetention,
+};
 
 fn open(directory: &Path) -> Sqlite {
     Sqlite::open(directory, Options::new(1), at(0)).unwrap().0
@@ -29,6 +35,7 @@ async fn a_search_finds_all_after_every_step_and_after_every_restart() {
     let mut store = open(directory.path());
     let mut sent = BTreeMap::new();
     for round in 0..10 {
+        fill_rare(&store, &mut sent).await;
         fill(&store, 1_100, &mut sent).await;
         check(&store, &sent).await;
         let mut steps = 0;
@@ -46,9 +53,41 @@ async fn a_search_finds_all_after_every_step_and_after_every_restart() {
     let runs =
         count(directory.path(), "SELECT count(*) FROM search_run WHERE state = 1 AND level = 1");
     assert_eq!(runs, 1, "eight runs were merged");
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        let [(of_tenant, _), ..] = filters_of_rare(order);
+        let page = store.reader().list(of_tenant, None, 8).await.unwrap();
+        assert_eq!(page.items.len(), 8, "one page finds them among {} batches", 10 * 1_100);
+    }
     assert_eq!(count(directory.path(), "SELECT count(*) FROM search_run WHERE state <> 1"), 0);
     let strays = "SELECT count(*) FROM search_block WHERE run NOT IN (SELECT id FROM search_run)";
     assert_eq!(count(directory.path(), strays), 0);
+}
+
+#[tokio::test]
+async fn what_ended_badly_is_listed_once_and_forgotten_with_its_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    Shape::default().ingest(&store, 3).await;
+    let chunk = claim_all(&store, 0).await.remove(0);
+    for (index, state) in [(0, State::Dead), (1, State::Dead), (2, State::Delivered)] {
+        let settled = store.settle(vec![part(&chunk, &[index], Disposition::Ended(state))]).await;
+        assert_eq!(settled.unwrap().len(), 1);
+    }
+    let rows = "SELECT count(*) FROM undelivered";
+    assert_eq!(count(directory.path(), rows), 1);
+    // The last line of the log is kept until another one follows.
+    Shape::default().ingest(&store, 1).await;
+    settle_all(&store, &claim_all(&store, 0).await[0], DELIVERED).await;
+    let hour = Some(Duration::from_hours(1));
+    let lifetimes = Lifetimes { content: hour, recipient: hour, outcome: hour };
+    let default = TenantRetention { lifetimes, by_state: BTreeMap::new() };
+    let retention = Retention { default, ..Retention::for_ever() };
+    let mut removed = 0;
+    for _ in 0..10 {
+        removed += store.prune(&retention, at(36_000_000)).await.unwrap().removed.outcomes;
+    }
+    assert_eq!(count(directory.path(), rows), 0);
+    assert!(removed >= 3, "{removed}");
 }
 
 #[tokio::test]

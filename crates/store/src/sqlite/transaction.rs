@@ -161,6 +161,10 @@ impl<'a> Transaction<'a> {
             self.sql("INSERT INTO log (batch, entries) VALUES (?1, ?2)")?
                 .execute(params![batch.0.cast_signed(), row.as_bytes()])?;
         }
+        for state in &row.listed {
+            let insert = "INSERT OR IGNORE INTO undelivered (batch, state, tenant) SELECT id, ?2, tenant FROM batch WHERE id = ?1";
+            self.sql(insert)?.execute(params![batch.0.cast_signed(), state.code()])?;
+        }
         Ok(())
     }
 

@@ -1,20 +1,25 @@
 //! The making of a run of batches that are not indexed yet.
 
+use std::collections::BTreeSet;
+
 use notification::{BatchId, Bytes};
 
 use super::Posting;
 use super::block::{Block, BlockWriter};
 use super::plan::{RUN_BYTES, RUN_POSTINGS};
-use super::term::TermKey;
+use super::term::{Term, TermKey};
 use crate::StoreError;
 use crate::rows::codec::Items;
 use crate::rows::labels::BatchLabels;
+use crate::rows::places::STRETCH;
 
 /// Collects the postings of batches, which come in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct RunBuilder {
     key: TermKey,
     postings: Vec<Posting>,
+    /// The stretch that the last batch is in, and the terms of it that have a posting.
+    stretch: (u64, BTreeSet<Term>),
     numbers: Option<(BatchId, BatchId)>,
     bytes: usize,
 }
@@ -31,7 +36,8 @@ pub(crate) struct NewRun {
 
 impl RunBuilder {
     pub(crate) const fn new(key: TermKey) -> Self {
-        Self { key, postings: Vec::new(), numbers: None, bytes: 0 }
+        let stretch = (0, BTreeSet::new());
+        Self { key, postings: Vec::new(), stretch, numbers: None, bytes: 0 }
     }
 
     /// True if it holds as much as a run may have.
@@ -39,14 +45,15 @@ impl RunBuilder {
         self.postings.len() >= RUN_POSTINGS || self.bytes >= RUN_BYTES
     }
 
-    /// Adds a batch with the number of its members, its items and its labels.
+    /// Adds a batch with the number of its members, its tenant and its channel, its items and its labels.
     pub(crate) fn add(
         &mut self,
         (batch, count): (BatchId, u16),
-        tenant: &str,
+        (tenant, channel): (&str, &str),
         items: Bytes,
         labels: Option<Bytes>,
     ) -> Result<(), StoreError> {
+        self.add_to_stretch(batch, tenant, channel);
         self.bytes += items.len() + labels.as_ref().map_or(0, Bytes::len);
         let mut items = Items::new(items)?;
         let labels = BatchLabels::decode(labels, count.into())?;
@@ -67,6 +74,21 @@ impl RunBuilder {
         let (first, _) = self.numbers.unwrap_or((batch, batch));
         self.numbers = Some((first, batch));
         Ok(())
+    }
+
+    /// Adds what the stretch of a batch is found by, unless a batch before it has: the posting is of its first one that has the term,
+    /// and of the stretch from there on.
+    fn add_to_stretch(&mut self, batch: BatchId, tenant: &str, channel: &str) {
+        let key = self.key;
+        let (stretch, known) = &mut self.stretch;
+        if *stretch != batch.0 / STRETCH {
+            *stretch = batch.0 / STRETCH;
+            known.clear();
+        }
+        let terms =
+            [key.tenant(tenant), key.channel(Some(tenant), channel), key.channel(None, channel)];
+        let new = terms.into_iter().filter(|term| known.insert(*term));
+        self.postings.extend(new.map(|term| Posting { term, batch, index: 0 }));
     }
 
     /// The run; `None` if no batch was added.

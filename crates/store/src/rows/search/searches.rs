@@ -11,6 +11,9 @@ use crate::{Filter, ListOrder, Store};
 /// Recipients, each of which gets many notifications.
 pub(crate) const RECIPIENTS: usize = 50;
 
+/// The place in [`Sent`] of those of the tenant that sends little.
+pub(crate) const RARE: usize = usize::MAX;
+
 /// The notifications that each recipient got.
 pub(crate) type Sent = BTreeMap<usize, Vec<NotificationId>>;
 
@@ -77,7 +80,20 @@ pub(crate) async fn fill_at(store: &dyn Store, batches: usize, now: Timestamp, s
     }
 }
 
-/// Lists what recipient 7 got, by each way to find it and in both orders.
+/// Stores one of a tenant that sends little.
+pub(crate) async fn fill_rare(store: &dyn Store, sent: &mut Sent) {
+    let ids = Shape { tenant: "rare", ..Shape::default() }.ingest(store, 1).await;
+    sent.entry(RARE).or_default().extend(ids);
+}
+
+/// Filters of all that a tenant has, and of nothing.
+pub(crate) fn filters_of_rare(order: ListOrder) -> [(Filter, bool); 3] {
+    let of_tenant = Filter { tenant: Some(name("rare")), order, ..Filter::default() };
+    let on = |channel| Filter { channel: Some(name(channel)), ..of_tenant.clone() };
+    [(of_tenant.clone(), true), (on("channel"), true), (on("unused"), false)]
+}
+
+/// Lists what recipient 7 got, by each way to find it and in both orders, and what a tenant has that sends little.
 pub(crate) async fn check(store: &dyn Store, sent: &Sent) {
     let mut expect = sent.get(&7).cloned().unwrap_or_default();
     expect.sort_by_key(|id| (id.batch(), id.index()));
@@ -87,5 +103,14 @@ pub(crate) async fn check(store: &dyn Store, sent: &Sent) {
     expect.reverse();
     for filter in filters_of(7, ListOrder::NewestFirst) {
         assert_eq!(list_all(store, filter, 100).await, expect);
+    }
+    let mut rare = sent.get(&RARE).cloned().unwrap_or_default();
+    rare.sort_by_key(|id| (id.batch(), id.index()));
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        for (filter, has_any) in filters_of_rare(order) {
+            let expect = if has_any { rare.clone() } else { Vec::new() };
+            assert_eq!(list_all(store, filter, 100).await, expect);
+        }
+        rare.reverse();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::hash::Hasher as _;
 
+use notification::Name;
 use siphasher::sip::SipHasher13;
 
 use crate::Filter;
@@ -21,6 +22,8 @@ enum TermKind {
     Recipient = 1,
     ExternalId = 2,
     Tag = 3,
+    Tenant = 4,
+    Channel = 5,
 }
 
 /// The bit in which the order of signed numbers differs from that of unsigned ones.
@@ -55,6 +58,27 @@ impl TermKey {
     /// The term of the notifications of `tenant` with this tag.
     pub(crate) fn tag(self, tenant: &str, tag: &str) -> Term {
         self.term(TermKind::Tag, tenant, tag)
+    }
+
+    /// The term of the stretches of batches in which `tenant` has any.
+    pub(crate) fn tenant(self, tenant: &str) -> Term {
+        self.term(TermKind::Tenant, tenant, "")
+    }
+
+    /// The term of the stretches of batches in which `tenant` has any on this channel; without one, in which any tenant has.
+    pub(crate) fn channel(self, tenant: Option<&str>, channel: &str) -> Term {
+        // No tenant has an empty name.
+        self.term(TermKind::Channel, tenant.unwrap_or_default(), channel)
+    }
+
+    /// The term of the stretches of batches in which there may be any that `filter` lists; `None` if that may be in all.
+    pub(crate) fn of_stretches(self, filter: &Filter) -> Option<Term> {
+        let tenant = filter.tenant.as_ref().map(Name::as_str);
+        match (tenant, &filter.channel) {
+            (_, Some(channel)) => Some(self.channel(tenant, channel.as_str())),
+            (Some(tenant), None) => Some(self.tenant(tenant)),
+            (None, None) => None,
+        }
     }
 
     /// The term by which what `filter` lists is found, the one that the fewest notifications have if there are several; `None` if the
@@ -93,6 +117,8 @@ mod tests {
         assert_eq!(key.recipient("tenant", "someone@example.com"), Term(0x4a64_87e5_4dde_3a56));
         assert_eq!(key.external_id("tenant", "user 42"), Term(0xd208_374d_635b_debe));
         assert_eq!(key.tag("tenant", "news"), Term(0x47f2_2193_c34d_f8c0));
+        assert_eq!(key.tenant("tenant"), Term(0x5af3_72f4_7acb_aa90));
+        assert_eq!(key.channel(Some("tenant"), "mail"), Term(0x315f_5277_c692_fbb7));
         let terms = [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")];
         let mut terms: Vec<Term> = terms.map(|(of, to)| key.recipient(of, to)).to_vec();
         terms.push(TermKey([2, 1]).recipient("a", "bc"));
