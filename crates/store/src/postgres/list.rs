@@ -373,10 +373,11 @@ impl PostgresListing<'_> {
             // Fewer than a page may have were found in this part: the next page begins behind it.
             let (rest, end) = self.walk.rest(&numbers, &part);
             self.pass(end);
-            if index.is_none() {
-                index = self.stretch_index().await?;
-            }
-            if index.is_none() {
+            index = match index {
+                Some(index) => Some(index),
+                None => self.stretch_index().await?,
+            };
+            if !index.is_some_and(|(_, indexed)| self.walk.begins_in(&rest, indexed)) {
                 let next = self.snapshot.next_number(&rest, self.walk.order).await?;
                 return Ok(next.is_none());
             }
@@ -394,16 +395,14 @@ impl PostgresListing<'_> {
         Ok(key.of_stretches(self.filter).map(|term| (term, indexed)))
     }
 
-    /// The part of `numbers` that is to be walked over next: where `index` finds a match, or the next ones; `None` if there is nothing.
+    /// The part of `numbers` that is to be walked over next: where `index` has a match, or the next ones; `None` if there is nothing.
     async fn next_part(
         &self,
         numbers: &Range<u64>,
         index: Option<(Term, BatchId)>,
     ) -> Result<Option<Range<u64>>, StoreError> {
-        let (order, mut behind) = (self.walk.order, numbers.clone());
-        if let Some((term, indexed)) = index
-            && self.walk.begins_in(numbers, indexed)
-        {
+        let mut behind = numbers.clone();
+        if let Some((term, indexed)) = index {
             let lookup = self.walk.stretch_lookup(term, numbers);
             let found = self.snapshot.candidates(&lookup).await?;
             if let Some(&(first, _)) = found.places.first() {
@@ -412,7 +411,7 @@ impl PostgresListing<'_> {
             }
             behind = ListWalk::behind_index(numbers, indexed);
         }
-        let next = self.snapshot.next_number(&behind, order).await?;
+        let next = self.snapshot.next_number(&behind, self.walk.order).await?;
         Ok(next.map(|next| self.walk.stretch(&behind, next)))
     }
 

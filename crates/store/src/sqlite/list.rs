@@ -315,11 +315,13 @@ impl SqliteListing<'_> {
             // Fewer than a page may have were found in this part: the next page begins behind it.
             let (rest, end) = self.walk.rest(&numbers, &part);
             self.pass(end);
-            if index.is_none() {
-                index = self.stretch_index()?;
-            }
-            if index.is_none() {
-                return Ok(self.snapshot.next_number(&rest, self.walk.order)?.is_none());
+            index = match index {
+                Some(index) => Some(index),
+                None => self.stretch_index()?,
+            };
+            if !index.is_some_and(|(_, indexed)| self.walk.begins_in(&rest, indexed)) {
+                let next = self.snapshot.next_number(&rest, self.walk.order)?;
+                return Ok(next.is_none());
             }
             numbers = rest;
         }
@@ -333,16 +335,14 @@ impl SqliteListing<'_> {
         Ok(Some((term, self.snapshot.search_cursor()?)))
     }
 
-    /// The part of `numbers` that is to be walked over next: where `index` finds a match, or the next ones; `None` if there is nothing.
+    /// The part of `numbers` that is to be walked over next: where `index` has a match, or the next ones; `None` if there is nothing.
     fn next_part(
         &self,
         numbers: &Range<u64>,
         index: Option<(Term, BatchId)>,
     ) -> Result<Option<Range<u64>>, StoreError> {
-        let (order, mut behind) = (self.walk.order, numbers.clone());
-        if let Some((term, indexed)) = index
-            && self.walk.begins_in(numbers, indexed)
-        {
+        let mut behind = numbers.clone();
+        if let Some((term, indexed)) = index {
             let lookup = self.walk.stretch_lookup(term, numbers);
             let found = at_once(lookup.find(self.snapshot, &self.snapshot.complete_runs()?))?;
             if let Some(&(first, _)) = found.places.first() {
@@ -351,7 +351,7 @@ impl SqliteListing<'_> {
             }
             behind = ListWalk::behind_index(numbers, indexed);
         }
-        let next = self.snapshot.next_number(&behind, order)?;
+        let next = self.snapshot.next_number(&behind, self.walk.order)?;
         Ok(next.map(|next| self.walk.stretch(&behind, next)))
     }
 
