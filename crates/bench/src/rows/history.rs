@@ -213,7 +213,8 @@ impl HistoryStore {
         for _ in 0..IDLE_LOOKS {
             let before = self.trial.engine().usage()?.cpu;
             std::thread::sleep(IDLE_LOOK);
-            if self.trial.engine().usage()?.cpu - before < IDLE_LOOK / 20 {
+            let used = self.trial.engine().usage()?.cpu.saturating_sub(before);
+            if used < IDLE_LOOK / 20 {
                 return Ok(());
             }
         }

@@ -304,10 +304,16 @@ impl PostgresListing<'_> {
         let (old, listed) = (ALL.start..unlisted + 1, unlisted + 1..ALL.end);
         match self.walk.order {
             ListOrder::OldestFirst => {
-                Ok(self.walk_over(old).await? && self.pass_undelivered(states, listed).await?)
+                if !self.walk_over(old).await? {
+                    return Ok(false);
+                }
+                self.pass_undelivered(states, listed).await
             }
             ListOrder::NewestFirst => {
-                Ok(self.pass_undelivered(states, listed).await? && self.walk_over(old).await?)
+                if !self.pass_undelivered(states, listed).await? {
+                    return Ok(false);
+                }
+                self.walk_over(old).await
             }
         }
     }

@@ -249,10 +249,16 @@ impl SqliteListing<'_> {
         let (old, listed) = (ALL.start..unlisted + 1, unlisted + 1..ALL.end);
         match self.walk.order {
             ListOrder::OldestFirst => {
-                Ok(self.walk_over(old)? && self.pass_undelivered(states, listed)?)
+                if !self.walk_over(old)? {
+                    return Ok(false);
+                }
+                self.pass_undelivered(states, listed)
             }
             ListOrder::NewestFirst => {
-                Ok(self.pass_undelivered(states, listed)? && self.walk_over(old)?)
+                if !self.pass_undelivered(states, listed)? {
+                    return Ok(false);
+                }
+                self.walk_over(old)
             }
         }
     }
