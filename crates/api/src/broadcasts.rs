@@ -364,7 +364,7 @@ impl<P: Copy> RecipientSlice<P> {
 
 // === helpers ===
 
-fn unknown(id: BroadcastId) -> Problem {
+pub(crate) fn unknown(id: BroadcastId) -> Problem {
     Problem::not_found(format!("there is no broadcast {id}"))
 }
 

@@ -32,6 +32,7 @@ mod query;
 mod readiness;
 mod recipients;
 mod requeue;
+mod reschedule;
 mod resolve;
 mod scope;
 mod server;
@@ -74,6 +75,7 @@ pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
 pub use recipients::ErasureAnswer;
 pub use requeue::RequeuedOne;
+pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
 pub use server::serve;
 pub use space::{SpaceAnswer, StoreGrowth};
@@ -188,6 +190,7 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/notifications/{id}", get(notifications::read))
         .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
         .route("/v1/notifications/{id}/requeue", post(requeue::one))
+        .route("/v1/notifications/{id}/reschedule", post(reschedule::notification))
         .route("/v1/notifications/{id}/resolve", post(resolve::one))
         .route("/v1/events", get(events::read))
         .route("/v1/requeue", post(requeue::many))
@@ -202,6 +205,7 @@ fn for_callers() -> Router<Arc<ApiState>> {
         .route("/v1/broadcasts", get(broadcast_list::list).post(broadcasts::create))
         .route("/v1/broadcasts/{id}", get(broadcasts::read))
         .route("/v1/broadcasts/{id}/cancel", post(broadcasts::cancel))
+        .route("/v1/broadcasts/{id}/reschedule", post(reschedule::broadcast))
 }
 
 async fn unknown_path(uri: Uri) -> Problem {

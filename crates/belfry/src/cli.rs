@@ -25,6 +25,7 @@ use crate::plan::PlanArgs;
 use crate::prune::PruneArgs;
 use crate::relay::RelayArgs;
 use crate::requeue::RequeueArgs;
+use crate::reschedule::RescheduleArgs;
 use crate::resolve::ResolveArgs;
 use crate::send::SendArgs;
 use crate::serve::RunArgs;
@@ -70,6 +71,8 @@ pub(crate) enum CliCommand {
     Events(EventsArgs),
     /// Cancel what is not sent yet: a notification, a broadcast, a lane, a channel, or all of a tenant
     Cancel(CancelArgs),
+    /// Give a notification, or what waits of a broadcast, another time, earlier or later
+    Reschedule(RescheduleArgs),
     /// Send nothing of a broadcast, a channel, a lane or a tenant until it is resumed
     Pause(PauseArgs),
     /// End a pause

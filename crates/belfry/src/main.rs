@@ -34,6 +34,7 @@ mod prune;
 mod reader;
 mod relay;
 mod requeue;
+mod reschedule;
 mod resolve;
 mod send;
 mod serve;
@@ -96,6 +97,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
         CliCommand::Resume(args) => pause::resume(&args, &client()?)?,
         CliCommand::Requeue(args) => requeue::run(&args, &client()?)?,
+        CliCommand::Reschedule(args) => reschedule::run(&args, &client()?)?,
         CliCommand::Resolve(args) => resolve::run(&args, &client()?)?,
         CliCommand::Erase(args) => erase::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,

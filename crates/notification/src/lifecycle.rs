@@ -197,7 +197,8 @@ pub fn to_markdown() -> String {
     }
     page.push_str(
         "\nAccounting: accepted = delivered + refused + expired + cancelled + suppressed + in_doubt + dead\n\
-         + still pending, where pending counts the three states that are not terminal.\n",
+         + still pending, where pending counts the three states that are not terminal.\n\n\
+         To have another time (`belfry reschedule`) is no step: what is pending stays so, and is due then.\n",
     );
     page
 }

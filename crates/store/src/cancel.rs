@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use notification::{BroadcastId, Name, NotificationId, Scope, Timestamp};
 
-/// A notification or a broadcast to cancel.
+/// A notification or a broadcast, to cancel or to reschedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelTarget {
     /// A notification.
@@ -76,7 +76,7 @@ pub(crate) enum CancelStage {
     Lane(LanePlace),
 }
 
-/// The next slice of the batches of a broadcast that is cancelled.
+/// The next slice of the batches of a broadcast that is cancelled, or rescheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CancelCursor {
     /// Last batch that is done.

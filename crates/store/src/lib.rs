@@ -24,6 +24,7 @@ mod operations;
 mod quota;
 mod read;
 mod recovery;
+mod reschedule;
 mod resolution;
 mod retention;
 mod rows;
@@ -66,6 +67,7 @@ pub use read::{
     LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use recovery::{Ending, Recovery};
+pub use reschedule::{Reschedule, RescheduleCounts, Rescheduled};
 pub use resolution::{Resolution, ResolutionError, Resolved};
 pub use retention::{
     Lifetimes, Prune, PruneStep, Removed, RetainedPart, Retention, TenantRetention,

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use notification::{ByteString, Name, NotificationId, Pause, Scope, State, Timestamp};
 
 use crate::{
-    CancelPage, CancelScope, CancelTarget, Cancelled, Erased, FeedCursor, Lift, Resolution,
-    Resolved, ShardCursor, StoreError, Suppression,
+    CancelPage, CancelScope, CancelTarget, Cancelled, Erased, FeedCursor, Lift, Reschedule,
+    Rescheduled, Resolution, Resolved, ShardCursor, StoreError, Suppression,
 };
 
 /// The answer to requeueing one notification.
@@ -59,6 +59,9 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
     /// Cancels the waiting notifications of a scope, or counts them, a bounded number of rows at a time; `None` when there is no
     /// such broadcast. See [`CancelScope`].
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError>;
+
+    /// Gives what waits of a notification or of a broadcast another due time, earlier or later. See [`Reschedule`].
+    async fn reschedule(&self, request: Reschedule) -> Result<Rescheduled, StoreError>;
 
     /// Sends notifications of `tenant` again that stand in one of `states`, of those from which they may be
     /// ([`State::may_be_requeued`]), as new attempts of the same ones, and answers in order. A dead one and a refused one were

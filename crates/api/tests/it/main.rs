@@ -19,6 +19,7 @@ mod operate;
 mod provider;
 mod recipients;
 mod requeue;
+mod reschedule;
 mod resolve;
 mod sockets;
 mod support;

@@ -6,5 +6,6 @@ mod credential;
 mod import;
 mod others;
 mod requeue;
+mod reschedule;
 mod resolve;
 mod support;

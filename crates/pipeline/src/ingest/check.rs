@@ -151,6 +151,16 @@ fn parse<T: FromStr<Err: fmt::Display>>(
     .transpose()
 }
 
+/// Checks that a notification may be scheduled for `send_at`.
+pub(super) fn check_ahead(send_at: Timestamp, now: Timestamp) -> Result<(), InvalidField> {
+    let latest = now.plus(SCHEDULE_AHEAD);
+    if send_at > latest {
+        let message = format!("is too far ahead: at most {latest}");
+        return Err(InvalidField::new("/send_at", message));
+    }
+    Ok(())
+}
+
 fn check_times(
     send_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
@@ -162,13 +172,7 @@ fn check_times(
             let message = format!("{send_at} has passed (it is {now}): leave it out to send now");
             return Err(InvalidField::new("/send_at", message));
         }
-        let latest = now.plus(SCHEDULE_AHEAD);
-        if send_at > latest {
-            return Err(InvalidField::new(
-                "/send_at",
-                format!("is too far ahead: at most {latest}"),
-            ));
-        }
+        check_ahead(send_at, now)?;
     }
     let Some(expires_at) = expires_at else { return Ok(()) };
     if expires_at <= now {

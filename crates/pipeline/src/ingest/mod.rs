@@ -35,6 +35,8 @@ mod template;
 mod draft;
 mod upload;
 
+mod reschedule;
+
 mod budget;
 mod error;
 mod outbox;
@@ -60,6 +62,7 @@ pub use event_map::{EventMap, SourceEvent};
 pub use invalid_field::InvalidField;
 pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
+pub use reschedule::new_time;
 pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
 pub use template::{TemplateSource, Templates};
 pub use upload::{BroadcastOpening, Upload};

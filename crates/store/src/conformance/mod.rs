@@ -24,6 +24,7 @@ mod pausing;
 mod probing;
 mod quotas;
 mod requeueing;
+mod rescheduling;
 mod resolving;
 mod retention;
 mod settling;
@@ -71,21 +72,24 @@ pub async fn exercise_tickets<S: Store + Claims<Ticket> + TakeTickets>(
     make: impl AsyncFn() -> SharedSubject<S>,
 ) {
     macro_rules! cases {
-        ($($case:ident)+) => {
-            $({
+        ($($area:ident: $($case:ident)+;)+) => {
+            $($({
                 let subject = make().await;
-                tickets::$case(&*subject.one, &*subject.other).await;
+                $area::$case(&*subject.one, &*subject.other).await;
                 the_books_balance(&*subject.one).await;
                 the_books_balance(&*subject.other).await;
-            })+
+            })+)+
         };
     }
     cases! {
-        a_ticket_is_good_once
-        a_ticket_may_be_for_a_part_of_a_chunk
-        a_ticket_is_void_when_its_lease_ends_and_another_is_issued
-        what_must_not_be_sent_ends_when_its_ticket_is_taken
-        what_one_process_holds_the_other_cannot_touch
+        tickets:
+            a_ticket_is_good_once
+            a_ticket_may_be_for_a_part_of_a_chunk
+            a_ticket_is_void_when_its_lease_ends_and_another_is_issued
+            what_must_not_be_sent_ends_when_its_ticket_is_taken
+            what_one_process_holds_the_other_cannot_touch;
+        rescheduling:
+            a_ticket_sends_nothing_before_its_new_time;
     }
 }
 
@@ -117,33 +121,37 @@ pub async fn exercise_slices<S: Store>(
     make_slice: impl AsyncFn(&S) -> bool,
 ) {
     macro_rules! cases {
-        ($($case:ident)+) => {
-            $({
+        ($($area:ident: $($case:ident)+;)+) => {
+            $($({
                 let (store, _keep) = make().await;
-                slices::$case(&*store, &async || make_slice(&*store).await).await;
+                $area::$case(&*store, &async || make_slice(&*store).await).await;
                 while make_slice(&*store).await {
                     the_books_balance(&*store).await;
                 }
                 the_books_balance(&*store).await;
-            })+
+            })+)+
         };
     }
     cases! {
-        what_waits_is_pending_everywhere
-        a_waiting_one_is_cancelled_and_never_sent
-        one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent
-        what_waits_is_withdrawn_with_its_broadcast_at_once
-        a_cancellation_goes_by_slices_and_counts_everybody_once
-        a_small_broadcast_goes_before_the_rest_of_a_large_one
-        a_paused_broadcast_is_neither_released_nor_claimed
-        a_paused_broadcast_is_put_away_by_the_chunk_however_little_is_sent
-        what_is_resumed_comes_back_slice_by_slice
-        a_paused_broadcast_expires_and_is_cancelled
-        what_waits_is_withdrawn_with_its_channel_and_comes_back
-        a_lane_is_cancelled_with_what_waits_for_it
-        what_is_put_away_is_cancelled_by_its_lane
-        a_cancellation_looks_at_a_slice_in_each_call
-        what_was_withdrawn_is_erased_before_its_slice_comes
+        slices:
+            what_waits_is_pending_everywhere
+            a_waiting_one_is_cancelled_and_never_sent
+            one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent
+            what_waits_is_withdrawn_with_its_broadcast_at_once
+            a_cancellation_goes_by_slices_and_counts_everybody_once
+            a_small_broadcast_goes_before_the_rest_of_a_large_one
+            a_paused_broadcast_is_neither_released_nor_claimed
+            a_paused_broadcast_is_put_away_by_the_chunk_however_little_is_sent
+            what_is_resumed_comes_back_slice_by_slice
+            a_paused_broadcast_expires_and_is_cancelled
+            what_waits_is_withdrawn_with_its_channel_and_comes_back
+            a_lane_is_cancelled_with_what_waits_for_it
+            what_is_put_away_is_cancelled_by_its_lane
+            a_cancellation_looks_at_a_slice_in_each_call
+            what_was_withdrawn_is_erased_before_its_slice_comes;
+        rescheduling:
+            what_is_not_released_yet_is_due_at_the_new_time
+            a_paused_broadcast_is_resumed_to_its_new_time;
     }
 }
 
@@ -267,6 +275,13 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
             what_is_paused_is_cancelled_to_the_last
             a_broadcast_is_a_scope_like_the_others
             a_lane_is_cancelled_with_its_part_of_a_broadcast;
+        rescheduling:
+            one_of_many_has_another_time_and_the_others_have_theirs
+            one_alone_goes_to_any_time
+            what_is_claimed_or_ended_keeps_its_time
+            what_would_expire_first_is_refused
+            a_broadcast_is_rescheduled_as_far_as_it_waits
+            nobody_reschedules_for_another_tenant;
         pausing:
             what_is_paused_waits_until_it_is_resumed
             to_pause_or_resume_twice_is_to_do_it_once

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A sealed broadcast of four batches, of three members each; one of them has its chunk.
-async fn four_batches(store: &dyn Store) -> BroadcastId {
+pub(super) async fn four_batches(store: &dyn Store) -> BroadcastId {
     let id = BroadcastShape::default().open(store, 3).await;
     for _ in 0..3 {
         store.add_recipients(id, groups(3), at(0)).await.unwrap();
@@ -24,12 +24,12 @@ async fn four_batches(store: &dyn Store) -> BroadcastId {
     id
 }
 
-async fn list(store: &dyn Store, id: BroadcastId) -> Vec<History> {
+pub(super) async fn list(store: &dyn Store, id: BroadcastId) -> Vec<History> {
     let filter = Filter { broadcast: Some(id), ..Filter::default() };
     store.reader().list(filter, None, 100).await.unwrap().items
 }
 
-async fn ids(store: &dyn Store, id: BroadcastId) -> Vec<NotificationId> {
+pub(super) async fn ids(store: &dyn Store, id: BroadcastId) -> Vec<NotificationId> {
     list(store, id).await.into_iter().map(|history| history.id).collect()
 }
 
@@ -43,7 +43,7 @@ async fn requeue(store: &dyn Store, ids: &[NotificationId]) -> Vec<Requeued> {
 }
 
 /// Makes all slices that are left.
-async fn make_the_rest(store: &dyn Store, next: &impl AsyncFn() -> bool) {
+pub(super) async fn make_the_rest(store: &dyn Store, next: &impl AsyncFn() -> bool) {
     while next().await {
         the_books_balance(store).await;
     }

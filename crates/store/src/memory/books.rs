@@ -251,7 +251,11 @@ impl Books {
             batch: piece.batch,
             store_id: STORE_ID,
             accepted_at: batch.accepted_at,
-            envelope: batch.envelope.clone(),
+            // One that was moved to an earlier time is due since then.
+            envelope: Envelope {
+                due_at: batch.envelope.due_at.min(piece.due_at),
+                ..batch.envelope.clone()
+            },
             attempt: piece.attempt,
             content: None,
             deliveries: piece.members.iter().filter_map(delivery).collect(),

@@ -14,6 +14,7 @@ mod pause;
 mod prune;
 mod quota;
 mod read;
+mod reschedule;
 mod resolve;
 mod settle;
 mod suppress;
@@ -35,8 +36,9 @@ use crate::{
     ClusterStatus, DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter,
     History, Ingest, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer,
     Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
-    RecipientGroup, Recovery, Requeued, Resolution, Resolved, Retention, SearchIndex, Settled,
-    Settlements, ShardCursor, Store, StoreError, Suppression, SuppressionPage, TakeTickets,
+    RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
+    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
+    SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -347,6 +349,10 @@ impl Operations for Memory {
 
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError> {
         Ok(self.change(|books| books.cancel_scope(&request)))
+    }
+
+    async fn reschedule(&self, request: Reschedule) -> Result<Rescheduled, StoreError> {
+        Ok(self.change(|books| books.reschedule(&request)))
     }
 
     async fn requeue(

@@ -53,7 +53,7 @@ impl Books {
     }
 
     /// Makes members due again: those that are due at one instant after as many attempts are one chunk.
-    fn due_again(&mut self, again: MemoryChunk) {
+    pub(super) fn due_again(&mut self, again: MemoryChunk) {
         let joins = |ready: &&mut MemoryChunk| {
             ready.lease_until.is_none()
                 && (ready.batch, ready.due_at, ready.attempt, ready.crashes)

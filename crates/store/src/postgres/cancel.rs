@@ -13,7 +13,7 @@ use crate::cancel::CancelCursor;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelSlice, Cancellation};
+use crate::rows::release::{CancelSlice, Cancellation, UnreleasedPart, WaitingState};
 use crate::rows::requeue::EndCounts;
 use crate::{CancelScope, Cancelled, StoreError};
 
@@ -28,6 +28,16 @@ pub(super) struct CancelNotification {
 /// Withdraws the pending members of some batches of a broadcast; with the first call all that wait for their chunk.
 #[derive(Debug)]
 struct CancelBroadcastSlice(BroadcastId, CancelScope);
+
+/// Some batches of a broadcast.
+#[derive(Debug)]
+pub(super) struct BatchSlice {
+    pub(super) batches: Vec<i64>,
+    /// Number of their members.
+    pub(super) total: u64,
+    /// The last of them, if others may follow.
+    pub(super) last: Option<i64>,
+}
 
 #[async_trait]
 impl WriterRequest for CancelNotification {
@@ -176,24 +186,37 @@ impl Transaction<'_> {
         if self.rows(select, &[&number, &request.tenant.as_str()]).await?.is_empty() {
             return Ok(None);
         }
-        let select = "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
-             WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
-        let rows = self.rows(select, &[&number]).await?;
-        let Some(row) = rows.first() else {
+        let Some(part) = self.lock_unreleased(number).await? else {
             // Every batch has its chunk.
             return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
         };
-        // The lines of the log are still to be written, and the row may have been passed over while it was locked.
-        self.effects.waits = true;
-        slice.recipients = Some(row.try_get::<_, i64>(0)?.cast_unsigned());
+        slice.recipients = Some(part.recipients);
         // Asked a second time, those that wait are cancelled already, and in the totals.
-        if row.try_get::<_, Option<i64>>(3)?.is_none() {
-            let waiting = row.try_get::<_, i64>(1)?.cast_unsigned();
-            self.withdraw_waiting(number, waiting, request).await?;
-            slice.counted.cancelled = waiting;
+        if part.state == WaitingState::Pending {
+            self.withdraw_waiting(number, part.waiting, request).await?;
+            slice.counted.cancelled = part.waiting;
         }
         // Behind `passed` no batch has a chunk, and from now on none gets one.
-        Ok(Some(CancelCursor { after: 0, until: row.try_get(2)? }))
+        Ok(Some(CancelCursor { after: 0, until: part.passed }))
+    }
+
+    /// The part of a sealed broadcast that waits for its chunks, locked; `None` when every batch has its own.
+    pub(super) async fn lock_unreleased(
+        &mut self,
+        broadcast: i64,
+    ) -> Result<Option<UnreleasedPart>, RunError> {
+        let select = "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
+             WHERE broadcast = $1 AND passed IS NOT NULL FOR UPDATE";
+        let rows = self.rows(select, &[&broadcast]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        // Lines of the log may be to be written, and the row may have been passed over while it was locked.
+        self.effects.waits = true;
+        Ok(Some(UnreleasedPart {
+            recipients: row.try_get::<_, i64>(0)?.cast_unsigned(),
+            waiting: row.try_get::<_, i64>(1)?.cast_unsigned(),
+            passed: row.try_get(2)?,
+            state: WaitingState::new(row.try_get(3)?),
+        }))
     }
 
     /// Withdraws the pending members of the batches from a place on.
@@ -204,16 +227,8 @@ impl Transaction<'_> {
         request: &CancelScope,
         slice: &mut CancelSlice,
     ) -> Result<(), RunError> {
-        let select = "SELECT id, count FROM batch WHERE broadcast = $1 AND id > $2 AND id <= $3 \
-             ORDER BY id LIMIT $4";
-        let size = self.state.slicing.batches;
-        let parameters: [&(dyn ToSql + Sync); 4] =
-            [&broadcast.0.cast_signed(), &after, &until, &signed(size)];
-        let (mut batches, mut total) = (Vec::new(), 0);
-        for row in &self.rows(select, &parameters).await? {
-            batches.push(row.try_get::<_, i64>(0)?);
-            total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
-        }
+        let BatchSlice { batches, total, last } =
+            self.batches_of(broadcast, CancelCursor { after, until }).await?;
         let (mut under_way, mut cancelled) = (0, 0);
         let mut writes = Writes::default();
         let all_members = Members::all(limits::BATCH_ITEMS);
@@ -232,9 +247,28 @@ impl Transaction<'_> {
         slice.counted.under_way += under_way;
         slice.counted.cancelled += cancelled;
         slice.counted.ended += total.saturating_sub(under_way + cancelled);
-        let last = batches.last().filter(|_| batches.len() == size);
-        slice.ends_at(last.copied(), until);
+        slice.ends_at(last, until);
         Ok(())
+    }
+
+    /// The next batches of a broadcast.
+    pub(super) async fn batches_of(
+        &mut self,
+        broadcast: BroadcastId,
+        CancelCursor { after, until }: CancelCursor,
+    ) -> Result<BatchSlice, RunError> {
+        let select = "SELECT id, count FROM batch WHERE broadcast = $1 AND id > $2 AND id <= $3 \
+             ORDER BY id LIMIT $4";
+        let size = self.state.slicing.batches;
+        let parameters: [&(dyn ToSql + Sync); 4] =
+            [&broadcast.0.cast_signed(), &after, &until, &signed(size)];
+        let (mut batches, mut total) = (Vec::new(), 0);
+        for row in &self.rows(select, &parameters).await? {
+            batches.push(row.try_get::<_, i64>(0)?);
+            total += u64::try_from(row.try_get::<_, i32>(1)?).unwrap_or(0);
+        }
+        let last = batches.last().filter(|_| batches.len() == size).copied();
+        Ok(BatchSlice { batches, total, last })
     }
 
     /// Cancels the `waiting` members of a broadcast that have no chunk, all at once. The caller holds its row.
@@ -281,7 +315,7 @@ impl Transaction<'_> {
     /// The chunks of batches, locked. Another process may have replaced some of them just before they were locked, by chunks that
     /// could not be seen yet; the `wanted` members of every batch are therefore accounted for, and looked for again where one is
     /// neither pending nor ended.
-    async fn pending_of(
+    pub(super) async fn pending_of(
         &mut self,
         batches: &[i64],
         wanted: &Members,

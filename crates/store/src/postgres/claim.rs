@@ -52,7 +52,7 @@ const ROUNDS_MAX: usize = 16;
 macro_rules! select_batch {
     ($condition:literal) => {
         concat!(
-            "SELECT batch.id, batch.guarantee, accepted_at, batch.due_at, batch.expires_at, batch.broadcast, \
+            "SELECT batch.id, batch.guarantee, accepted_at, coalesce(broadcast.due_at, batch.due_at), batch.expires_at, batch.broadcast, \
              coalesce(batch.options, broadcast.options), \
              CASE WHEN batch.payload IS NOT NULL THEN batch.payload \
                WHEN row_number() OVER (PARTITION BY broadcast.id, batch.payload IS NULL) = 1 THEN broadcast.payload END, \
@@ -240,7 +240,7 @@ impl Transaction<'_> {
                 batch: chunk.batch,
                 store_id,
                 accepted_at: batch.accepted_at,
-                envelope: batch.envelope.clone(),
+                envelope: chunk.envelope_of(batch),
                 attempt: chunk.attempt,
                 content: batch.content.clone(),
                 deliveries,

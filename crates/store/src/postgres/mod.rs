@@ -65,6 +65,7 @@ mod release;
 mod release_tests;
 mod request;
 mod requeue;
+mod reschedule;
 mod resolve;
 mod restored;
 mod schema;

@@ -11,14 +11,15 @@ use notification::{
 use tokio::sync::watch;
 
 use super::{
-    Postgres, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, resolve, settle,
-    source_shards, suppress,
+    Postgres, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, reschedule, resolve,
+    settle, source_shards, suppress,
 };
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
     Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, Lift, Mark, MarkAnswer,
-    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Resolution,
-    Resolved, Retention, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
+    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Reschedule,
+    Rescheduled, Resolution, Resolved, Retention, Settled, Settlements, ShardCursor, Store,
+    StoreError, Suppression,
 };
 
 #[async_trait]
@@ -147,6 +148,15 @@ impl Operations for Postgres {
 
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError> {
         self.work.run_or_give_up(request).await
+    }
+
+    async fn reschedule(&self, request: Reschedule) -> Result<Rescheduled, StoreError> {
+        match request.target {
+            CancelTarget::Notification(id) => {
+                self.work.run_or_give_up(reschedule::RescheduleNotification { id, request }).await
+            }
+            CancelTarget::Broadcast(id) => self.work.reschedule_broadcast(id, request).await,
+        }
     }
 
     async fn requeue(

@@ -11,6 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use notification::{Envelope, Name, Pause, Pauses, Scope, Timestamp, limits};
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::columns::signed;
@@ -129,12 +130,16 @@ impl Transaction<'_> {
         let batches: Vec<i64> = slice.batches.iter().map(|batch| batch.id).collect();
         // By the due time alone: a retry that waits for its own time was not put away, and keeps that time.
         let update = "WITH locked AS (SELECT id, batch FROM chunk WHERE batch = ANY($1) ORDER BY id FOR UPDATE) \
-             UPDATE chunk SET due_at = batch.due_at FROM locked JOIN batch ON batch.id = locked.batch \
+             UPDATE chunk SET due_at = $3 FROM locked JOIN batch ON batch.id = locked.batch \
              WHERE chunk.id = locked.id AND lease_until IS NULL AND chunk.due_at >= least($2, batch.expires_at) \
-             RETURNING chunk.lane, chunk.due_at";
-        for row in &self.rows(update, &[&batches, &PUT_AWAY.millis()]).await? {
-            let lane = i64::from(row.try_get::<_, i32>(0)?);
-            self.due(lane, Timestamp::from_millis(row.try_get(1)?));
+             RETURNING chunk.lane";
+        // All are due at the time of the broadcast.
+        if let Some(due_at) = slice.batches.first().map(|batch| batch.due_at) {
+            let parameters: [&(dyn ToSql + Sync); 3] =
+                [&batches, &PUT_AWAY.millis(), &due_at.millis()];
+            for row in &self.rows(update, &parameters).await? {
+                self.due(i64::from(row.try_get::<_, i32>(0)?), due_at);
+            }
         }
         if slice.is_last {
             self.execute("DELETE FROM resuming WHERE broadcast = $1", &[&broadcast]).await?;

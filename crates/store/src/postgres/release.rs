@@ -42,7 +42,7 @@ pub(super) struct WaitingBatch {
     pub(super) id: i64,
     pub(super) lane: LaneId,
     destination: DestinationHash,
-    due_at: Timestamp,
+    pub(super) due_at: Timestamp,
     count: usize,
     /// Of its members, those that have not ended.
     pub(super) rest: Members,
@@ -148,7 +148,8 @@ impl Transaction<'_> {
         broadcast: i64,
         passed: i64,
     ) -> Result<WaitingSlice<WaitingBatch>, RunError> {
-        let select = "SELECT batch.id, batch.lane, due_at, count, channel, destination \
+        // Due at the time of the broadcast, which may have changed since its batches were stored.
+        let select = "SELECT batch.id, batch.lane, (SELECT due_at FROM broadcast AS b WHERE b.id = $1), count, channel, destination \
              FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
              WHERE broadcast = $1 AND batch.id > $2 ORDER BY batch.id LIMIT $3";
         let size = self.state.slicing.batches;

@@ -29,6 +29,7 @@ pub(crate) mod progress;
 pub(crate) mod release;
 pub(crate) mod removal;
 pub(crate) mod requeue;
+pub(crate) mod reschedule;
 pub(crate) mod resolve;
 pub(crate) mod retention;
 pub(crate) mod room;

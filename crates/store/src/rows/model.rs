@@ -103,6 +103,12 @@ impl ChunkRow {
         Some(rest)
     }
 
+    /// The envelope of its deliveries. One that was moved to an earlier time is due since then, whatever its batch says.
+    pub(crate) fn envelope_of(&self, batch: &BatchRow) -> Envelope {
+        let due_at = batch.envelope.due_at.min(self.due_at);
+        Envelope { due_at, ..batch.envelope.clone() }
+    }
+
     /// Load of the chunk in a claim, with `bytes` bytes.
     pub(crate) fn load(&self, bytes: usize) -> ChunkLoad {
         ChunkLoad { items: self.count, bytes }

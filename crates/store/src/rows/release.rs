@@ -37,6 +37,18 @@ pub(crate) enum WaitingState {
     Withdrawn(Timestamp),
 }
 
+/// A broadcast of which some batches wait for their chunks.
+#[derive(Debug)]
+pub(crate) struct UnreleasedPart {
+    /// All notifications of the broadcast.
+    pub(crate) recipients: u64,
+    /// Of these, the ones that wait.
+    pub(crate) waiting: u64,
+    /// Batches up to this one have their chunks.
+    pub(crate) passed: i64,
+    pub(crate) state: WaitingState,
+}
+
 /// The result of a slice of a cancellation.
 #[derive(Debug, Default)]
 pub(crate) struct CancelSlice {

@@ -13,7 +13,7 @@ use crate::{Attempted, Requeued, StoreError};
 /// A request by batch: places in the request, and members.
 pub(crate) type MembersByBatch = BTreeMap<BatchId, Vec<(usize, NotificationId)>>;
 
-/// A batch of which something is to be requeued or resolved.
+/// A batch of which something is to be requeued, resolved or rescheduled.
 #[derive(Debug)]
 pub(crate) struct EndedBatch {
     /// Number of the store that has it: a part of its members' identifiers, like the instant of their acceptance.

@@ -11,7 +11,7 @@ use crate::cancel::CancelCursor;
 use crate::rows::codec::LogLine;
 use crate::rows::members::Members;
 use crate::rows::model::ChunkRow;
-use crate::rows::release::{CancelSlice, Cancellation, WaitingState};
+use crate::rows::release::{CancelSlice, Cancellation, UnreleasedPart, WaitingState};
 use crate::{CancelScope, Cancelled, StoreError};
 
 // === impl Sqlite ===
@@ -140,16 +140,7 @@ impl Transaction<'_> {
         request: &CancelScope,
         slice: &mut CancelSlice,
     ) -> Result<(), StoreError> {
-        // The index is named: by the order alone SQLite might take the table, and walk over the batches of all others.
-        let mut select = self.sql(
-            "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
-             WHERE broadcast = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
-        )?;
-        let size = self.state.slicing.batches;
-        let parameters = [id.0.cast_signed(), after, until, signed(size)];
-        let batches: Vec<(i64, u16)> = select
-            .query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
+        let batches = self.batches_of(id, CancelCursor { after, until })?;
         for &(batch, count) in &batches {
             let mut pending = 0;
             for chunk in self.chunks_of(BatchId(batch.cast_unsigned()))? {
@@ -165,9 +156,30 @@ impl Transaction<'_> {
             }
             slice.counted.ended += u64::from(count) - pending;
         }
-        let last = batches.last().filter(|_| batches.len() == size);
-        slice.ends_at(last.map(|(batch, _)| *batch), until);
+        slice.ends_at(self.last_of_slice(&batches), until);
         Ok(())
+    }
+
+    /// The next batches of a broadcast, and how many members each has.
+    pub(super) fn batches_of(
+        &self,
+        id: BroadcastId,
+        CancelCursor { after, until }: CancelCursor,
+    ) -> Result<Vec<(i64, u16)>, StoreError> {
+        // The index is named: by the order alone SQLite might take the table, and walk over the batches of all others.
+        let mut select = self.sql(
+            "SELECT id, count FROM batch INDEXED BY batch_of_broadcast \
+             WHERE broadcast = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
+        )?;
+        let parameters = [id.0.cast_signed(), after, until, signed(self.state.slicing.batches)];
+        let batches = select.query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(batches.collect::<Result<_, _>>()?)
+    }
+
+    /// The last of these batches, if others may follow.
+    pub(super) fn last_of_slice(&self, batches: &[(i64, u16)]) -> Option<i64> {
+        let is_full = batches.len() == self.state.slicing.batches;
+        batches.last().filter(|_| is_full).map(|(batch, _)| *batch)
     }
 
     /// Withdraws all notifications that wait for their chunk, at once; begin of the slices, or `None` when there is no such
@@ -185,26 +197,35 @@ impl Transaction<'_> {
         if !select.exists(params![number, request.tenant.as_str()])? {
             return Ok(None);
         }
+        let Some(part) = self.unreleased(number)? else {
+            // Every batch has its chunk.
+            return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
+        };
+        slice.recipients = Some(part.recipients);
+        // Asked a second time, those that wait are cancelled already, and in the totals.
+        if part.state == WaitingState::Pending {
+            self.withdraw_waiting(number, part.waiting.cast_signed(), request)?;
+            slice.counted.cancelled = part.waiting;
+        }
+        // Behind `passed` no batch has a chunk, and from now on none gets one.
+        Ok(Some(CancelCursor { after: 0, until: part.passed }))
+    }
+
+    /// The part of a sealed broadcast that waits for its chunks; `None` when every batch has its own.
+    pub(super) fn unreleased(&self, broadcast: i64) -> Result<Option<UnreleasedPart>, StoreError> {
         let mut select = self.sql(
             "SELECT recipients, waiting, passed, withdrawn_at FROM unreleased \
              WHERE broadcast = ?1 AND passed IS NOT NULL",
         )?;
-        let row = select.query_row([number], |row| {
-            let counts = (row.get::<_, i64>(0)?, row.get::<_, i64>(1)?);
-            Ok((counts, row.get(2)?, WaitingState::new(row.get(3)?)))
+        let part = select.query_row([broadcast], |row| {
+            Ok(UnreleasedPart {
+                recipients: row.get::<_, i64>(0)?.cast_unsigned(),
+                waiting: row.get::<_, i64>(1)?.cast_unsigned(),
+                passed: row.get(2)?,
+                state: WaitingState::new(row.get(3)?),
+            })
         });
-        let Some(((recipients, waits), passed, waiting)) = row.optional()? else {
-            // Every batch has its chunk.
-            return Ok(Some(CancelCursor { after: 0, until: i64::MAX }));
-        };
-        slice.recipients = Some(recipients.cast_unsigned());
-        // Asked a second time, those that wait are cancelled already, and in the totals.
-        if waiting == WaitingState::Pending {
-            self.withdraw_waiting(number, waits, request)?;
-            slice.counted.cancelled = waits.cast_unsigned();
-        }
-        // Behind `passed` no batch has a chunk, and from now on none gets one.
-        Ok(Some(CancelCursor { after: 0, until: passed }))
+        Ok(part.optional()?)
     }
 
     /// Cancels the `waits` members of a broadcast that have no chunk, all at once.

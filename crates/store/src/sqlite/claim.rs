@@ -153,8 +153,7 @@ impl Transaction<'_> {
         // Behind the look at its expiry: what is paused expires on time.
         let pauses = Arc::clone(&self.state.pauses.borrow());
         if let Some(until) = put_away_until(&pauses, &pauses, &batch.envelope, now) {
-            self.sql("UPDATE chunk SET due_at = ?2 WHERE id = ?1")?
-                .execute(params![chunk.id.0.cast_signed(), until.millis()])?;
+            self.set_due(chunk, until)?;
             return Ok(TakenChunk::PutAway(chunk.count));
         }
         // Before it is decoded, which a chunk that is left would cost with every claim.
@@ -179,7 +178,7 @@ impl Transaction<'_> {
             store_id: self.state.store_id,
             accepted_at: batch.accepted_at,
             content: self.content_of(&mut batch)?,
-            envelope: batch.envelope,
+            envelope: chunk.envelope_of(&batch),
             attempt: chunk.attempt,
             deliveries,
             origins: Vec::new(),
@@ -194,6 +193,13 @@ impl Transaction<'_> {
             params![chunk.id.0.cast_signed(), leased.epoch.0, leased.lease_until.millis()],
         )?;
         Ok(TakenChunk::Leased(Box::new(leased), of_chunk))
+    }
+
+    /// Gives a chunk that is not claimed another due time. The caller resets when its lane is due.
+    pub(super) fn set_due(&self, chunk: &ChunkRow, at: Timestamp) -> Result<(), StoreError> {
+        self.sql("UPDATE chunk SET due_at = ?2 WHERE id = ?1")?
+            .execute(params![chunk.id.0.cast_signed(), at.millis()])?;
+        Ok(())
     }
 
     /// Settles the suppressed deliveries of a chunk, and takes them out; returns those left to send.

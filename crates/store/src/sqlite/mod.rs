@@ -49,6 +49,7 @@ mod release;
 #[cfg(test)]
 mod release_tests;
 mod requeue;
+mod reschedule;
 mod resolve;
 mod restored;
 mod rows;

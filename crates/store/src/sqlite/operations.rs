@@ -15,8 +15,8 @@ use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
     Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, Erased,
     FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore,
-    Requeued, Resolution, Resolved, Retention, Settled, Settlements, ShardCursor, Store,
-    StoreError, Suppression,
+    Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention, Settled, Settlements,
+    ShardCursor, Store, StoreError, Suppression,
 };
 
 #[async_trait]
@@ -96,6 +96,16 @@ impl Operations for Sqlite {
 
     async fn cancel_scope(&self, request: CancelScope) -> Result<Option<CancelPage>, StoreError> {
         self.write(Synced, move |transaction| transaction.cancel_scope(&request)).await
+    }
+
+    async fn reschedule(&self, request: Reschedule) -> Result<Rescheduled, StoreError> {
+        match request.target {
+            CancelTarget::Notification(id) => {
+                self.write(Synced, move |transaction| transaction.reschedule_one(id, &request))
+                    .await
+            }
+            CancelTarget::Broadcast(id) => self.reschedule_broadcast(id, request).await,
+        }
     }
 
     async fn requeue(

@@ -37,7 +37,9 @@ pub(super) enum SliceResult {
 const NEXT: &str = "SELECT broadcast, passed, withdrawn_at FROM unreleased WHERE passed IS NOT NULL \
      AND (withdrawn_at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM pause WHERE scope = 'broadcast/bc_' || broadcast)) \
      ORDER BY withdrawn_at IS NOT NULL, waiting, broadcast LIMIT 1";
-const SLICE: &str = "SELECT id, lane, due_at, count FROM batch INDEXED BY batch_of_broadcast \
+/// Due at the time of the broadcast, which may have changed since its batches were stored.
+const SLICE: &str = "SELECT id, lane, (SELECT due_at FROM broadcast AS b WHERE b.id = ?1), count \
+     FROM batch INDEXED BY batch_of_broadcast \
      WHERE broadcast = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
 
 impl Transaction<'_> {

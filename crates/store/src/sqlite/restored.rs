@@ -125,7 +125,10 @@ impl Transaction<'_> {
 
     /// True if a chunk has at most once, and the former store may have sent of it.
     fn is_to_doubt(&self, chunk: &ChunkRow, now: Timestamp) -> Result<bool, StoreError> {
-        let mut select = self.sql("SELECT guarantee, due_at FROM batch WHERE id = ?1")?;
+        let mut select = self.sql(
+            "SELECT guarantee, coalesce((SELECT due_at FROM broadcast AS b WHERE b.id = batch.broadcast), due_at) \
+             FROM batch WHERE id = ?1",
+        )?;
         let batch =
             select.query_row([chunk.batch.0.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)));
         let (code, due_at): (u8, i64) = batch?;

@@ -83,8 +83,9 @@ impl BatchRow {
         lane: &Lane,
     ) -> Result<Self, StoreError> {
         let mut select = connection.prepare_cached(
-            "SELECT guarantee, accepted_at, due_at, expires_at, broadcast, tenant, options, payload, \
-             items, removed FROM batch WHERE id = ?1",
+            "SELECT guarantee, accepted_at, \
+             coalesce((SELECT due_at FROM broadcast AS b WHERE b.id = batch.broadcast), due_at), \
+             expires_at, broadcast, tenant, options, payload, items, removed FROM batch WHERE id = ?1",
         )?;
         let mut rows = select.query([id.0.cast_signed()])?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));

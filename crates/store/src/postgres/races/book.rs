@@ -9,6 +9,7 @@ use notification::{
 
 use super::applications::Rows;
 use super::feed::Feed;
+use super::moves::GivenTime;
 use super::taken_back::TakenBack;
 use crate::{Admission, Lift, Mark, MarkAnswer, Settled, StoreError};
 
@@ -51,6 +52,8 @@ pub(super) struct Book {
     pub(super) taken_back: BTreeMap<NotificationId, TakenBack>,
     /// Notifications that a call has resolved while answers about them were to come: of these the last end is not known.
     pub(super) unordered: BTreeSet<NotificationId>,
+    /// Times that notifications were given.
+    pub(super) given: BTreeMap<NotificationId, GivenTime>,
     /// Notifications that were said to be erased.
     pub(super) erased: BTreeSet<NotificationId>,
     pub(super) feed: Feed,
@@ -157,6 +160,7 @@ impl Book {
                     let finding = format!("{id} is claimed, and was said to be {state:?} before");
                     self.findings.push(finding);
                 }
+                self.check_time(id, called, chunk.lease_until);
                 if delivery.recipient.is_empty() {
                     self.find(format!("{id} is claimed, and was erased"));
                 }

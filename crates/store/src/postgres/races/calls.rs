@@ -46,7 +46,7 @@ const RECIPIENTS: usize = 6;
 /// Window for probes, so small that only the first lane is given more than one delivery at a time.
 const PROBE_WINDOW: usize = 256;
 /// Lease of a claim; waits come to more now and then.
-const LEASE: Duration = Duration::from_mins(1);
+pub(super) const LEASE: Duration = Duration::from_mins(1);
 
 // === impl Caller ===
 
@@ -96,6 +96,7 @@ impl Caller<'_> {
             }
             Kind::Requeue => self.requeue(engine),
             Kind::Resolve => self.resolve(engine),
+            Kind::Reschedule => self.reschedule(engine),
             Kind::Drain => Some(self.drain(engine)),
             Kind::MoveFeed => Some(self.move_feed(engine)),
             Kind::Prune => Some(self.prune(engine)),

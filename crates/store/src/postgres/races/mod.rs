@@ -19,6 +19,7 @@ mod feed;
 mod finish;
 mod gate;
 mod lookups;
+mod moves;
 mod removals;
 mod schedule;
 mod slices;

@@ -65,6 +65,7 @@ impl Book {
     /// A call is made that sends `id` again, or resolves it: when.
     pub(super) fn taking_back(&mut self, id: NotificationId) -> u64 {
         let moment = self.call();
+        self.forget_time(id);
         let taken_back = self.taken_back.entry(id).or_default();
         (taken_back.under_way, taken_back.last) = (taken_back.under_way + 1, moment);
         moment

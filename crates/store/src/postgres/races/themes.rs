@@ -5,7 +5,7 @@ use std::iter::repeat_n;
 use Kind::{
     AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Doubt,
     Drain, Erase, Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap,
-    Release, Requeue, Resolve, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
+    Release, Requeue, Reschedule, Resolve, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
 };
 
 /// A kind of call.
@@ -40,6 +40,8 @@ pub(super) enum Kind {
     Reap,
     Requeue,
     Resolve,
+    /// Gives one, or a broadcast, another time.
+    Reschedule,
     Drain,
     MoveFeed,
     /// Removes the contents of what has ended.
@@ -50,7 +52,7 @@ pub(super) enum Kind {
 
 /// Kinds with the number of their places, which is their frequency; a schedule keeps to one of these themes. Where the first kind is
 /// a claim, every other schedule begins with all chunks claimed; where it is a slice, all begin with a sealed broadcast.
-const THEMES: [&[(Kind, usize)]; 14] = [
+const THEMES: [&[(Kind, usize)]; 16] = [
     &[
         (Ingest, 1),
         (IngestKeyed, 1),
@@ -180,6 +182,32 @@ const THEMES: [&[(Kind, usize)]; 14] = [
         (CancelOne, 1),
         (Settle, 1),
         (Reap, 2),
+    ],
+    // Few notifications have another time while they are claimed, put back, cancelled and sent again.
+    &[
+        (Claim, 4),
+        (Reschedule, 6),
+        (Issue, 1),
+        (Take, 2),
+        (Settle, 2),
+        (CancelOne, 1),
+        (Requeue, 1),
+        (Reap, 1),
+    ],
+    // A broadcast has another time while it is released, claimed, paused and cancelled.
+    &[
+        (Release, 3),
+        (Reschedule, 4),
+        (Claim, 3),
+        (Issue, 1),
+        (Take, 1),
+        (Settle, 2),
+        (Pause, 1),
+        (Resume, 1),
+        (CancelMember, 1),
+        (CancelBroadcast, 1),
+        (WriteOff, 1),
+        (Reap, 1),
     ],
 ];
 

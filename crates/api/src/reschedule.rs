@@ -1,0 +1,97 @@
+//! Another time for a notification that waits, or for what waits of a broadcast.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use pipeline::ingest::{InvalidField, new_time};
+use serde::{Deserialize, Serialize};
+use store::{CancelTarget, Reschedule, RescheduleCounts, Rescheduled};
+
+use crate::access::WithOperations;
+use crate::body::{BodyFormat, format, with_body};
+use crate::keys::Caller;
+use crate::problem::Problem;
+use crate::query::parse_id;
+use crate::{ApiState, broadcasts, notifications};
+
+/// The answer to rescheduling a notification, or a broadcast.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RescheduleAnswer {
+    /// Those that wait for the new time.
+    pub rescheduled: u64,
+    /// Those that were claimed, and perhaps on the wire.
+    pub under_way: u64,
+    /// Those that had ended.
+    pub ended: u64,
+}
+
+const NOT_YET: &str = "its broadcast is not released so far, and has one time for all until then: reschedule the broadcast, or ask \
+                       again in some seconds, or when the broadcast is resumed";
+const OVERTAKEN: &str =
+    "another call has rescheduled it meanwhile: ask again if this time is the right one";
+
+/// `POST /v1/notifications/{id}/reschedule`
+pub(crate) async fn notification(
+    State(shared): State<Arc<ApiState>>,
+    State(operations): State<WithOperations>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = parse_id(&id)?;
+    let (target, unknown) = (CancelTarget::Notification(id), || notifications::unknown(id));
+    reschedule((&shared, &operations), caller, target, request, unknown).await
+}
+
+/// `POST /v1/broadcasts/{id}/reschedule`
+pub(crate) async fn broadcast(
+    State(shared): State<Arc<ApiState>>,
+    State(operations): State<WithOperations>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let id = parse_id(&id)?;
+    let (target, unknown) = (CancelTarget::Broadcast(id), || broadcasts::unknown(id));
+    reschedule((&shared, &operations), caller, target, request, unknown).await
+}
+
+async fn reschedule(
+    (shared, WithOperations(operations)): (&ApiState, &WithOperations),
+    Caller { tenant, .. }: Caller,
+    target: CancelTarget,
+    request: Request,
+    unknown: impl Fn() -> Problem,
+) -> Result<Response, Problem> {
+    with_body(request, async |parts, incoming| {
+        format(&parts.headers, &[BodyFormat::Json])?;
+        let (whole, _reservation) =
+            incoming.whole(&parts.headers, (&shared.intake, &tenant)).await?;
+        let now = shared.intake.now();
+        let send_at = new_time(&whole, now)?;
+        let asked = Reschedule { target, tenant: tenant.clone(), send_at, now };
+        let conflict = |detail: String| Err(Problem::new(StatusCode::CONFLICT, detail));
+        match operations.reschedule(asked).await? {
+            Rescheduled::Counted(RescheduleCounts { rescheduled: 0, under_way, ended }) => {
+                conflict(format!("too late: {under_way} under way, {ended} ended"))
+            }
+            Rescheduled::Counted(RescheduleCounts { rescheduled, under_way, ended }) => {
+                Ok(Json(RescheduleAnswer { rescheduled, under_way, ended }).into_response())
+            }
+            Rescheduled::Expired { expires_at } => {
+                let due_at = send_at.max(now);
+                let message = format!(
+                    "would have it due at {due_at}, and it expires at {expires_at}: name an earlier time, or send a new one"
+                );
+                Err(InvalidField::new("/send_at", message).into())
+            }
+            Rescheduled::NotYet => conflict(NOT_YET.to_owned()),
+            Rescheduled::Overtaken => conflict(OVERTAKEN.to_owned()),
+            Rescheduled::Unknown => Err(unknown()),
+        }
+    })
+    .await
+}
