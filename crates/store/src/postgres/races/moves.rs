@@ -92,11 +92,11 @@ impl Book {
                 let given = self.given.entry(id).or_default();
                 given.said = is_alone.then_some((due_at, moment));
             }
+            Some(Rescheduled::Expired { expires_at }) if expires_at <= due_at => {}
             Some(Rescheduled::Counted(
                 RescheduleCounts::ONE_UNDER_WAY | RescheduleCounts::ONE_ENDED,
-            )) => {}
-            Some(Rescheduled::Expired { expires_at }) if expires_at <= due_at => {}
-            None => {}
+            ))
+            | None => {}
             Some(other) => self.find(format!("{id} is one, accepted, and no part: {other:?}")),
         }
     }
