@@ -53,6 +53,12 @@ pub struct OutboxRow {
     pub expires_at: Option<Timestamp>,
     /// The application's key.
     pub idempotency_key: Option<String>,
+    /// The application's own id of whom or what it is about.
+    pub external_id: Option<String>,
+    /// JSON; empty when there are none.
+    pub tags: Bytes,
+    /// JSON; empty when there are none.
+    pub metadata: Bytes,
 }
 
 /// Turns a row of the outbox into a draft, or returns the reason why it is refused, in words.

@@ -111,6 +111,8 @@ const LANES_OF_BEFORE: &str = "SET search_path = belfry; ALTER TABLE tenant_lane
      DELETE FROM lane WHERE id > (SELECT min(id) FROM lane); ALTER TABLE lane DROP COLUMN tenant; \
      ALTER TABLE lane ADD UNIQUE (channel, destination, priority); \
      DROP TABLE pause, resuming; ALTER TABLE worker DROP COLUMN pauses; \
+     ALTER TABLE outbox DROP COLUMN external_id, DROP COLUMN tags, DROP COLUMN metadata; \
+     ALTER TABLE outbox_rejected DROP COLUMN external_id, DROP COLUMN tags, DROP COLUMN metadata; \
      DELETE FROM refinery_schema_history WHERE version >= 10";
 
 #[tokio::test]

@@ -138,6 +138,17 @@ async fn a_database_of_schema_16_is_brought_up_to_date_and_nothing_is_lost() {
     database.query(include_str!("upgrade/postgres-16.sql")).unwrap();
     let before = listed(include_str!("upgrade/postgres-16.txt"));
     let store = support::open(database.url()).await;
+    // The slots of the outbox and what is put aside have the columns that were added since.
+    let with_labels = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM ( \
+             SELECT attrelid FROM pg_attribute \
+             WHERE (attname, atttypid::regtype::text) IN (('external_id', 'text'), ('tags', 'json'), ('metadata', 'json')) \
+             GROUP BY attrelid HAVING count(*) = 3) AS with_all JOIN pg_class ON pg_class.oid = attrelid";
+    let tables = "outbox outbox_0 outbox_1 outbox_2 outbox_3 outbox_rejected";
+    assert_eq!(database.query(with_labels).unwrap(), tables);
+    let insert = "INSERT INTO belfry.outbox (channel, recipient, content, external_id, tags, metadata) \
+         VALUES ('c', 'r', '1', 'x', '[\"a\"]', '[]')";
+    let refused = database.query(insert).unwrap_err().to_string();
+    assert!(refused.contains("metadata are an object"), "{refused}");
     all_is_there(&store, &before).await;
     all_of_it_ends(&store, &before).await;
     store.close().await;

@@ -1,6 +1,8 @@
 //! Everything arrives, whatever lies between the one who takes it in and the one who delivers it.
 
 use bench::WorkloadGuarantee::{AtLeastOnce, AtMostOnce};
+use bench::workload::token;
+use serde_json::{Value, json};
 
 use crate::support::{Cluster, Process, checked, eventually};
 
@@ -107,7 +109,7 @@ fn what_an_application_inserts_is_delivered_and_what_cannot_be_is_put_aside() {
     let cluster = Cluster::new(database.url(), 3, &[]);
     let engine = cluster.start("serve", "engine");
     let row = |channel: &str, number| {
-        let to = bench::workload::token(number);
+        let to = token(number);
         format!(
             "INSERT INTO belfry.outbox (tenant, channel, recipient, content) \
              VALUES ('default', '{channel}', '{to}', '{{\"aps\":{{}}}}')"
@@ -127,15 +129,19 @@ fn what_an_application_inserts_is_delivered_and_what_cannot_be_is_put_aside() {
     engine.stop();
 }
 
-#[test]
-fn a_row_from_a_template_is_rendered_and_its_fallback_used_once_it_is_refused() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
-    let token = bench::workload::token;
+/// Numbers of a token that the provider knows no more, and of one behind it that it knows, when half of them are dead.
+fn gone_and_good() -> (u64, u64) {
     let mut numbers = 0..;
     let mut next = |is_dead: bool| {
         numbers.find(|number| provider_sim::is_dead(&token(*number), 0.5) == is_dead).unwrap()
     };
-    let (gone, good) = (next(true), next(false));
+    (next(true), next(false))
+}
+
+#[test]
+fn a_row_from_a_template_is_rendered_and_its_fallback_used_once_it_is_refused() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (gone, good) = gone_and_good();
     let cluster = Cluster::new(database.url(), good + 1, &["--dead-tokens", "0.5"])
         .with("BELFRY__TEMPLATES__HELLO__CONTENT", r#"{ aps = { alert = "{{ name }}" } }"#);
     let engine = cluster.start("serve", "engine");
@@ -155,5 +161,40 @@ fn a_row_from_a_template_is_rendered_and_its_fallback_used_once_it_is_refused() 
     assert!(audit.balanced, "{audit:?}");
     assert_eq!((audit.delivered, audit.refused), (1, 1), "{audit:?}");
     assert_eq!(cluster.books().tally_of(good..good + 1).accepted, 1);
+    engine.stop();
+}
+
+#[test]
+fn a_row_is_found_by_its_labels_as_is_what_stands_in_for_it() {
+    const METADATA: &str = r#"{ "order": 7, "b": 1.10, "b": "\u0061" }"#;
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (gone, good) = gone_and_good();
+    let cluster = Cluster::new(database.url(), good + 1, &["--dead-tokens", "0.5"]);
+    let engine = cluster.start("serve", "engine");
+    let row = |tags: &str| {
+        let (to, next) = (token(gone), token(good));
+        format!(
+            "INSERT INTO belfry.outbox (channel, recipient, content, fallback, external_id, tags, metadata) VALUES \
+             ('ios', '{to}', '{{\"aps\": {{}}}}', '[{{\"channel\": \"ios\", \"to\": \"{next}\", \"content\": {{\"aps\": {{}}}}}}]', \
+             'user 42', '{tags}', ' {METADATA} ')"
+        )
+    };
+    let (right, wrong) = (row(r#"["order", "\u006dail", "order"]"#), row(r#"["order", ""]"#));
+    database.query(&format!("{right}; {wrong}")).unwrap();
+    cluster.drained(&engine, 2);
+    let reason = database.query("SELECT reason, tags FROM belfry.outbox_rejected").unwrap();
+    assert_eq!(reason, r#"tags/1: must have 1 to 64 bytes, has 0|["order", ""]"#);
+    for query in ["external_id=user%2042", "tag=order", "tag=mail"] {
+        let page = engine.fetch(&format!("/v1/notifications?{query}")).unwrap();
+        assert_eq!(page.matches(&format!("\"metadata\":{METADATA}")).count(), 2, "{page}");
+        let page: Value = serde_json::from_str(&page).unwrap();
+        let items = page["items"].as_array().unwrap();
+        let sent_to: Vec<&str> = items.iter().map(|item| item["to"].as_str().unwrap()).collect();
+        assert_eq!(sent_to, [token(gone), token(good)]);
+        for item in items {
+            let labels = (&item["external_id"], &item["tags"]);
+            assert_eq!(labels, (&json!("user 42"), &json!(["order", "mail"])));
+        }
+    }
     engine.stop();
 }

@@ -81,12 +81,10 @@ fn screen(intake: &Intake, row: &OutboxRow, now: Timestamp) -> Result<Draft, Str
     let tenant: Name = row.tenant.parse().map_err(|error| format!("tenant: {error}"))?;
     let recipient = ByteString::from(row.recipient.as_str());
     let checked = submission(row, now).and_then(|(submission, asked_at)| {
-        // The database hands its JSON over in UTF-8.
-        let text = ByteString::try_from(row.fallback.clone()).unwrap_or_default();
-        let fallback = match text.trim_ascii() {
-            // An application may write the JSON `null` where it has none: the API takes that for absent, too.
-            "" | "null" => Vec::new(),
-            json => parse::fallback(json, &text, RecipientField::Here)?,
+        let json = json_text(&row.fallback);
+        let fallback = match &*json {
+            "" => Vec::new(),
+            array => parse::fallback(array, &json, RecipientField::Here)?,
         };
         intake.check(&tenant, &Submission { fallback, ..submission }, recipient, asked_at)
     });
@@ -115,6 +113,10 @@ fn submission(
     };
     let (options, variables) =
         (object("/options", &row.options)?, object("/variables", &row.variables)?);
+    let tags = match json_text(&row.tags) {
+        none if none.is_empty() => Vec::new(),
+        json => parse::tags(&json, &json)?,
+    };
     // A row may have waited, and times that were valid when it was written must not be too late now: it is judged as of the last
     // instant at which they were valid.
     let last = [row.send_at, row.expires_at.map(|end| end.minus(Duration::from_millis(1)))];
@@ -132,14 +134,21 @@ fn submission(
         expires_at: row.expires_at.map(|instant| instant.to_string().into()),
         late: None,
         idempotency_key: row.idempotency_key.as_deref().map(ByteString::from),
-        external_id: None,
-        tags: Vec::new(),
-        metadata: Bytes::new(),
+        external_id: row.external_id.as_deref().map(ByteString::from),
+        tags,
+        metadata: object("/metadata", &row.metadata)?,
     };
     Ok((submission, asked_at))
 }
 
-/// A JSON text without the white space around it; empty for `null` or nothing.
+/// The text of [`trimmed`].
+fn json_text(json: &Bytes) -> ByteString {
+    // The database hands its JSON over in UTF-8.
+    ByteString::try_from(trimmed(json)).unwrap_or_default()
+}
+
+/// A JSON text without the white space around it; empty for `null` or nothing: an application may write the JSON `null` where it
+/// has none, and the API takes that for absent, too.
 fn trimmed(json: &Bytes) -> Bytes {
     match json.trim_ascii() {
         b"null" => Bytes::new(),

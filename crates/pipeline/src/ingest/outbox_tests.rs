@@ -112,6 +112,9 @@ fn row() -> OutboxRow {
         send_at: None,
         expires_at: None,
         idempotency_key: None,
+        external_id: None,
+        tags: Bytes::new(),
+        metadata: Bytes::new(),
     }
 }
 
@@ -250,6 +253,49 @@ async fn a_template_or_fallback_that_cannot_be_is_told_by_its_column() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_row_has_the_labels_of_its_columns_byte_for_byte() {
+    let (_, intake) = fixture();
+    let labels = |row: OutboxRow| screen(&intake, &row, intake.now()).unwrap().labels;
+    assert!(labels(row()).is_empty());
+    assert!(
+        labels(OutboxRow { tags: "null".into(), metadata: " null".into(), ..row() }).is_empty()
+    );
+    assert!(labels(OutboxRow { tags: "[ ]".into(), ..row() }).is_empty());
+    let labelled = OutboxRow {
+        external_id: Some("user \u{fc} ".to_owned()),
+        tags: r#" ["b", "\u0061 ", "b"] "#.into(),
+        metadata: r#" {"n": 1.10, "a": "\u0062", "n": 2} "#.into(),
+        ..row()
+    };
+    let labels = labels(labelled);
+    assert_eq!(labels.external_id, "user \u{fc} ");
+    assert_eq!(labels.tags(), ["b", "a "]);
+    assert_eq!(labels.metadata(), br#"{"n": 1.10, "a": "\u0062", "n": 2}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_labels_are_told_by_their_column() {
+    let (_, intake) = fixture();
+    let check = |row: OutboxRow, expect: &str| {
+        assert_eq!(screen(&intake, &row, intake.now()).err().unwrap_or_default(), expect);
+    };
+    let external_id = |id: &str| OutboxRow { external_id: Some(id.to_owned()), ..row() };
+    check(external_id(""), "external_id: must have 1 to 255 bytes, has 0");
+    check(external_id("a\u{9f}"), "external_id: must not have control characters");
+    let tags = |json: &'static str| OutboxRow { tags: json.into(), ..row() };
+    check(tags("{}"), "tags: must be an array of strings");
+    check(tags("[1, 2, 3, 4, 5, 6, 7, 8, 9]"), "tags: must have at most 8 tags, has 9");
+    check(tags(r#"["a", 1]"#), "tags/1: must be a string");
+    check(tags(r#"["a", ""]"#), "tags/1: must have 1 to 64 bytes, has 0");
+    check(tags(r#"["a\u0000"]"#), "tags/0: must not have control characters");
+    check(tags(r#"["\ud800"]"#), "tags/0: has an escape that is no character");
+    let metadata = |json: String| OutboxRow { metadata: json.into(), ..row() };
+    check(metadata("[]".to_owned()), "metadata: must be a JSON object");
+    let long = format!("{{\"a\": \"{}\"}}", "x".repeat(1_017));
+    check(metadata(long), "metadata: must have at most 1024 bytes, has 1026");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_row_that_waited_is_not_too_late_to_be_asked_for() {
     let (_, intake) = fixture();
     let envelope = |row: OutboxRow| screen(&intake, &row, intake.now()).unwrap().envelope;
@@ -271,8 +317,12 @@ async fn the_same_key_and_words_through_both_ways_are_one_notification() {
         idempotency_key: Some("k".to_owned()),
         send_at: Some(at(9_000)),
         fallback: fallback.into(),
+        external_id: Some("user 42".to_owned()),
+        tags: r#"["order", "mail"]"#.into(),
+        metadata: r#"{"order": 7}"#.into(),
         ..templated(r#"{"name":"Ann","n":1}"#)
     };
+    let other_tags = OutboxRow { tags: r#"["order"]"#.into(), ..keyed.clone() };
     let by_row = screen(&intake, &keyed, intake.now()).unwrap();
     let submission = Submission {
         channel: "a".into(),
@@ -286,12 +336,18 @@ async fn the_same_key_and_words_through_both_ways_are_one_notification() {
         .unwrap(),
         send_at: Some(at(9_000).to_string().into()),
         idempotency_key: Some("k".into()),
+        external_id: Some("user 42".into()),
+        tags: ["order", "mail"].map(ByteString::from).to_vec(),
+        metadata: r#"{"order": 7}"#.into(),
         ..Submission::default()
     };
     let by_call =
         intake.check(&"t".parse().unwrap(), &submission, "x@h".into(), intake.now()).unwrap();
     let admissions = rows.store.ingest(vec![by_row, by_call], intake.now()).await.unwrap();
     assert!(matches!(admissions[1], Admission::Replayed(_)), "{admissions:?}");
+    let other = screen(&intake, &other_tags, intake.now()).unwrap();
+    let refused = rows.store.ingest(vec![other], intake.now()).await.unwrap_err();
+    assert!(matches!(refused, StoreError::KeyReused { .. }), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]

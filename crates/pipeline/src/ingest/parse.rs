@@ -172,6 +172,22 @@ pub(super) fn fallback<'a>(
     Ok(fallback)
 }
 
+/// The tags of a notification or a broadcast, from an array; `json` is a part of `whole`.
+pub(super) fn tags(json: &str, whole: &ByteString) -> Result<Vec<ByteString>, InvalidField> {
+    let Ok((items, count)) = list(json, TAGS) else {
+        return Err(InvalidField::new("/tags", "must be an array of strings"));
+    };
+    if count > TAGS {
+        let message = format!("must have at most {TAGS} tags, has {count}");
+        return Err(InvalidField::new("/tags", message));
+    }
+    let tag = |(index, item): (usize, &RawValue)| {
+        let tag = text(item).map(|tag| share(whole, tag));
+        tag.map_err(|message| InvalidField::new(format!("/tags/{index}"), message))
+    };
+    items.into_iter().enumerate().map(tag).collect()
+}
+
 /// Submission of `object`, without its recipient. `whole` is the complete text of the request.
 fn submission<'a>(
     object: &Object<'a>,
@@ -181,6 +197,7 @@ fn submission<'a>(
     let channel = Object::required("channel", object.text("channel")?)?;
     let (template, content) = content(object, whole)?;
     let fallback = object.raw("fallback").map(|json| fallback(json.get(), whole, address));
+    let tags = object.raw("tags").map(|json| tags(json.get(), whole));
     Ok(Submission {
         channel,
         content,
@@ -195,7 +212,7 @@ fn submission<'a>(
         late: object.text("late")?,
         idempotency_key: object.text("idempotency_key")?.map(|key| share(whole, key)),
         external_id: object.text("external_id")?.map(|id| share(whole, id)),
-        tags: tags(object, whole)?,
+        tags: tags.transpose()?.unwrap_or_default(),
         metadata: object.object("metadata", whole)?.unwrap_or_default(),
     })
 }
@@ -218,23 +235,6 @@ fn content<'a>(
         }
     };
     Ok((template, content))
-}
-
-/// The field `tags`; empty when it is absent.
-fn tags(object: &Object<'_>, whole: &ByteString) -> Result<Vec<ByteString>, InvalidField> {
-    let Some(json) = object.raw("tags") else { return Ok(Vec::new()) };
-    let Ok((items, count)) = list(json.get(), TAGS) else {
-        return Err(InvalidField::new("/tags", "must be an array of strings"));
-    };
-    if count > TAGS {
-        let message = format!("must have at most {TAGS} tags, has {count}");
-        return Err(InvalidField::new("/tags", message));
-    }
-    let tag = |(index, item): (usize, &RawValue)| {
-        let tag = text(item).map(|tag| share(whole, tag));
-        tag.map_err(|message| InvalidField::new(format!("/tags/{index}"), message))
-    };
-    items.into_iter().enumerate().map(tag).collect()
 }
 
 /// Addresses of one recipient for the fallbacks of a broadcast, from its field `fallback`.

@@ -8,6 +8,8 @@
 mod position;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upgrade_tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -64,15 +66,16 @@ const SELECT: &str = "SELECT snapshot::text, txid, id FROM outbox_position WHERE
 const LOCK: &str =
     "SELECT snapshot::text, txid, id FROM outbox_position WHERE is_only FOR UPDATE SKIP LOCKED";
 const PAGE: &str = "SELECT txid, id, tenant, channel, recipient, content::text, options::text, priority, guarantee, \
-     send_at, expires_at, idempotency_key, template, variables::text, fallback::text FROM outbox_page($1, $2, $3, $4, $5::text::pg_snapshot, $6)";
+     send_at, expires_at, idempotency_key, template, variables::text, fallback::text, external_id, tags::text, metadata::text \
+     FROM outbox_page($1, $2, $3, $4, $5::text::pg_snapshot, $6)";
 const ROTATE: &str = "SELECT outbox_rotate()";
 const MOVE: &str =
     "UPDATE outbox_position SET snapshot = $1::text::pg_snapshot, txid = $2, id = $3 WHERE is_only";
 const REJECT: &str = "INSERT INTO outbox_rejected (id, reason, tenant, channel, recipient, content, options, priority, \
-     guarantee, send_at, expires_at, idempotency_key, template, variables, fallback) \
+     guarantee, send_at, expires_at, idempotency_key, template, variables, fallback, external_id, tags, metadata) \
      SELECT id, reason, tenant, channel, recipient, content, options, priority, guarantee, send_at, expires_at, \
-     idempotency_key, template, variables, fallback FROM outbox JOIN unnest($1::xid8[], $2::int8[], $3::text[]) AS refused (txid, id, reason) \
-     USING (txid, id)";
+     idempotency_key, template, variables, fallback, external_id, tags, metadata \
+     FROM outbox JOIN unnest($1::xid8[], $2::int8[], $3::text[]) AS refused (txid, id, reason) USING (txid, id)";
 
 #[async_trait]
 impl Outbox for Postgres {
@@ -352,7 +355,8 @@ fn copied() -> StoreError {
 
 /// About: what is short is left out.
 fn bytes_of(row: &OutboxRow) -> usize {
-    let texts = [&row.content, &row.options, &row.variables, &row.fallback];
+    let texts =
+        [&row.content, &row.options, &row.variables, &row.fallback, &row.tags, &row.metadata];
     row.recipient.len() + texts.into_iter().map(Bytes::len).sum::<usize>()
 }
 
@@ -377,6 +381,9 @@ fn outbox_row(row: &Row) -> Result<OutboxRow, Error> {
         template: row.try_get(12)?,
         variables: bytes(13)?,
         fallback: bytes(14)?,
+        external_id: row.try_get(15)?,
+        tags: bytes(16)?,
+        metadata: bytes(17)?,
     })
 }
 

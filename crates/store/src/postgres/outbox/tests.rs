@@ -15,24 +15,24 @@ use crate::postgres::Options;
 use crate::postgres::connection::Connector;
 
 /// A store, and an application beside it.
-struct Bench {
-    database: Database,
+pub(super) struct Bench {
+    pub(super) database: Database,
     store: Postgres,
     /// Tasks of the applications' connections.
     tasks: Mutex<Tasks>,
 }
 
-const INSERT: &str = "INSERT INTO belfry.outbox (channel, recipient, content)";
+pub(super) const INSERT: &str = "INSERT INTO belfry.outbox (channel, recipient, content)";
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let database = testbed::postgres::shared().unwrap().create().unwrap();
         let store = open(&database).await;
         Self { database, store, tasks: Mutex::default() }
     }
 
     /// A connection as applications have: with no search path of ours.
-    async fn application(&self) -> Client {
+    pub(super) async fn application(&self) -> Client {
         let (client, connection) =
             tokio_postgres::connect(self.database.url(), NoTls).await.unwrap();
         let driver = async move { connection.await.unwrap() };
@@ -54,12 +54,12 @@ impl Bench {
     }
 }
 
-async fn open(database: &Database) -> Postgres {
+pub(super) async fn open(database: &Database) -> Postgres {
     Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap()
 }
 
 /// Accepts all rows but those with the refused recipient.
-fn validator() -> Arc<Validator> {
+pub(super) fn validator() -> Arc<Validator> {
     Arc::new(|row: OutboxRow, _now| {
         if row.recipient == "nobody" {
             return Err("recipient: is nobody".to_owned());
@@ -75,14 +75,14 @@ fn validator() -> Arc<Validator> {
 }
 
 /// The SQL in a section of the contract.
-fn statements(section: &str) -> Vec<String> {
+pub(super) fn statements(section: &str) -> Vec<String> {
     let contract = include_str!("../../../../../docs/outbox.md");
     let section = contract.split(section).nth(1).unwrap().split("\n## ").next().unwrap();
     let blocks = section.split("```sql\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
 
-const fn drained(accepted: u64, rejected: u64) -> DrainedRows {
+pub(super) const fn drained(accepted: u64, rejected: u64) -> DrainedRows {
     DrainedRows { accepted, rejected, more: false }
 }
 
@@ -91,8 +91,9 @@ async fn what_was_committed_is_taken_once_with_what_the_application_said() {
     let bench = Bench::new().await;
     let mut told = bench.store.outbox_changes();
     let insert = "INSERT INTO belfry.outbox (tenant, channel, recipient, content, options, priority, guarantee, send_at, \
-         expires_at, idempotency_key, variables, fallback) VALUES ('t', 'c', 'r', '{ \"a\": 1 }', '{}', 'urgent', \
-         'at_most_once', '2030-01-01 00:00:00.0015+00', '2030-01-02 00:00:00+00', 'k', '{ \"n\": 1 }', '[ {} ]')";
+         expires_at, idempotency_key, variables, fallback, external_id, tags, metadata) VALUES ('t', 'c', 'r', '{ \"a\": 1 }', '{}', \
+         'urgent', 'at_most_once', '2030-01-01 00:00:00.0015+00', '2030-01-02 00:00:00+00', 'k', '{ \"n\": 1 }', '[ {} ]', \
+         'user \u{fc} ', '[ \"\\u0061\",\"b\" ]', '{ \"b\": 1.0, \"a\": 2, \"b\": 3 }')";
     bench.application().await.batch_execute(insert).await.unwrap();
     told.changed().await.unwrap();
     let validator: Arc<Validator> = Arc::new(|row: OutboxRow, _now| {
@@ -110,6 +111,9 @@ async fn what_was_committed_is_taken_once_with_what_the_application_said() {
             send_at: Some(at(1_893_456_000_001)),
             expires_at: Some(at(1_893_542_400_000)),
             idempotency_key: Some("k".into()),
+            external_id: Some("user \u{fc} ".into()),
+            tags: r#"[ "\u0061","b" ]"#.into(),
+            metadata: r#"{ "b": 1.0, "a": 2, "b": 3 }"#.into(),
         };
         assert_eq!(row, expect);
         Ok(Shape::default().draft("r"))
@@ -269,6 +273,18 @@ async fn the_table_itself_refuses_what_can_be_seen_to_be_wrong() {
     check("expires_at", "'-infinity'", "expires_at is an instant").await;
     check("send_at, expires_at", "now(), now()", "expires_at is after send_at").await;
     check("idempotency_key", "repeat('k', 256)", "idempotency_key has 1 to 255 bytes").await;
+    check("external_id", "''", "external_id has 1 to 255 bytes").await;
+    check("external_id", "repeat('\u{fc}', 128)", "external_id has 1 to 255 bytes").await;
+    for control in ["chr(1)", "'a' || chr(10)", "chr(127)", "chr(159)"] {
+        check("external_id", control, "external_id has no control characters").await;
+    }
+    check("tags", "'{}'", "tags are an array of at most 8").await;
+    check("tags", "'null'", "tags are an array of at most 8").await;
+    check("tags", "'[1, 2, 3, 4, 5, 6, 7, 8, 9]'", "tags are an array of at most 8").await;
+    check("tags", "json_build_array(repeat('x', 4093))", "tags have at most 4096 bytes").await;
+    check("metadata", "'null'", "metadata are an object").await;
+    let long = "json_build_object('x', repeat('x', 1015))";
+    check("metadata", long, "metadata have at most 1024 bytes").await;
     check("id", "1", "cannot insert a non-DEFAULT value into column \"id\"").await;
     assert_eq!(bench.drain().await, drained(0, 0));
 }
@@ -311,54 +327,21 @@ async fn the_examples_of_the_contract_do_what_it_says() {
         client.batch_execute(&statement).await.unwrap();
     }
     client.batch_execute(&format!("{INSERT} VALUES ('c', 'nobody', '1')")).await.unwrap();
-    let template = "INSERT INTO belfry.outbox (channel, recipient, template, variables, fallback) \
-         VALUES ('c', 'nobody', 't', '{}', '[1]')";
+    let template = "INSERT INTO belfry.outbox (channel, recipient, template, variables, fallback, external_id, tags, metadata) \
+         VALUES ('c', 'nobody', 't', '{}', '[1]', 'x', '[2]', '{ }')";
     client.batch_execute(template).await.unwrap();
-    assert_eq!(bench.drain().await, drained(2, 2));
-    assert_eq!(
-        bench.recipients().await,
-        [&*"3f1c9a77".repeat(8), "https://shop.example/hooks/orders"]
-    );
+    assert_eq!(bench.drain().await, drained(3, 2));
+    let hook = "https://shop.example/hooks/orders";
+    assert_eq!(bench.recipients().await, [&*"3f1c9a77".repeat(8), hook, hook]);
     let reason = "UPDATE belfry.outbox_rejected SET reason = 'channel: was unknown'";
     client.batch_execute(reason).await.unwrap();
     for statement in statements("## What is refused later") {
         client.batch_execute(&statement).await.unwrap();
     }
     assert_eq!(bench.drain().await, drained(0, 2), "they were put in again");
-    let select =
-        "SELECT content, template, variables, fallback FROM belfry.outbox_rejected ORDER BY id";
-    assert_eq!(bench.database.query(select).unwrap(), "1|||\n|t|{}|[1]");
-}
-
-/// The schema before rows could have templates.
-const WITHOUT_TEMPLATES: &str = "ALTER TABLE belfry.outbox DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \
-         ALTER COLUMN content SET NOT NULL; \
-     ALTER TABLE belfry.outbox_rejected DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \
-         ALTER COLUMN content SET NOT NULL; \
-     DELETE FROM belfry.refinery_schema_history WHERE version >= 2";
-
-#[tokio::test]
-async fn rows_and_grants_from_before_an_upgrade_go_on_as_before() {
-    let bench = Bench::new().await;
-    let role = testbed::unique_prefix();
-    let client = bench.application().await;
-    client.batch_execute(WITHOUT_TEMPLATES).await.unwrap();
-    let grants = statements("## Let an application in")[0].replace("shop", &role);
-    let fewer: Vec<&str> = grants.split(",\n              template, variables, fallback").collect();
-    assert_eq!(fewer.len(), 2, "{grants}");
-    let make = format!("CREATE ROLE {role}; {}; SET ROLE {role}", fewer.concat());
-    client.batch_execute(&make).await.unwrap();
-    client.batch_execute(&format!("{INSERT} VALUES ('c', 'before', '1')")).await.unwrap();
-    let upgraded = open(&bench.database).await;
-    client.batch_execute(&format!("{INSERT} VALUES ('c', 'after', '1')")).await.unwrap();
-    let template =
-        "INSERT INTO belfry.outbox (channel, recipient, template) VALUES ('c', 'r', 't')";
-    let error = client.batch_execute(template).await.unwrap_err();
-    assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
-    assert_eq!(upgraded.drain(validator(), at(0)).await.unwrap(), drained(2, 0));
-    the_books_balance(&upgraded).await;
-    let drop = format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}");
-    client.batch_execute(&drop).await.unwrap();
+    let select = "SELECT content, template, variables, fallback, external_id, tags, metadata \
+         FROM belfry.outbox_rejected ORDER BY id";
+    assert_eq!(bench.database.query(select).unwrap(), "1||||||\n|t|{}|[1]|x|[2]|{ }");
 }
 
 #[tokio::test]
