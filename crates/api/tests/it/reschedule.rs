@@ -1,4 +1,4 @@
-//! What waits has another time, one by one or with its broadcast.
+//! Another time for what waits, one by one or with its broadcast.
 
 use axum::http::Method;
 use notification::State;

@@ -81,7 +81,7 @@ pub(super) async fn one_alone_goes_to_any_time(store: &dyn Store) {
     assert_eq!(move_one(store, id, 900).await, ONE);
     assert_eq!(claim_all(store, 599).await, []);
     assert_eq!(move_one(store, id, 700).await, ONE);
-    // What has passed means at once, and gives nobody a turn before others that are due.
+    // What has passed means at once, and gives no turn before others that are due.
     assert_eq!(move_one(store, other, -5).await, ONE);
     assert_eq!(find(store, other).await.next_attempt_at, Some(at(2)));
     let chunk = claim_one(store, 2).await;
