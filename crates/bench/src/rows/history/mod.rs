@@ -1,7 +1,10 @@
-//! `history`: the same job, and single requests, on a store with many settled notifications and on an empty one.
+//! `history`: the same job, and single requests, on a store with many settled notifications and on an empty one; and lists on the
+//! old one.
 //!
 //! The history is made by the engine itself, by a channel that sends nothing (`dry-run`): all that is written is written as for any
 //! other channel.
+
+mod lists;
 
 use std::time::Duration;
 
@@ -102,6 +105,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         ("provider".into(), "APNs over TLS, answers at once".into()),
         ("job".into(), format!("a broadcast to {}", count(plan.job))),
         ("requests".into(), format!("{} before each job, one at a time", count(plan.posts))),
+        ("lists".into(), "in pages of at most 100, after the last job".into()),
     ];
     for name in ["SQLite", "PostgreSQL"] {
         if let Err(error) = compare(bench, plan, name, &mut report) {
@@ -119,6 +123,7 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
     };
     let mut old = backing.store(bench)?;
     bench.say(format!("{name}: a history of {}", count(plan.history)));
+    lists::suppress(&mut old.caller()?, plan.history)?;
     let filled = plan.fill(&old)?;
     report.notes.extend(filled.notes(name, plan));
     let (mut on_empty, mut on_old) = (Vec::new(), Vec::new());
@@ -131,7 +136,9 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
         on_old.push(old.measure(plan)?);
     }
     conclude(report, name, filled.count, &on_empty, &on_old);
-    Ok(())
+    bench.say(format!("{name}: lists on the old store"));
+    old.wait_until_idle()?;
+    lists::measure(&mut old.caller()?, filled.count, name, report)
 }
 
 /// The points and checks of one kind of store.
@@ -193,7 +200,7 @@ impl HistoryStore {
     fn measure(&mut self, plan: HistoryPlan) -> Result<HistoryRun> {
         self.wait_until_idle()?;
         let clock = Clock::system();
-        let mut caller = LoadCaller::connect(self.trial.engine().listen())?;
+        let mut caller = self.caller()?;
         let mut times_ms = Vec::new();
         for number in self.next..self.next + plan.posts {
             let from = clock.monotonic();
@@ -206,6 +213,10 @@ impl HistoryStore {
         let result = job.run_on(&self.trial, self.next)?;
         self.next += WARM_UP + plan.job;
         Ok(HistoryRun { job: result, post_p99_ms: percentile(&times_ms, 99) })
+    }
+
+    fn caller(&self) -> Result<LoadCaller> {
+        LoadCaller::connect(self.trial.engine().listen())
     }
 
     /// Waits until the engine has nothing left to do: after a history was made, its search index has.
