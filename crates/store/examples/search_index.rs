@@ -16,16 +16,17 @@
     reason = "a measurement reads the clock, prints, and fails by panicking"
 )]
 
-use std::path::PathBuf;
+#[path = "support/mod.rs"]
+mod support;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flow::Clock;
 use notification::{ByteString, Bytes, CommonLabels, Draft, Labels, Timestamp};
 use store::conformance::{Shape, at, name};
-use store::{Filter, ListOrder, Postgres, Sqlite, Store, postgres, sqlite};
-use testbed::PostgresServer;
-use testbed::postgres::{Database, PostgresOptions};
+use store::{Filter, ListOrder, Store};
+
+use support::MeasuredStore;
 
 /// Notifications of a batch.
 const BATCH: u64 = 1_000;
@@ -124,7 +125,7 @@ async fn fill_one_offs(store: &dyn Store, notifications: u64, (recipients, tags)
 }
 
 async fn index(store: &dyn Store, place: &MeasuredStore, what: &str, notifications: u64) {
-    let before = place.blocks().await;
+    let before = blocks(place).await;
     let step = Step::start();
     let (mut steps, mut longest) = (0, Duration::ZERO);
     loop {
@@ -136,7 +137,7 @@ async fn index(store: &dyn Store, place: &MeasuredStore, what: &str, notificatio
         longest = longest.max(began.elapsed());
     }
     step.stop(what, notifications);
-    let (blocks, bytes) = place.blocks().await;
+    let (blocks, bytes) = blocks(place).await;
     let added = (bytes - before.1) / notifications.cast_signed();
     println!("  {steps} steps, longest {longest:?}; {blocks} blocks, {added} bytes each added");
 }
@@ -230,101 +231,31 @@ impl Tags {
     }
 }
 
-/// The place of the store.
-enum MeasuredStore {
-    Directory(PathBuf),
-    Server(PostgresServer, Database),
-}
-
-/// The store, opened.
-enum OpenStore {
-    Sqlite(Box<Sqlite>),
-    Postgres(Box<Postgres>),
-}
-
-// === impl OpenStore ===
-
-impl OpenStore {
-    fn get(&self) -> &dyn Store {
-        match self {
-            Self::Sqlite(store) => &**store,
-            Self::Postgres(store) => &**store,
+/// Number and bytes of the blocks.
+async fn blocks(place: &MeasuredStore) -> (i64, i64) {
+    let sql = "SELECT count(*), coalesce(sum(length(postings)), 0)";
+    match place {
+        MeasuredStore::Directory(directory) => {
+            let connection = rusqlite::Connection::open(directory.join("belfry.db"));
+            let sql = format!("{sql} FROM search_block");
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            connection.expect("a database").query_row(&sql, [], row).expect("a row")
         }
-    }
-
-    async fn close(self) {
-        match self {
-            Self::Sqlite(store) => store.close().await,
-            Self::Postgres(store) => store.close().await,
-        }
-    }
-}
-
-// === impl MeasuredStore ===
-
-impl MeasuredStore {
-    fn new(place: &str) -> Self {
-        if place == "postgres" {
-            // With the settings of an ordinary server, which syncs each commit.
-            let options = PostgresOptions { settings: &[("shared_buffers", "1GB")], tls: None };
-            let server = PostgresServer::start_with(options).expect("a server");
-            let database = server.create_database().expect("a database");
-            return Self::Server(server, database);
-        }
-        let directory = PathBuf::from(place);
-        assert!(!directory.exists(), "a directory that is not there yet");
-        Self::Directory(directory)
-    }
-
-    async fn open(&self) -> OpenStore {
-        match self {
-            Self::Directory(directory) => {
-                let (store, _) =
-                    Sqlite::open(directory, sqlite::Options::new(1), at(0)).expect("a store");
-                OpenStore::Sqlite(Box::new(store))
-            }
-            Self::Server(_, database) => {
-                let options = postgres::Options::new(database.url());
-                let store = Postgres::open(options, Clock::system()).await.expect("a store");
-                OpenStore::Postgres(Box::new(store))
-            }
-        }
-    }
-
-    /// Has a server start anew.
-    fn restart(&mut self) {
-        if let Self::Server(server, _) = self {
-            server.stop_immediate().expect("it stops");
-            server.start_again().expect("it starts");
-        }
-    }
-
-    /// Number and bytes of the blocks.
-    async fn blocks(&self) -> (i64, i64) {
-        let sql = "SELECT count(*), coalesce(sum(length(postings)), 0)";
-        match self {
-            Self::Directory(directory) => {
-                let connection = rusqlite::Connection::open(directory.join("belfry.db"));
-                let sql = format!("{sql} FROM search_block");
-                let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-                connection.expect("a database").query_row(&sql, [], row).expect("a row")
-            }
-            Self::Server(_, database) => {
-                let (client, connection) =
-                    tokio_postgres::connect(database.url(), tokio_postgres::NoTls)
-                        .await
-                        .expect("a connection");
-                let sql = format!("{sql}::int8 FROM belfry.search_block");
-                let (row, _) = tokio::join!(
-                    async {
-                        let row = client.query_one(&sql, &[]).await.expect("a row");
-                        drop(client);
-                        row
-                    },
-                    connection
-                );
-                (row.get(0), row.get(1))
-            }
+        MeasuredStore::Server(_, database) => {
+            let (client, connection) =
+                tokio_postgres::connect(database.url(), tokio_postgres::NoTls)
+                    .await
+                    .expect("a connection");
+            let sql = format!("{sql}::int8 FROM belfry.search_block");
+            let (row, _) = tokio::join!(
+                async {
+                    let row = client.query_one(&sql, &[]).await.expect("a row");
+                    drop(client);
+                    row
+                },
+                connection
+            );
+            (row.get(0), row.get(1))
         }
     }
 }
