@@ -45,7 +45,7 @@ pub use support::{
     name, settle_all, the_books_balance,
 };
 #[cfg(test)]
-pub(crate) use support::{DELIVERED, indexes, part};
+pub(crate) use support::{DELIVERED, indexes, list_in_pages, part};
 
 /// A store under test, empty, and whatever must live as long.
 #[derive(Debug)]

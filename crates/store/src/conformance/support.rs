@@ -303,7 +303,7 @@ async fn ends_are_listed(store: &dyn Store) {
 }
 
 /// All that `filter` matches, page by page.
-pub(super) async fn list_in_pages(
+pub(crate) async fn list_in_pages(
     store: &dyn Store,
     filter: &Filter,
     items: usize,

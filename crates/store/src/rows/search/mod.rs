@@ -1,6 +1,7 @@
-//! The index by recipient: postings in runs, runs in blocks, and the rules by which runs are made, merged and looked up. No SQL.
+//! The search index, by recipient, label, tenant and channel: postings in runs, runs in blocks, and the rules by which runs are made, merged and looked up. No SQL.
 //!
-//! A *posting* says that a notification has a term: (term, batch, index). A *run* has the postings of a stretch of batch numbers,
+//! A *posting* says that a notification has a term: (term, batch, index); one of a tenant or a channel, with the index 0, that the stretch of
+//! neighbouring batches has it from this batch on (decision 0059). A *run* has the postings of a stretch of batch numbers,
 //! sorted; stretches of complete runs do not overlap. Runs of one level that are neighbours are merged into one of the next level
 //! when there are [`FAN_IN`](plan::FAN_IN) of them, so a posting is written about once for each level, and a look-up reads about
 //! one block of each run.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use notification::{Bytes, CommonLabels, Labels, NotificationId, Timestamp};
 
-use crate::conformance::{Shape, at, name};
+use crate::conformance::{Shape, at, list_in_pages, name};
 use crate::{Filter, ListOrder, Store};
 
 /// Recipients, each of which gets many notifications.
@@ -48,15 +48,7 @@ pub(crate) async fn list_all(
     filter: Filter,
     items: usize,
 ) -> Vec<NotificationId> {
-    let (mut ids, mut after) = (Vec::new(), None);
-    loop {
-        let page = store.reader().list(filter.clone(), after, items).await.unwrap();
-        ids.extend(page.items.into_iter().map(|history| history.id));
-        after = page.next;
-        if after.is_none() {
-            return ids;
-        }
-    }
+    list_in_pages(store, &filter, items).await.into_iter().map(|history| history.id).collect()
 }
 
 /// Stores `batches` batches of three, and notes who got what.
