@@ -339,26 +339,7 @@ impl Transaction<'_> {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let rows = self.rows(select_batch!("batch.id = ANY($1)"), &[&ids]).await?;
-        let mut batches = HashMap::with_capacity(rows.len());
-        let (mut shared, mut sharing) = (HashMap::new(), Vec::new());
-        for row in &rows {
-            let batch = batch_at(row)?;
-            if let Some(broadcast) = batch.envelope.broadcast
-                && row.try_get(13)?
-            {
-                sharing.push((batch.id, broadcast));
-                shared.extend(batch.content.clone().map(|content| (broadcast, content)));
-            }
-            batches.insert(batch.id, batch);
-        }
-        // In the end, since any of a broadcast's rows may be the one that has its content.
-        for (id, broadcast) in sharing {
-            if let Some(batch) = batches.get_mut(&id) {
-                batch.content = shared.get(&broadcast).cloned();
-            }
-        }
-        Ok(batches)
+        Ok(batches_at(&self.rows(select_batch!("batch.id = ANY($1)"), &[&ids]).await?)?)
     }
 }
 
@@ -378,8 +359,31 @@ fn missing(batch: BatchId) -> StoreError {
     StoreError::Damaged(format!("batch {} is missing", batch.0))
 }
 
+/// The batches in all rows that a statement of [`select_batch`] gave, with their contents: any row of a broadcast's batches may be the
+/// one that has what they share.
+pub(super) fn batches_at(rows: &[Row]) -> Result<HashMap<BatchId, BatchRow>, StoreError> {
+    let mut batches = HashMap::with_capacity(rows.len());
+    let (mut shared, mut sharing) = (HashMap::new(), Vec::new());
+    for row in rows {
+        let batch = batch_at(row)?;
+        if let Some(broadcast) = batch.envelope.broadcast
+            && row.try_get(13)?
+        {
+            sharing.push((batch.id, broadcast));
+            shared.extend(batch.content.clone().map(|content| (broadcast, content)));
+        }
+        batches.insert(batch.id, batch);
+    }
+    for (id, broadcast) in sharing {
+        if let Some(batch) = batches.get_mut(&id) {
+            batch.content = shared.get(&broadcast).cloned();
+        }
+    }
+    Ok(batches)
+}
+
 /// Reads a row of [`select_batch`].
-pub(super) fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
+fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
     let code: i16 = row.try_get(1)?;
     let content = match (row.try_get::<_, Option<&[u8]>>(6)?, row.try_get::<_, Option<&[u8]>>(7)?) {
         (Some(options), Some(payload)) => Some(Content {

@@ -27,10 +27,15 @@ mod erase;
 mod errors;
 mod events;
 mod growth;
+mod history;
 mod ingest;
 mod lease;
 mod leave;
 mod list;
+mod list_batches;
+mod listed;
+#[cfg(test)]
+mod listed_tests;
 mod listener;
 mod membership;
 #[cfg(test)]

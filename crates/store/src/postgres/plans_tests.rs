@@ -12,7 +12,7 @@ mod growth_tests;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use cases_tests::CASES;
+use cases_tests::{APART, BOTH, CASES, OTHERS};
 use flow::Tasks;
 use serde_json::Value;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
@@ -39,20 +39,6 @@ enum PostgresSession {
 const ROWS: u32 = 100_000;
 /// Extra cost of a node that the planner is set not to use, and uses.
 const DISABLED_COST: f64 = 1e10;
-/// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
-const OTHERS: [&str; 8] = [
-    "broadcasts.rs",
-    "list.rs",
-    "membership.rs",
-    "pause_view.rs",
-    "quota_ledger.rs",
-    "rate_ledger.rs",
-    "read.rs",
-    "reader.rs",
-];
-const BOTH: [&str; 1] = ["suppress.rs"];
-/// Files whose statements are not of a working process: they count everything on request, or run once at a start.
-const APART: [&str; 3] = ["audit.rs", "restored.rs", "schema.rs"];
 /// Statements that read more than they give, rows and blocks, and why that is bounded: file, beginning, bound, reason.
 const READ_MORE: &[(&str, &str, f64, &str)] = &[
     (
@@ -70,7 +56,12 @@ const READ_MORE: &[(&str, &str, f64, &str)] = &[
     ("mod.rs", "SELECT outbox_rotate()", 800.0, "three slots are emptied"),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", 10_500.0, "it counts to 10,000"),
     ("read.rs", "SELECT coalesce(sum(pg_total", 2_000.0, "the catalogue has some hundred rows"),
-    ("list.rs", "SELECT batch.id, count", 40_000.0, "a page looks at 4,096 batches at most"),
+    (
+        "list_batches.rs",
+        "SELECT batch.id, count",
+        40_000.0,
+        "a page looks at 4,096 batches at most",
+    ),
 ];
 /// Rows that a statement may read for itself, and for each row that it gives or changes: small tables have up to 64.
 const READ: f64 = 400.0;
@@ -121,14 +112,13 @@ const BOUNDED: &[(&str, &str, &str)] = &[
         "what one worker has claimed",
     ),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", "it counts to a bound"),
-    ("list.rs", "SELECT batch.id, count", "a page looks at so many batches at most"),
+    ("list_batches.rs", "SELECT batch.id, count", "a page looks at so many batches at most"),
     ("read.rs", "SELECT id, name, version", "what is claimed"),
     (
         "settle.rs",
         "SELECT id, batch, lane",
         "what one worker has claimed, and what is left of a batch",
     ),
-    ("suppress.rs", "SELECT EXISTS (SELECT FROM suppression)", "it ends at the first row"),
 ];
 
 /// All statements of this folder.
@@ -257,7 +247,7 @@ async fn fill(client: &Client) {
          INSERT INTO log (txid, batch, entries) SELECT n, n, '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO undelivered SELECT n, 4, 'tenant' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO idempotency SELECT 'tenant', n::text, '', NULL, n FROM generate_series(1, {ROWS}) AS n; \
-         INSERT INTO suppression SELECT 'channel', n::text, '', 1, n, 1 FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO suppression SELECT 'channel', n::text, '', 1, n, n - {ROWS} FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO suppression_lift SELECT 'channel', n::text, n, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO suppression_event (txid, at, channel, recipient) SELECT n, n, 'channel', n::text FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO outbox_rejected (id, reason, tenant, channel, recipient, content, priority, guarantee) SELECT n, '', 'tenant', 'channel', 'r', '1', '', '' FROM generate_series({ROWS} + 1, 2 * {ROWS}) AS n; \

@@ -4,19 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::{TryStreamExt as _, try_join};
+use futures_util::TryStreamExt as _;
 use notification::{
     Account, BatchId, BroadcastId, ByteString, Name, NotificationId, State, Timestamp,
 };
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, IsolationLevel, Row, Transaction};
-use uuid::Uuid;
 
 use super::choose::SELECT_DUE;
-use super::claim::{batch_at, select_batch};
-use super::columns::{
-    batch_labels_at, chunk_at, is_text, labels_at, lane_at, narrow, select_chunk, signed,
-};
+use super::columns::{is_text, labels_at, lane_at, narrow, signed};
 use super::connection::{PostgresSession, StatementCache};
 use super::ingest::key_use_at;
 use crate::rows::codec::{LogGroup, decode_log};
@@ -24,14 +20,12 @@ use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::labels::BatchLabels;
-use crate::rows::members::Members;
-use crate::rows::model::BatchHistory;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::{
-    BroadcastStatus, ClusterStatus, History, KeyUse, LanePace, LaneStatus, LogEntry, LogPage,
-    LogPosition, ParkedChannel, StoreError, StoreSpace, WorkerStatus,
+    BroadcastStatus, ClusterStatus, KeyUse, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
+    ParkedChannel, StoreError, StoreSpace, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -46,16 +40,6 @@ pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// Rows of the log fetched at once.
 const LOG_ROWS: i32 = 256;
-
-/// Batches of an open broadcast are not accepted yet.
-const SELECT_BATCH: &str =
-    select_batch!("batch.id = $1 AND (batch.broadcast IS NULL OR sealed_at IS NOT NULL)");
-const SELECT_CHUNKS: &str = select_chunk!("FROM chunk WHERE batch = $1");
-/// Row of a batch that waits for its chunk, with the time at which it was withdrawn.
-const SELECT_WAITING: &str = "SELECT withdrawn_at FROM unreleased \
-     WHERE broadcast = (SELECT broadcast FROM batch WHERE id = $1) AND passed < $1";
-const SELECT_LABELS: &str = "SELECT count, labels FROM batch WHERE id = $1";
-const SELECT_LOG: &str = "SELECT entries FROM log WHERE batch = $1 ORDER BY txid, id";
 
 // === impl Snapshot ===
 
@@ -98,23 +82,6 @@ impl<'a> Snapshot<'a> {
         Ok(self.rows(sql, parameters).await?.into_iter().next())
     }
 
-    pub(super) async fn find(&self, id: NotificationId) -> Result<Option<History>, StoreError> {
-        let count = "SELECT count FROM batch WHERE id = $1";
-        let rows = self.rows(count, &[&id.batch().0.cast_signed()]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        if i32::from(id.index()) >= row.try_get(0)? {
-            return Ok(None);
-        }
-        let Some(batch_history) = self.batch_history(id.batch()).await? else { return Ok(None) };
-        let history =
-            batch_history.histories(self.store_id, &Members::from_iter([id.index()]))?.pop();
-        // The id also holds the time of acceptance and the store: one that differs in these is of no notification here.
-        match history.filter(|history| history.id == id) {
-            Some(history) => Ok(Some(self.linked(history).await?)),
-            None => Ok(None),
-        }
-    }
-
     /// The notification or broadcast for which `tenant` used `key`.
     pub(super) async fn key_use(
         &self,
@@ -128,44 +95,6 @@ impl<'a> Snapshot<'a> {
             "SELECT notification, broadcast FROM idempotency WHERE tenant = $1 AND key = $2";
         let row = self.first_row(select, &[&tenant.as_str(), &&*key]).await?;
         row.map(|row| Ok(key_use_at(&row, 0)?)).transpose()
-    }
-
-    /// Adds the fallback that stands in for the notification.
-    pub(super) async fn linked(&self, history: History) -> Result<History, StoreError> {
-        // The key under which a fallback is accepted is all that leads from a notification to it.
-        let Some(key) = history.fallback_key() else { return Ok(history) };
-        let select = "SELECT notification FROM idempotency WHERE tenant = $1 AND key = $2";
-        let parameters: Parameters<'_> = &[&history.envelope.lane.tenant.as_str(), &&*key];
-        let row = self.first_row(select, parameters).await?;
-        let found: Option<Uuid> = row.map(|row| row.try_get(0)).transpose()?;
-        let fallback_id = found.map(|id| NotificationId::from_bytes(id.into_bytes()));
-        Ok(History { fallback_id, ..history })
-    }
-
-    /// An accepted batch with everything that happened to it, in one flight.
-    pub(super) async fn batch_history(
-        &self,
-        id: BatchId,
-    ) -> Result<Option<BatchHistory>, StoreError> {
-        let parameters: Parameters<'_> = &[&id.0.cast_signed()];
-        let (batch, labels, chunks, entries, waiting) = try_join!(
-            self.first_row(SELECT_BATCH, parameters),
-            self.first_row(SELECT_LABELS, parameters),
-            self.rows(SELECT_CHUNKS, parameters),
-            self.rows(SELECT_LOG, parameters),
-            self.first_row(SELECT_WAITING, parameters),
-        )?;
-        let Some(batch) = batch else { return Ok(None) };
-        let chunk = |row| chunk_at(row).map(|chunk| (chunk.members(), chunk));
-        let chunks: Vec<_> = chunks.iter().map(chunk).collect::<Result<_, _>>()?;
-        let chunks = chunks.into_iter().map(|(members, chunk)| (chunk, members)).collect();
-        let mut log = Vec::new();
-        for row in &entries {
-            log.extend(decode_log(row.try_get(0)?)?);
-        }
-        let waiting = waiting.map(|row| row.try_get(0)).transpose()?.map(WaitingState::new);
-        let labels = labels.map(|row| batch_labels_at(&row, 0)).transpose()?.unwrap_or_default();
-        Ok(Some(BatchHistory { batch: batch_at(&batch)?, labels, chunks, log, waiting }))
     }
 
     /// The tables with their indexes. How much room is left is known to the server alone.

@@ -251,7 +251,7 @@ impl IndexSession {
             for row in self.rows(SELECT_ITEMS, &[&some]).await? {
                 let count = u16::try_from(row.try_get::<_, i32>(1)?).map_err(damaged)?;
                 let items = row.try_get::<_, Vec<u8>>(3)?.into();
-                let batch = (batch_at(&row, 0)?, count);
+                let batch = (batch_id_at(&row, 0)?, count);
                 let whose = (row.try_get(2)?, row.try_get(5)?);
                 run.add(batch, whose, items, labels_at(&row, 4)?)?;
                 if run.is_full() {
@@ -352,8 +352,8 @@ pub(super) fn run_at(row: &Row) -> Result<Run, StoreError> {
     Ok(Run {
         id: row.try_get(0)?,
         level: u8::try_from(row.try_get::<_, i16>(1)?).map_err(damaged)?,
-        first_batch: batch_at(row, 2)?,
-        last_batch: batch_at(row, 3)?,
+        first_batch: batch_id_at(row, 2)?,
+        last_batch: batch_id_at(row, 3)?,
         state: RunState::from_code(i64::from(row.try_get::<_, i16>(4)?))?,
     })
 }
@@ -364,6 +364,6 @@ pub(super) fn block_at(row: &Row, column: usize) -> Result<Block, Error> {
     Ok(Block { first, postings: row.try_get(column + 2)? })
 }
 
-fn batch_at(row: &Row, column: usize) -> Result<BatchId, Error> {
+pub(super) fn batch_id_at(row: &Row, column: usize) -> Result<BatchId, Error> {
     Ok(BatchId(row.try_get::<_, i64>(column)?.cast_unsigned()))
 }

@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::columns::{is_text, signed};
+use super::listed::ListReading;
 use super::read::{Snapshot, instant, unsigned};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
@@ -104,6 +105,14 @@ const MARK: &str = "INSERT INTO suppression_lift (channel, recipient, lifted_at,
      ON CONFLICT (channel, recipient) DO UPDATE \
      SET lifted_at = greatest(suppression_lift.lifted_at, excluded.lifted_at), \
          txid = greatest(suppression_lift.txid, excluded.txid)";
+
+/// The first transaction that has not ended, and entries that it or a later one added.
+const SELECT_ADDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::int8 \
+       + (SELECT value FROM meta WHERE key = 'transaction_shift'), added.channel, added.recipient \
+     FROM (SELECT) AS now LEFT JOIN LATERAL \
+       (SELECT channel, recipient FROM suppression WHERE txid >= $1 ORDER BY txid LIMIT $2) AS added ON true";
+const SELECT_PAGE: &str = "SELECT channel, recipient FROM suppression WHERE (channel, recipient) > ($1, $2) \
+     ORDER BY channel, recipient LIMIT $3";
 
 const SELECT_FEED: &str = "SELECT txid, event, until_txid, until, tries FROM feed WHERE name = $1";
 const LOCK_FEED: &str =
@@ -309,16 +318,20 @@ impl Transaction<'_> {
         &mut self,
         recipients: &[(&str, &str)],
     ) -> Result<HashMap<usize, String>, Error> {
-        let is_used: bool =
-            self.row("SELECT EXISTS (SELECT FROM suppression)", &[]).await?.try_get(0)?;
-        // Where no list is used, the recipients are not even sent to the server.
-        if !is_used || recipients.is_empty() {
+        if recipients.is_empty() {
             return Ok(HashMap::new());
         }
-        // A recipient with a NUL is never on the list, and a query for it would fail the claim of all others.
-        let texts = (1_i64..).zip(recipients).filter(|(_, (_, recipient))| is_text(recipient));
+        self.read_listed(ListReading::DEFAULT).await?;
+        let listed = &self.state.listed;
+        let texts = (1_i64..).zip(recipients).filter(|(_, (channel, recipient))| {
+            // One with a NUL is never on the list, and a query for it would fail the claim of all others.
+            listed.may_contain(channel, recipient) && is_text(recipient)
+        });
         let (places, (channels, names)): (Vec<i64>, (Vec<&str>, Vec<&str>)) =
             texts.map(|(place, &text)| (place, text)).unzip();
+        if places.is_empty() {
+            return Ok(HashMap::new());
+        }
         let select = "SELECT wanted.place, reason, since FROM unnest($1::text[], $2::text[], $3::int8[]) \
              AS wanted (channel, recipient, place) JOIN suppression USING (channel, recipient)";
         let rows = self.rows(select, &[&channels, &names, &places]).await?;
@@ -328,6 +341,21 @@ impl Transaction<'_> {
             Ok((place, Suppression::log_detail(row.try_get(1)?, since)))
         };
         rows.iter().map(detail).collect()
+    }
+
+    /// Reads what was added to the list by now, and more of the list if not all of it was read.
+    pub(super) async fn read_listed(&mut self, reading: ListReading) -> Result<(), Error> {
+        // Before the list is read the number alone is of use: from it on is told what is added meanwhile.
+        let from = self.state.listed.added_from.unwrap_or(i64::MAX);
+        let mut added = self.rows(SELECT_ADDED, &[&from, &signed(reading.added + 1)]).await?;
+        let running = added.first().map_or(Ok(0), |row| row.try_get(0))?;
+        added.retain(|row| !matches!(row.try_get::<_, Option<&str>>(1), Ok(None)));
+        self.state.listed.add(&added, running, reading)?;
+        let Some((channel, recipient)) = self.state.listed.unread_behind.clone() else {
+            return Ok(());
+        };
+        let page = self.rows(SELECT_PAGE, &[&channel, &recipient, &signed(reading.page)]).await?;
+        self.state.listed.read(&page, reading)
     }
 }
 

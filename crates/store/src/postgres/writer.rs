@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use super::commit::{CommitOutcome, SentCommit};
 use super::connection::{Connector, PostgresSession};
 use super::errors::{self, ErrorRemedy};
+use super::listed::ListedRecipients;
 use super::notices::{NoticeReceiver, NoticeSender};
 use super::request::Command;
 use super::transaction::{RunError, Transaction};
@@ -329,6 +330,8 @@ impl Writer {
             };
             match connected {
                 Ok(session) => {
+                    // Another server may have taken over, which gives numbers of transactions anew that the one before it gave.
+                    self.state.listed = ListedRecipients::default();
                     self.available.send_replace(true);
                     return Ok(Some(session));
                 }

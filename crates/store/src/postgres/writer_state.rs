@@ -8,6 +8,7 @@ use notification::{ChunkId, Lane, Name, Pauses, Timestamp};
 use tokio::sync::watch;
 
 use super::commit::SentCommit;
+use super::listed::ListedRecipients;
 use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::placement::{HOT_FROM, RecentArrivals};
@@ -44,6 +45,7 @@ pub(super) struct WriterState {
     /// The database's time when the first of them were drawn.
     pub(super) batch_numbers_since: Timestamp,
     pub(super) claiming: ClaimState,
+    pub(super) listed: ListedRecipients,
     /// Deliveries that it has stored lately, by destination: they say where new chunks go.
     pub(super) recent_arrivals: RecentArrivals,
     /// The channels that are claimed; all of them when nothing is said.
@@ -122,6 +124,7 @@ impl WriterState {
             batch_numbers: Vec::new(),
             batch_numbers_since: Timestamp::from_millis(0),
             claiming: ClaimState::default(),
+            listed: ListedRecipients::default(),
             recent_arrivals: RecentArrivals::new(HOT_FROM),
             offered: None,
             pauses: watch::channel(Arc::default()).1,

@@ -26,6 +26,7 @@ pub(crate) mod paused;
 pub(crate) mod period;
 pub(crate) mod places;
 pub(crate) mod progress;
+pub(crate) mod recipient_filter;
 pub(crate) mod release;
 pub(crate) mod removal;
 pub(crate) mod requeue;
@@ -36,6 +37,7 @@ pub(crate) mod room;
 pub(crate) mod search;
 pub(crate) mod seek;
 pub(crate) mod settlement;
+pub(crate) mod stretches;
 pub(crate) mod undelivered;
 
 use flow::merge::Bounds;

@@ -178,6 +178,12 @@ impl NewChunk {
 // === impl BatchHistory ===
 
 impl BatchHistory {
+    /// A batch without anything that happened to it.
+    pub(crate) fn new(batch: BatchRow) -> Self {
+        let labels = BatchLabels::default();
+        Self { batch, labels, chunks: Vec::new(), log: Vec::new(), waiting: None }
+    }
+
     /// Those of `wanted` about which the log has an end in one of `states`, whether or not it was taken back.
     pub(crate) fn ended_in(&self, states: &BTreeSet<State>, wanted: &Members) -> Members {
         let groups = self.log.iter().filter(|group| states.contains(&group.attempted.state));

@@ -9,8 +9,6 @@ use notification::{BatchId, NotificationId, Timestamp};
 
 use super::members::Members;
 use super::search::block::BLOCK_POSTINGS_MIN;
-use super::search::lookup::Lookup;
-use super::search::term::Term;
 use crate::ListOrder;
 
 /// A place: batch and index.
@@ -37,8 +35,6 @@ pub(crate) const PAGE_CANDIDATES: usize = 256;
 const _: () = assert!(PAGE_CANDIDATES <= BLOCK_POSTINGS_MIN);
 /// Parts of the numbers looked at for one page, if the index says where the next one is that may have a match.
 pub(crate) const PAGE_PARTS: usize = 8;
-/// Neighbouring numbers of batches of which the index says together that a tenant or a channel is among them.
-pub(crate) const STRETCH: u64 = 64;
 /// All numbers that a batch may have.
 pub(crate) const ALL: Range<u64> = 0..1 << 46;
 
@@ -95,38 +91,6 @@ impl ListWalk {
                 numbers.start.max((next + 1).saturating_sub(PAGE_BATCHES_PASSED))..next + 1
             }
         }
-    }
-
-    /// The look-up of the first stretch of `numbers` that has `term`.
-    pub(crate) fn stretch_lookup(&self, term: Term, numbers: &Range<u64>) -> Lookup {
-        let after = match self.order {
-            // The posting of a stretch is of its first batch that has the term, which may be before `numbers`.
-            ListOrder::OldestFirst => {
-                let before = (numbers.start / STRETCH * STRETCH).checked_sub(1);
-                before.map(|number| (BatchId(number), u16::MAX))
-            }
-            ListOrder::NewestFirst => Some((BatchId(numbers.end), 0)),
-        };
-        Lookup { term, order: self.order, after, places_max: 1 }
-    }
-
-    /// The part of `numbers` of which a posting at the batch `first` tells.
-    pub(crate) fn part_of_stretch(numbers: &Range<u64>, first: BatchId) -> Range<u64> {
-        let end = (first.0 / STRETCH + 1) * STRETCH;
-        numbers.start.max(first.0)..numbers.end.min(end)
-    }
-
-    /// True if all of `numbers` that are next in this order are in an index that goes up to the batch `indexed`.
-    pub(crate) fn begins_in(&self, numbers: &Range<u64>, indexed: BatchId) -> bool {
-        match self.order {
-            ListOrder::OldestFirst => numbers.start <= indexed.0,
-            ListOrder::NewestFirst => numbers.end <= indexed.0 + 1,
-        }
-    }
-
-    /// The part of `numbers` that an index up to the batch `indexed` knows nothing of.
-    pub(crate) fn behind_index(numbers: &Range<u64>, indexed: BatchId) -> Range<u64> {
-        numbers.start.max(indexed.0 + 1)..numbers.end
     }
 
     /// The part of `numbers` behind a `stretch` of it, and the last place of that.

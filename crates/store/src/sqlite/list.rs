@@ -19,6 +19,7 @@ use crate::rows::search::at_once;
 use crate::rows::search::lookup::Lookup;
 use crate::rows::search::term::Term;
 use crate::rows::seek::TimeSeek;
+use crate::rows::stretches::StretchIndex;
 use crate::rows::undelivered::{first_of, listed_states};
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
@@ -314,18 +315,17 @@ impl SqliteListing<'_> {
         let mut numbers = self.walk.behind(numbers);
         let mut index = None;
         for _ in 0..PAGE_PARTS {
-            let Some(part) = self.next_part(&numbers, index)? else { return Ok(true) };
+            let Some(part) = self.next_part(&numbers, index.as_mut())? else { return Ok(true) };
             if !self.walk_part(&part)? {
                 return Ok(false);
             }
             // Fewer than a page may have were found in this part: the next page begins behind it.
             let (rest, end) = self.walk.rest(&numbers, &part);
             self.pass(end);
-            index = match index {
-                Some(index) => Some(index),
-                None => self.stretch_index()?,
-            };
-            if !index.is_some_and(|(_, indexed)| self.walk.begins_in(&rest, indexed)) {
+            if index.is_none() {
+                index = self.stretch_index()?;
+            }
+            if !index.as_ref().is_some_and(|index| index.has_next_of(&rest, &self.walk)) {
                 let next = self.snapshot.next_number(&rest, self.walk.order)?;
                 return Ok(next.is_none());
             }
@@ -334,28 +334,30 @@ impl SqliteListing<'_> {
         Ok(false)
     }
 
-    /// The term of the stretches that may have a match, and how far the index is; `None` if all may.
-    fn stretch_index(&self) -> Result<Option<(Term, BatchId)>, StoreError> {
+    /// The stretches that may have a match; `None` if all may.
+    fn stretch_index(&self) -> Result<Option<StretchIndex>, StoreError> {
         let key = self.snapshot.term_key()?.filter(|_| !self.filter.is_searched());
         let Some(term) = key.and_then(|key| key.of_stretches(self.filter)) else { return Ok(None) };
-        Ok(Some((term, self.snapshot.search_cursor()?)))
+        Ok(Some(StretchIndex::new(term, self.snapshot.search_cursor()?)))
     }
 
     /// The part of `numbers` that is to be walked over next: where `index` has a match, or the next ones; `None` if there is nothing.
     fn next_part(
         &self,
         numbers: &Range<u64>,
-        index: Option<(Term, BatchId)>,
+        index: Option<&mut StretchIndex>,
     ) -> Result<Option<Range<u64>>, StoreError> {
         let mut behind = numbers.clone();
-        if let Some((term, indexed)) = index {
-            let lookup = self.walk.stretch_lookup(term, numbers);
-            let found = at_once(lookup.find(self.snapshot, &self.snapshot.complete_runs()?))?;
-            if let Some(&(first, _)) = found.places.first() {
-                let part = ListWalk::part_of_stretch(numbers, first);
-                return Ok((!part.is_empty()).then_some(part));
+        if let Some(index) = index {
+            let part = index.next_part(numbers);
+            if part.is_some() {
+                return Ok(part);
             }
-            behind = ListWalk::behind_index(numbers, indexed);
+            let lookup = index.lookup(numbers, &self.walk);
+            if index.learn(&at_once(lookup.find(self.snapshot, &self.snapshot.complete_runs()?))?) {
+                return Ok(index.next_part(numbers));
+            }
+            behind = index.behind(numbers);
         }
         let next = self.snapshot.next_number(&behind, self.walk.order)?;
         Ok(next.map(|next| self.walk.stretch(&behind, next)))

@@ -32,7 +32,6 @@ mod disk_tests;
 mod erase;
 mod events;
 mod files;
-mod filter;
 mod ingest;
 mod list;
 mod open;

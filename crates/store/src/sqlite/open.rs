@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use super::audit_lock::AuditLock;
 use super::disk::{Disk, DiskSpace, FreeSpace};
 use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
-use super::filter::RecipientFilter;
 use super::owner::Owner;
 use super::pause::pauses;
 use super::restored;
+use super::suppress::listed_recipients;
 use super::transaction::{Transaction, WriterState};
 
 use crate::rows::lanes::Lanes;
@@ -126,7 +126,7 @@ pub(super) fn open(
     let mut state = WriterState {
         store_id,
         lanes: Lanes::default(),
-        suppressed: RecipientFilter::load(&connection)?,
+        suppressed: listed_recipients(&connection)?,
         next_batch: next_batch.unwrap_or(0).cast_unsigned() + 1,
         last_content: None,
         room: DiskSpace::Plenty,

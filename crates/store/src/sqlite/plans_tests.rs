@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
     Case::new("erase.rs", "UPDATE suppression_event", "'40000'"),
     Case::new("events.rs", "SELECT log.id", "40000, 'tenant', 20"),
     Case::new("events.rs", "SELECT coalesce(max(id), 0)", ""),
-    Case::new("filter.rs", "SELECT channel, recipient FROM", ""),
+    Case::new("suppress.rs", "SELECT channel, recipient FROM", ""),
     Case::new(
         "ingest.rs",
         "INSERT INTO batch",
@@ -282,7 +282,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("read.rs", "FROM totals", "a row for each state"),
     ("recover.rs", "DELETE FROM batch", "the index has open broadcasts only"),
     ("recover.rs", "DELETE FROM broadcast", "the index has open broadcasts only"),
-    ("filter.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
+    ("suppress.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
     ("search.rs", "SELECT id, level", "it gives all runs, which are some for each level"),
     ("search.rs", "WHERE state = 1", "runs are some for each level"),
     ("pause.rs", "SELECT tenant, scope", "it gives all pauses, and there are few"),

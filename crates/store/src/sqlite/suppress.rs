@@ -8,6 +8,7 @@ use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::listing::{self, SuppressedMembers};
+use crate::rows::recipient_filter::RecipientFilter;
 use crate::{
     Change, EventPosition, FeedCursor, Lift, StoreError, Suppression, SuppressionEvent,
     SuppressionPage,
@@ -242,4 +243,15 @@ fn feed_at(connection: &Connection, feed: &Name) -> Result<FeedCursor, StoreErro
         Ok(FeedCursor { position: position(row.get(0)?), until, tries: row.get(2)? })
     });
     Ok(found.optional()?.unwrap_or_default())
+}
+
+/// A filter of all recipients on the list.
+pub(super) fn listed_recipients(connection: &Connection) -> Result<RecipientFilter, StoreError> {
+    let mut filter = RecipientFilter::default();
+    let mut select = connection.prepare("SELECT channel, recipient FROM suppression")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        filter.insert(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+    }
+    Ok(filter)
 }

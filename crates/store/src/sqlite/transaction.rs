@@ -9,7 +9,6 @@ use tokio::sync::watch;
 
 use super::audit_lock::{AuditLock, NoAudit};
 use super::disk::DiskSpace;
-use super::filter::RecipientFilter;
 use super::rows::{self, next_due, select_chunk, signed};
 use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
@@ -18,6 +17,7 @@ use crate::rows::lanes::Lanes;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::packing::BatchPacker;
+use crate::rows::recipient_filter::RecipientFilter;
 use crate::rows::release::Slicing;
 
 /// The state of the writer: its memory of the database. Read anew when a store is opened.

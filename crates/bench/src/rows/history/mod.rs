@@ -126,9 +126,8 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
         "SQLite" => HistoryBacking::Sqlite,
         _ => HistoryBacking::Postgres(PostgresServer::start_with(PostgresOptions::default())?),
     };
-    let mut old = backing.store(bench)?;
+    let mut old = backing.store(bench, plan)?;
     bench.say(format!("{name}: a history of {}", count(plan.history)));
-    lists::suppress(&mut old.caller()?, plan.history)?;
     let filled = plan.fill(&old)?;
     report.notes.extend(filled.notes(name, plan));
     let (mut on_empty, mut on_old) = (Vec::new(), Vec::new());
@@ -136,7 +135,7 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
         bench.say(format!("{name}: the job on an empty store and on the old one, run {run}"));
         // One engine at a time, and each is new to the job.
         old.trial.kill()?;
-        on_empty.push(backing.store(bench)?.measure(plan)?);
+        on_empty.push(backing.store(bench, plan)?.measure(plan)?);
         old.trial.restart()?;
         on_old.push(old.measure(plan)?);
     }
@@ -180,8 +179,8 @@ fn conclude(
 // === impl HistoryBacking ===
 
 impl HistoryBacking {
-    /// An engine on an empty store.
-    fn store(&self, bench: &Bench) -> Result<HistoryStore> {
+    /// An engine on a store that is empty but for its suppression list, which is the same for all.
+    fn store(&self, bench: &Bench, plan: HistoryPlan) -> Result<HistoryStore> {
         let database = match self {
             Self::Sqlite => None,
             Self::Postgres(server) => Some(server.create_database()?),
@@ -194,7 +193,9 @@ impl HistoryBacking {
         };
         let url = database.as_ref().map(|database| database.url().to_owned());
         let trial = Trial::start_on(setup, url)?;
-        Ok(HistoryStore { trial, directory, database, next: 0 })
+        let store = HistoryStore { trial, directory, database, next: 0 };
+        lists::suppress(&mut store.caller()?, plan.history)?;
+        Ok(store)
     }
 }
 

@@ -11,7 +11,7 @@ use super::term::{Term, TermKey};
 use crate::StoreError;
 use crate::rows::codec::Items;
 use crate::rows::labels::BatchLabels;
-use crate::rows::places::STRETCH;
+use crate::rows::stretches::STRETCH;
 
 /// Collects the postings of batches, which come in the order of their numbers.
 #[derive(Debug)]

@@ -2,16 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rusqlite::Connection;
-
-use crate::StoreError;
-
 /// Says of a recipient that it is certainly not suppressed, or perhaps (a Bloom filter of fixed size).
-/// A recipient taken off the list stays a "perhaps" until the store is opened again.
-#[derive(Debug)]
-pub(super) struct RecipientFilter {
+/// A recipient taken off the list stays a "perhaps" until the list is read again.
+#[derive(Debug, Default)]
+pub(crate) struct RecipientFilter {
+    /// None while no recipient is listed: a store without a list spares the memory.
     bits: Vec<u64>,
-    is_empty: bool,
 }
 
 /// 2 MiB: with 1,000,000 suppressed recipients, one in 90 of the rest is looked up for nothing.
@@ -21,25 +17,12 @@ const PROBES: u32 = 3;
 // === impl RecipientFilter ===
 
 impl RecipientFilter {
-    /// A filter of all recipients on the list.
-    pub(super) fn load(connection: &Connection) -> Result<Self, StoreError> {
-        let mut filter = Self { bits: Vec::new(), is_empty: true };
-        let mut select = connection.prepare("SELECT channel, recipient FROM suppression")?;
-        let mut rows = select.query([])?;
-        while let Some(row) = rows.next()? {
-            filter.insert(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-        }
-        Ok(filter)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bits.is_empty()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.is_empty
-    }
-
-    pub(super) fn insert(&mut self, channel: &str, recipient: &str) {
-        // Made with the first entry: a store without a list spares the memory.
-        if self.is_empty {
-            self.is_empty = false;
+    pub(crate) fn insert(&mut self, channel: &str, recipient: &str) {
+        if self.bits.is_empty() {
             self.bits = vec![0; usize::try_from(FILTER_BITS / 64).unwrap_or(usize::MAX)];
         }
         for (word, bit) in places(channel, recipient) {
@@ -50,7 +33,7 @@ impl RecipientFilter {
     }
 
     /// True if the recipient may be one of those listed; false if it is not.
-    pub(super) fn may_contain(&self, channel: &str, recipient: &str) -> bool {
+    pub(crate) fn may_contain(&self, channel: &str, recipient: &str) -> bool {
         places(channel, recipient)
             .all(|(word, bit)| self.bits.get(word).is_some_and(|word| word & bit != 0))
     }
@@ -74,7 +57,7 @@ mod tests {
 
     #[test]
     fn the_filter_knows_everybody_on_the_list_and_few_others() {
-        let mut filter = RecipientFilter { bits: Vec::new(), is_empty: true };
+        let mut filter = RecipientFilter::default();
         assert!(!filter.may_contain("ios", "anybody"));
         for number in 0..10_000 {
             filter.insert("ios", &number.to_string());

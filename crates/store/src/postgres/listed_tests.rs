@@ -1,0 +1,156 @@
+//! Recipients that a writer need not look up in the suppression list, while other processes add to it.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use flow::Tasks;
+use testbed::Database;
+use tokio_postgres::{Client, NoTls};
+
+use super::listed::ListReading;
+use super::request::WriterRequest;
+use super::transaction::{RunError, Transaction};
+use super::{Options, Postgres};
+use crate::conformance::at;
+use crate::{Lift, Operations as _, Suppression};
+
+const CHANNEL: &str = "ios";
+const SMALL: ListReading = ListReading { page: 10, added: 20 };
+
+/// Reads on in the list, and says which of the recipients with these numbers may be on it, and whether all of it was read.
+#[derive(Debug)]
+struct ReadOn(Range<u32>);
+
+#[async_trait]
+impl WriterRequest for ReadOn {
+    type Answer = (Vec<u32>, bool);
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
+        transaction.read_listed(SMALL).await?;
+        let listed = &transaction.state.listed;
+        let may_be_listed = |number: &u32| listed.may_contain(CHANNEL, &recipient(*number));
+        Ok((self.0.clone().filter(may_be_listed).collect(), listed.is_complete()))
+    }
+}
+
+fn recipient(number: u32) -> String {
+    format!("token-{number:04}")
+}
+
+async fn open(database: &Database) -> Postgres {
+    Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
+}
+
+async fn connect(database: &Database, tasks: &mut Tasks) -> Client {
+    let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+    tasks.spawn("application", async move {
+        let _over = connection.await;
+    });
+    client.batch_execute("SET search_path = belfry, pg_catalog").await.unwrap();
+    client
+}
+
+async fn suppress(store: &Postgres, numbers: Range<u32>) {
+    let entry = |number| Suppression {
+        channel: CHANNEL.parse().unwrap(),
+        recipient: recipient(number).into(),
+        reason: "gone".into(),
+        status: 410,
+        since: at(1),
+    };
+    store.suppress(numbers.map(entry).collect(), at(2)).await.unwrap();
+}
+
+async fn read_on(store: &Postgres, numbers: Range<u32>) -> (Vec<u32>, bool) {
+    store.work.run(ReadOn(numbers)).await.unwrap()
+}
+
+/// Reads until all is read; returns those of the recipients with numbers below 1,000 that may be on the list then.
+async fn read_all(store: &Postgres) -> Vec<u32> {
+    loop {
+        let (may_be_listed, is_complete) = read_on(store, 0..1_000).await;
+        if is_complete {
+            return may_be_listed;
+        }
+        assert_eq!(may_be_listed.len(), 1_000, "before that, each of them may be on it");
+    }
+}
+
+#[tokio::test]
+async fn what_is_added_while_the_list_is_read_is_known_once_all_of_it_is() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (store, other) = (open(&database).await, open(&database).await);
+    suppress(&other, 500..535).await;
+    let mut pages = 0;
+    let may_be_listed = loop {
+        let (may_be_listed, is_complete) = read_on(&store, 0..1_000).await;
+        if is_complete {
+            break may_be_listed;
+        }
+        // One behind which the reading has come, and one before it.
+        suppress(&other, pages..pages + 1).await;
+        suppress(&other, 900 + pages..901 + pages).await;
+        pages += 1;
+    };
+    assert_eq!(pages, 3);
+    let added: Vec<u32> = (0..3).chain(500..535).chain(900..903).collect();
+    assert_eq!(may_be_listed, added);
+    suppress(&other, 700..701).await;
+    assert_eq!(read_on(&store, 699..702).await, (vec![700], true), "and what comes later");
+    let lift = Lift {
+        channel: CHANNEL.parse().unwrap(),
+        recipient: recipient(700).into(),
+        registered_at: None,
+    };
+    assert_eq!(store.lift(vec![lift], at(3)).await.unwrap(), [true]);
+    assert_eq!(read_on(&store, 699..702).await, (vec![700], true), "it is looked up in vain");
+}
+
+#[tokio::test]
+async fn an_entry_of_an_early_transaction_that_is_committed_late_is_known() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (store, mut tasks) = (open(&database).await, Tasks::default());
+    let mut client = connect(&database, &mut tasks).await;
+    assert_eq!(read_all(&store).await, [] as [u32; 0]);
+    let early = client.transaction().await.unwrap();
+    early.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
+    suppress(&store, 1..2).await;
+    suppress(&store, 2..3).await;
+    assert_eq!(read_all(&store).await, [1, 2], "of later transactions");
+    let add = "INSERT INTO suppression (channel, recipient, reason, status, since) \
+         VALUES ($1, $2, 'gone', 410, 1)";
+    early.execute(add, &[&CHANNEL, &recipient(3)]).await.unwrap();
+    assert_eq!(read_all(&store).await, [1, 2]);
+    early.commit().await.unwrap();
+    assert_eq!(read_on(&store, 0..1_000).await, (vec![1, 2, 3], true));
+}
+
+#[tokio::test]
+async fn after_many_were_added_the_list_is_read_anew() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (store, other) = (open(&database).await, open(&database).await);
+    assert_eq!(read_all(&store).await, [] as [u32; 0]);
+    suppress(&other, 0..20).await;
+    let (may_be_listed, is_complete) = read_on(&store, 0..1_000).await;
+    assert_eq!((may_be_listed, is_complete), ((0..20).collect(), true));
+    suppress(&other, 20..41).await;
+    let (may_be_listed, is_complete) = read_on(&store, 0..1_000).await;
+    assert_eq!((may_be_listed.len(), is_complete), (1_000, false));
+    assert_eq!(read_all(&store).await, (0..41).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn after_another_server_took_over_the_list_is_read_anew() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let (store, mut tasks) = (open(&database).await, Tasks::default());
+    let client = connect(&database, &mut tasks).await;
+    suppress(&store, 0..1).await;
+    assert_eq!(read_all(&store).await, [0]);
+    // As if it had the number of one that was lost with the server before.
+    let add = "INSERT INTO suppression VALUES ($1, $2, 'gone', 410, 1, 1)";
+    client.execute(add, &[&CHANNEL, &recipient(1)]).await.unwrap();
+    let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+         WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    client.execute(end, &[]).await.unwrap();
+    assert_eq!(read_all(&store).await, [0, 1]);
+}
