@@ -290,14 +290,15 @@ impl PostgresListing<'_> {
         Ok(true)
     }
 
-    /// How many of these batches are read at once: no more than the page may have room for, even if all that is wanted of
-    /// them matches.
+    /// How many of these batches are read at once: no more than the page may have room for, if all that is wanted of them
+    /// matches. Of a list by state next to nothing may.
     fn read_at_once(&self, batches: &[LookedAtBatch]) -> usize {
+        let is_by_state = listed_states(self.filter).is_some();
         // One more tells that there is no room for it.
         let room = self.items_max - self.page.items.len() + 1;
         let (mut members, mut wanted) = (0, 0);
         let is_room = |batch: &&LookedAtBatch| {
-            let is_room = members < MEMBERS_AT_ONCE && wanted < room;
+            let is_room = members < MEMBERS_AT_ONCE && (is_by_state || wanted < room);
             members += batch.count;
             wanted += batch.wanted.len();
             is_room
