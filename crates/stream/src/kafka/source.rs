@@ -300,7 +300,7 @@ impl Poller {
         match standings(kafka, consumer, settings).await {
             Ok(standings) => match watch.look(&standings) {
                 Some(partition) => Err(StreamError::Unavailable(format!(
-                    "messages wait in partition {partition} and none is received: this member joins its group anew"
+                    "partition {partition} is not read to its end and nothing is received: this member joins its group anew"
                 ))),
                 None => Ok(None),
             },

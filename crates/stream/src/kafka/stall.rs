@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 /// The looks at a member that gets nothing.
 #[derive(Debug, Default)]
 pub(super) struct StallWatch {
-    /// Partitions with messages behind their position, as of the last look, and that position.
-    behind: BTreeMap<i32, Option<i64>>,
+    /// Partitions whose position was not their end at the last look, and that position. One beyond the end is of messages that the
+    /// broker has lost: what comes now has numbers before it.
+    astray: BTreeMap<i32, Option<i64>>,
     /// Polls without any partition, since some were lost.
     bereft_polls: u32,
 }
@@ -30,20 +31,20 @@ const BEREFT_POLLS_MAX: u32 = 15;
 
 impl StallWatch {
     /// Looks at all partitions of a member that got nothing for some seconds; gives one that stands where it stood at the look
-    /// before, although messages were behind it then.
+    /// before, and neither then nor now at the end of its messages.
     pub(super) fn look(&mut self, standings: &[PartitionStanding]) -> Option<i32> {
-        let is_behind = |it: &&PartitionStanding| it.position.unwrap_or(0) < it.end;
-        let behind: BTreeMap<i32, Option<i64>> =
-            standings.iter().filter(is_behind).map(|it| (it.partition, it.position)).collect();
-        let before = std::mem::replace(&mut self.behind, behind);
+        let is_astray = |it: &&PartitionStanding| it.position.unwrap_or(0) != it.end;
+        let astray: BTreeMap<i32, Option<i64>> =
+            standings.iter().filter(is_astray).map(|it| (it.partition, it.position)).collect();
+        let before = std::mem::replace(&mut self.astray, astray);
         let stands =
             |(partition, position): &(&i32, &Option<i64>)| before.get(partition) == Some(position);
-        self.behind.iter().find(stands).map(|(partition, _)| *partition)
+        self.astray.iter().find(stands).map(|(partition, _)| *partition)
     }
 
     /// Something was got: the next look is a first one.
     pub(super) fn forget(&mut self) {
-        self.behind.clear();
+        self.astray.clear();
     }
 
     /// Counts a poll of a member that wants messages, `has_lost` its partitions and `has_none` now; true once there were too many.
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_that_stands_still_before_messages_is_found_at_the_second_look() {
+    fn a_partition_that_stands_still_where_no_end_is_is_found_at_the_second_look() {
         let standing = |partition, position, end| PartitionStanding { partition, position, end };
         let mut watch = StallWatch::default();
         assert_eq!(watch.look(&[standing(1, Some(5), 5), standing(2, Some(3), 9)]), None);
@@ -70,6 +71,11 @@ mod tests {
         assert_eq!(watch.look(&[standing(1, Some(5), 7), standing(2, Some(9), 9)]), Some(1));
         watch.forget();
         assert_eq!(watch.look(&[standing(1, Some(5), 7)]), None);
+        // The broker lost what was there, and the position is of that.
+        watch.forget();
+        assert_eq!(watch.look(&[standing(5, Some(90), 2)]), None);
+        assert_eq!(watch.look(&[standing(5, Some(90), 4)]), Some(5));
+        watch.forget();
         // One whose position is not known stands still too, unless it is empty.
         assert_eq!(watch.look(&[standing(3, None, 2), standing(4, None, 0)]), None);
         assert_eq!(watch.look(&[standing(3, None, 2), standing(4, None, 0)]), Some(3));
