@@ -5,8 +5,8 @@ use std::ops::Range;
 use async_trait::async_trait;
 use flow::Tasks;
 use testbed::Database;
-use tokio_postgres::{Client, NoTls};
 
+use super::application::connect;
 use super::listed::ListReading;
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
@@ -39,15 +39,6 @@ fn recipient(number: u32) -> String {
 
 async fn open(database: &Database) -> Postgres {
     Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
-}
-
-async fn connect(database: &Database, tasks: &mut Tasks) -> Client {
-    let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
-    tasks.spawn("application", async move {
-        let _over = connection.await;
-    });
-    client.batch_execute("SET search_path = belfry, pg_catalog").await.unwrap();
-    client
 }
 
 async fn suppress(store: &Postgres, numbers: Range<u32>) {

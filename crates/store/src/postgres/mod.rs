@@ -13,6 +13,8 @@
 //! transaction, and one that was not committed is done again. Callers wait, or get the answer that certainly nothing happened.
 
 mod ahead;
+#[cfg(test)]
+mod application;
 mod audit;
 mod broadcast;
 mod broadcasts;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use flow::Tasks;
 use testbed::postgres::Database;
 use tokio::sync::oneshot;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 
+use super::application::connect;
 use super::{Options, Postgres};
 use crate::conformance::{Shape, at};
 use crate::rows::search::searches::{
@@ -16,15 +17,6 @@ use crate::{Filter, Ingest as _, ListOrder, Prune as _, Retention, SearchIndex a
 
 async fn open(database: &Database) -> Postgres {
     Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
-}
-
-async fn connect(database: &Database, tasks: &mut Tasks) -> Client {
-    let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
-    tasks.spawn("index", async move {
-        let _over = connection.await;
-    });
-    client.batch_execute("SET search_path = belfry, pg_catalog").await.unwrap();
-    client
 }
 
 async fn number(client: &Client, sql: &str) -> i64 {

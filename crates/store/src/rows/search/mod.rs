@@ -1,4 +1,5 @@
-//! The search index, by recipient, label, tenant and channel: postings in runs, runs in blocks, and the rules by which runs are made, merged and looked up. No SQL.
+//! The search index, by recipient, label, tenant and channel: postings in runs, runs in blocks, and the rules by which runs are made,
+//! merged and looked up. No SQL.
 //!
 //! A *posting* says that a notification has a term: (term, batch, index); one of a tenant or a channel, with the index 0, that the stretch of
 //! neighbouring batches has it from this batch on (decision 0059). A *run* has the postings of a stretch of batch numbers,
