@@ -71,6 +71,9 @@ pub struct Removed {
     pub suppression_events: u64,
     /// Rejected rows of the outbox.
     pub outbox_rejects: u64,
+    /// Lanes that nothing is in any more.
+    #[serde(default)]
+    pub lanes: u64,
 }
 
 /// The result of one step of [`Prune::prune`].
@@ -174,10 +177,11 @@ impl Removed {
         self.idempotency_keys += other.idempotency_keys;
         self.suppression_events += other.suppression_events;
         self.outbox_rejects += other.outbox_rejects;
+        self.lanes += other.lanes;
     }
 
     /// The counts, and what each is of.
-    pub const fn counts(&self) -> [(&'static str, u64); 6] {
+    pub const fn counts(&self) -> [(&'static str, u64); 7] {
         [
             ("contents", self.contents),
             ("recipients", self.recipients),
@@ -185,6 +189,7 @@ impl Removed {
             ("idempotency_keys", self.idempotency_keys),
             ("suppression_events", self.suppression_events),
             ("outbox_rejects", self.outbox_rejects),
+            ("lanes", self.lanes),
         ]
     }
 }

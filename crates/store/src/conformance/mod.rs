@@ -30,7 +30,7 @@ mod retention;
 mod settling;
 mod slices;
 mod sources;
-mod support;
+pub(crate) mod support;
 mod suppression;
 mod tickets;
 

@@ -116,6 +116,11 @@ impl WriterState {
         debug_assert!(false, "numbers are reserved before they are given");
         BatchId(0)
     }
+
+    /// No batch gets a higher number before others are reserved.
+    pub(super) fn last_number_in_hand(&self) -> u64 {
+        self.batch_numbers.iter().map(|numbers| numbers.end).max().unwrap_or(0)
+    }
 }
 
 // === impl Transaction ===

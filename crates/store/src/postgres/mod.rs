@@ -31,6 +31,9 @@ mod events;
 mod growth;
 mod history;
 mod ingest;
+mod lane_rows;
+#[cfg(test)]
+mod lane_rows_tests;
 mod lease;
 mod leave;
 mod list;

@@ -259,7 +259,7 @@ async fn fill(client: &Client) {
          INSERT INTO commit_token SELECT '00000000-0000-0000-0000-000000000001'::uuid, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO quota_share SELECT n::text, 2, 1, 1, 1, clock_timestamp() + interval '1 hour' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO learned_rate SELECT n::text, 1, 1, 1, 1, 1, 1, 1, 0, n FROM generate_series(1, {ROWS}) AS n; \
-         INSERT INTO retention_later SELECT 1, n, n FROM generate_series(1, {ROWS}) AS n; \
+         INSERT INTO retention_later SELECT 2, n, n, n FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO search_run (level, first_batch, last_batch, state) SELECT 0, n * 25000 - 24999, n * 25000, 1 FROM generate_series(1, 4) AS n; \
          INSERT INTO search_block SELECT n % 4 + 1, n, 7, '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO tombstone VALUES ('tenant', 'channel', 3, 1); \
@@ -476,7 +476,8 @@ async fn plans_of_a_new_database_stay_good_with_the_switches_and_not_without() {
     let writer = PostgresSession::Writer.connect(database.url(), &mut tasks).await;
     let without = PostgresSession::Other.connect(database.url(), &mut tasks).await;
     let all = statements();
-    let of_chunks = ["DELETE FROM chunk", "UPDATE chunk SET count", "SELECT lane.id FROM unnest"];
+    let of_chunks =
+        ["DELETE FROM chunk", "UPDATE chunk SET count", "SELECT lane.id, kept_through FROM unnest"];
     let joins: Vec<&Statement> =
         all.iter().filter(|it| of_chunks.iter().any(|of| it.sql.starts_with(of))).collect();
     prepare(&writer, &joins).await;

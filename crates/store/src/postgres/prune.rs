@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use notification::{BatchId, Bytes, Timestamp};
 use tokio_postgres::types::ToSql;
 
-use super::columns::signed;
+use super::columns::{narrow, signed};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
 use crate::rows::codes;
@@ -57,10 +57,10 @@ const UPDATE_WALK: &str = "INSERT INTO retention_walk (name, batch) VALUES ($1, 
      ON CONFLICT (name) DO UPDATE SET batch = excluded.batch";
 const DELETE_NOTED: &str = "DELETE FROM retention_later USING unnest($2::int8[], $3::int8[]) AS seen (at, batch) \
      WHERE part = $1 AND retention_later.at = seen.at AND retention_later.batch = seen.batch";
-const INSERT_NOTED: &str = "INSERT INTO retention_later (part, at, batch) \
-     SELECT $1, * FROM unnest($2::int8[], $3::int8[]) ON CONFLICT DO NOTHING";
+const INSERT_NOTED: &str = "INSERT INTO retention_later (part, at, batch, lane) \
+     SELECT $1, * FROM unnest($2::int8[], $3::int8[], $4::int4[]) ON CONFLICT DO NOTHING";
 const LOCK_BATCHES: &str = "SELECT batch.id, batch.tenant, lane.channel, batch.broadcast, count, removed, batch.due_at, \
-     waiting.broadcast IS NOT NULL AND (passed IS NULL OR passed < batch.id) FROM batch \
+     waiting.broadcast IS NOT NULL AND (passed IS NULL OR passed < batch.id), lane.id FROM batch \
      JOIN tenant_lane AS lane ON lane.id = batch.lane \
      LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast \
      WHERE batch.id = ANY($1) ORDER BY batch.id FOR UPDATE OF batch";
@@ -145,8 +145,7 @@ impl PruneRows {
         }
         let Some(until) = walk_until(&self.retention, part, self.now) else { return Ok(page) };
         let until = until.min(self.now.minus(UNDERCUT_FOR));
-        let walk = transaction.rows(SELECT_WALK, &[&walk_name(part)]).await?;
-        let passed: i64 = walk.first().map_or(Ok(0), |row| row.try_get(0))?;
+        let passed = transaction.passed_by_walk(part).await?;
         let limit = limit - signed(page.batches.len());
         for row in transaction.rows(SELECT_NEXT, &[&passed, &limit]).await? {
             let accepted_at = Timestamp::from_millis(row.try_get(1)?);
@@ -173,7 +172,7 @@ impl PruneRows {
         page: &PrunePage,
     ) -> Result<Removed, RunError> {
         let mut of_part: BTreeMap<RetainedPart, Vec<BatchToPrune>> = BTreeMap::new();
-        let (mut at, mut later) = (Vec::new(), Vec::new());
+        let (mut at, mut later, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
         for batch in transaction.batches_to_prune(&page.batches).await? {
             match batch.look(&self.retention, part, self.now) {
                 PruneLook::Gone => {}
@@ -181,6 +180,7 @@ impl PruneRows {
                 PruneLook::Again(next) => {
                     at.push(next.millis());
                     later.push(batch.id.0.cast_signed());
+                    lanes.push(narrow(batch.lane));
                 }
             }
         }
@@ -190,7 +190,8 @@ impl PruneRows {
             transaction.execute(DELETE_NOTED, &noted).await?;
         }
         if !later.is_empty() {
-            transaction.execute(INSERT_NOTED, &[&stored_part, &at, &later]).await?;
+            let notes = [&stored_part as &(dyn ToSql + Sync), &at, &later, &lanes];
+            transaction.execute(INSERT_NOTED, &notes).await?;
         }
         if let Some(passed) = page.passed {
             transaction.execute(UPDATE_WALK, &[&walk_name(part), &passed]).await?;
@@ -226,6 +227,12 @@ impl Removed {
 // === impl Transaction ===
 
 impl Transaction<'_> {
+    /// Number of the last batch that the walk for `part` has looked at.
+    pub(super) async fn passed_by_walk(&mut self, part: RetainedPart) -> Result<i64, RunError> {
+        let walk = self.rows(SELECT_WALK, &[&walk_name(part)]).await?;
+        Ok(walk.first().map_or(Ok(0), |row| row.try_get(0))?)
+    }
+
     /// Batches, locked, with what is known of their ends.
     async fn batches_to_prune(&mut self, ids: &[i64]) -> Result<Vec<BatchToPrune>, RunError> {
         let rows = self.rows(LOCK_BATCHES, &[&ids]).await?;
@@ -244,6 +251,7 @@ impl Transaction<'_> {
                 if row.try_get(7)? { Some(row.try_get(6)?) } else { pending.get(&number).copied() };
             batches.push(BatchToPrune {
                 id: BatchId(number.cast_unsigned()),
+                lane: row.try_get::<_, i32>(8)?.into(),
                 tenant: codes::name(row.try_get(1)?)?,
                 channel: codes::name(row.try_get(2)?)?,
                 broadcast: row.try_get(3)?,

@@ -1,4 +1,4 @@
-//! Retention of what is no notification: idempotency keys, changes of the suppression list, rejected rows of the outbox.
+//! Retention of what is no notification: idempotency keys, changes of the suppression list, rejected rows of the outbox, lanes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 use notification::{NotificationId, Timestamp};
 use uuid::Uuid;
 
-use super::columns::signed;
+use super::columns::{narrow, signed};
 use super::prune::PruneRows;
 use super::transaction::{RunError, Transaction};
-use crate::PruneStep;
-use crate::rows::retention::{KeyWalk, OldRows, ROWS_PER_STEP};
+use crate::rows::codes::LaneId;
+use crate::rows::retention::{DailyWalk, KeyPlace, OldRows, ROWS_PER_STEP};
+use crate::{PruneStep, RetainedPart};
 
 /// Idempotency keys in order, and what each was used for.
 #[derive(Default)]
@@ -35,6 +36,17 @@ const SELECT_EVENTS: &str =
     "SELECT txid, id, at FROM suppression_event WHERE txid > 0 ORDER BY txid, id LIMIT $1";
 const SELECT_REJECTED: &str = "SELECT id, (extract(epoch FROM rejected_at) * 1000)::int8 FROM outbox_rejected \
      WHERE id > 0 ORDER BY id LIMIT $1";
+const SELECT_LANE_WALK: &str = "SELECT batch, begun_at FROM retention_walk WHERE name = 'lanes'";
+const UPDATE_LANE_WALK: &str = "INSERT INTO retention_walk (name, batch, begun_at) VALUES ('lanes', $1, $2) \
+     ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, begun_at = excluded.begun_at";
+const SELECT_LANES: &str =
+    "SELECT id, kept_through FROM tenant_lane WHERE id > $1 ORDER BY id LIMIT $2";
+/// Lanes of which retention has left no batch.
+const WITHOUT_BATCH: &str = "SELECT id FROM unnest($1::int4[]) AS lane (id) \
+     WHERE NOT EXISTS (SELECT FROM retention_later WHERE part = 2 AND retention_later.lane = lane.id)";
+/// One that a writer has locked is about to be kept.
+const DELETE_LANES: &str = "DELETE FROM tenant_lane WHERE id IN ( \
+       SELECT id FROM tenant_lane WHERE id = ANY($1) AND kept_through <= $2 ORDER BY id FOR UPDATE SKIP LOCKED)";
 
 // === impl PruneRows ===
 
@@ -74,6 +86,7 @@ impl PruneRows {
             step.removed.outbox_rejects = old.count as u64;
             step.note(&old);
         }
+        self.prune_lanes(transaction, &mut step).await?;
         Ok(step)
     }
 
@@ -84,16 +97,17 @@ impl PruneRows {
         lifetime: Duration,
         step: &mut PruneStep,
     ) -> Result<(), RunError> {
-        let mut walk = KeyWalk::NONE;
+        let mut walk: DailyWalk<KeyPlace> = DailyWalk::NONE;
         for row in transaction.rows(SELECT_KEY_WALK, &[]).await? {
-            let begun_at = Timestamp::from_millis(row.try_get(2)?);
-            walk = KeyWalk { tenant: row.try_get(0)?, key: row.try_get(1)?, begun_at };
+            let place: KeyPlace = (row.try_get(0)?, row.try_get(1)?);
+            walk.passed = (!place.0.is_empty()).then_some(place);
+            walk.begun_at = Timestamp::from_millis(row.try_get(2)?);
         }
         if let Some(begins_at) = walk.waits_until(lifetime, self.now) {
-            step.next_at = Some(begins_at);
+            step.look_at(Some(begins_at));
             return Ok(());
         }
-        let page = KeyPage::read(transaction, &walk).await?;
+        let page = KeyPage::read(transaction, walk.passed.as_ref()).await?;
         let until = self.now.minus(lifetime);
         let (tenants, keys) = page.over(transaction, until).await?;
         if !keys.is_empty() {
@@ -101,9 +115,49 @@ impl PruneRows {
             step.removed.idempotency_keys = keys.len() as u64;
         }
         step.goes_on |= walk.pass(page.keys.into_iter().last(), self.now);
-        step.next_at = walk.waits_until(lifetime, self.now);
+        step.look_at(walk.waits_until(lifetime, self.now));
         let begun_at = walk.begun_at.millis();
-        transaction.execute(UPDATE_KEY_WALK, &[&walk.tenant, &walk.key, &begun_at]).await?;
+        let (tenant, key) = walk.passed.unwrap_or_default();
+        transaction.execute(UPDATE_KEY_WALK, &[&tenant, &key, &begun_at]).await?;
+        Ok(())
+    }
+
+    /// Goes on with the walk over the lanes, or begins it anew when it is time: those that nothing is in are removed.
+    async fn prune_lanes(
+        &self,
+        transaction: &mut Transaction<'_>,
+        step: &mut PruneStep,
+    ) -> Result<(), RunError> {
+        let Some(lifetime) = self.retention.shortest(RetainedPart::Outcome) else { return Ok(()) };
+        let mut walk: DailyWalk<LaneId> = DailyWalk::NONE;
+        for row in transaction.rows(SELECT_LANE_WALK, &[]).await? {
+            walk.passed = Some(row.try_get(0)?).filter(|passed| *passed > 0);
+            walk.begun_at = Timestamp::from_millis(row.try_get(1)?);
+        }
+        if let Some(begins_at) = walk.waits_until(lifetime, self.now) {
+            step.look_at(Some(begins_at));
+            return Ok(());
+        }
+        let passed = narrow(walk.passed.unwrap_or(0));
+        let walked = transaction.passed_by_walk(RetainedPart::Outcome).await?;
+        let (mut last, mut without_more) = (None, Vec::new());
+        for row in transaction.rows(SELECT_LANES, &[&passed, &signed(ROWS_PER_STEP)]).await? {
+            let lane: i32 = row.try_get(0)?;
+            last = Some(LaneId::from(lane));
+            // The walk over outcomes has passed every number that a batch of it may have.
+            if row.try_get::<_, i64>(1)? <= walked {
+                without_more.push(lane);
+            }
+        }
+        let empty = transaction.rows(WITHOUT_BATCH, &[&without_more]).await?;
+        let empty = empty.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i32>, _>>()?;
+        if !empty.is_empty() {
+            step.removed.lanes = transaction.execute(DELETE_LANES, &[&empty, &walked]).await?;
+        }
+        step.goes_on |= walk.pass(last, self.now);
+        step.look_at(walk.waits_until(lifetime, self.now));
+        let (passed, begun_at) = (walk.passed.unwrap_or(0), walk.begun_at.millis());
+        transaction.execute(UPDATE_LANE_WALK, &[&passed, &begun_at]).await?;
         Ok(())
     }
 }
@@ -113,7 +167,12 @@ impl PruneRows {
 impl PruneStep {
     fn note(&mut self, old: &OldRows) {
         self.goes_on |= old.goes_on;
-        self.next_at = self.next_at.into_iter().chain(old.next_at).min();
+        self.look_at(old.next_at);
+    }
+
+    /// Notes that something may be due at `at`.
+    fn look_at(&mut self, at: Option<Timestamp>) {
+        self.next_at = self.next_at.into_iter().chain(at).min();
     }
 }
 
@@ -121,10 +180,14 @@ impl PruneStep {
 
 impl KeyPage {
     /// The keys behind the place of a walk.
-    async fn read(transaction: &mut Transaction<'_>, walk: &KeyWalk) -> Result<Self, RunError> {
+    async fn read(
+        transaction: &mut Transaction<'_>,
+        passed: Option<&KeyPlace>,
+    ) -> Result<Self, RunError> {
         let mut page = Self::default();
+        let (tenant, key) = passed.map_or(("", ""), |(tenant, key)| (tenant, key));
         let place: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&walk.tenant, &walk.key, &signed(ROWS_PER_STEP)];
+            [&tenant, &key, &signed(ROWS_PER_STEP)];
         for row in transaction.rows(SELECT_KEYS, &place).await? {
             page.keys.push((row.try_get(0)?, row.try_get(1)?));
             let notification: Option<Uuid> = row.try_get(2)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::try_join;
-use notification::{BatchId, ByteString, ChunkId, Lane, Name, State, Timestamp, limits};
+use notification::{BatchId, ByteString, ChunkId, Name, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
@@ -311,53 +311,6 @@ impl<'a> Transaction<'a> {
         Ok(chunks.collect::<Result<_, _>>()?)
     }
 
-    /// Number of `lane`, if it is stored.
-    pub(super) async fn find_lane(&mut self, lane: &Lane) -> Result<Option<LaneId>, Error> {
-        if let Some(id) = self.state.lane_numbers.get(lane) {
-            return Ok(Some(*id));
-        }
-        let (channels, destinations) = ([lane.channel.as_str()], [&*lane.destination]);
-        let (priorities, tenants) = ([i16::from(lane.priority.code())], [lane.tenant.as_str()]);
-        let parameters: [&(dyn ToSql + Sync); 4] =
-            [&&channels[..], &&destinations[..], &&priorities[..], &&tenants[..]];
-        let rows = self.rows(SELECT_LANE_NUMBERS, &parameters).await?;
-        rows.first().map(|row| row.try_get::<_, i32>(0).map(i64::from)).transpose()
-    }
-
-    /// The numbers of `lanes`; a new lane gets one.
-    pub(super) async fn lane_numbers(
-        &mut self,
-        lanes: BTreeSet<&Lane>,
-    ) -> Result<HashMap<Lane, LaneId>, Error> {
-        let is_new = |lane: &&Lane| !self.state.lane_numbers.contains_key(*lane);
-        let (new, known): (Vec<&Lane>, Vec<&Lane>) = lanes.into_iter().partition(is_new);
-        let numbers =
-            known.into_iter().filter_map(|lane| self.state.lane_numbers.get_key_value(lane));
-        let mut numbers: HashMap<Lane, LaneId> =
-            numbers.map(|(lane, id)| (lane.clone(), *id)).collect();
-        if new.is_empty() {
-            return Ok(numbers);
-        }
-        // In order, so that two processes never wait for each other.
-        let channels: Vec<&str> = new.iter().map(|lane| lane.channel.as_str()).collect();
-        let destinations: Vec<&str> = new.iter().map(|lane| &*lane.destination).collect();
-        let priorities: Vec<i16> = new.iter().map(|lane| lane.priority.code().into()).collect();
-        let tenants: Vec<&str> = new.iter().map(|lane| lane.tenant.as_str()).collect();
-        let parameters: [&(dyn ToSql + Sync); 4] =
-            [&channels, &destinations, &priorities, &tenants];
-        let inserted = self.execute(INSERT_LANES, &parameters).await?;
-        self.follow_own_growth(inserted).await?;
-        // A statement of its own: it sees lanes that another process has committed while the first one waited.
-        let rows = self.rows(SELECT_LANE_NUMBERS, &parameters).await?;
-        for (lane, row) in new.into_iter().zip(&rows) {
-            let id = i64::from(row.try_get::<_, i32>(0)?);
-            // Remembered with the commit only: a lane that is new is gone if the transaction is undone.
-            self.effects.lanes.push((lane.clone(), id));
-            numbers.insert(lane.clone(), id);
-        }
-        Ok(numbers)
-    }
-
     /// New chunks with their partitions: see [`RecentArrivals::place`](super::placement::RecentArrivals::place).
     pub(super) fn placed(
         &mut self,
@@ -414,16 +367,6 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// Inserts the lanes that are missing: no number is spent on those that are there.
-const INSERT_LANES: &str = "INSERT INTO tenant_lane (channel, destination, priority, tenant) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
-     WHERE NOT EXISTS (SELECT FROM tenant_lane AS lane WHERE lane.channel = wanted.channel \
-       AND lane.destination = wanted.destination AND lane.priority = wanted.priority AND lane.tenant = wanted.tenant) \
-     ON CONFLICT DO NOTHING";
-const SELECT_LANE_NUMBERS: &str = "SELECT lane.id \
-     FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) \
-       WITH ORDINALITY AS wanted (channel, destination, priority, tenant, place) \
-     JOIN tenant_lane AS lane USING (channel, destination, priority, tenant) ORDER BY place";
 const INSERT_LOG: &str =
     "INSERT INTO log (batch, entries) SELECT * FROM unnest($1::int8[], $2::bytea[])";
 /// Two transactions may write the same row, and neither waits for the other.

@@ -38,8 +38,8 @@ pub(super) struct WriterState {
     pub(super) store_id: u16,
     pub(super) membership: watch::Receiver<Membership>,
     pub(super) time: DatabaseTime,
-    /// Numbers of lanes that were looked up.
-    pub(super) lane_numbers: HashMap<Lane, LaneId>,
+    /// Lanes that were looked up.
+    pub(super) kept_lanes: HashMap<Lane, KeptLane>,
     /// Batch numbers that are ours to give.
     pub(super) batch_numbers: Vec<Range<u64>>,
     /// The database's time when the first of them were drawn.
@@ -62,6 +62,14 @@ pub(super) struct WriterState {
     pub(super) is_notifying: bool,
     /// The commit that was sent, unless its transaction has written nothing, and the effects of it once it is durable.
     committing: Option<(Option<SentCommit>, Effects)>,
+}
+
+/// A lane that is there at least as long as the batches with these numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeptLane {
+    pub(super) id: LaneId,
+    /// The last number of a batch that may be written to it.
+    pub(super) through: u64,
 }
 
 /// The work in this process's partitions, as far as it was read.
@@ -91,7 +99,8 @@ pub(super) struct Effects {
     pub(super) freed: BTreeMap<(i16, LaneId), LaneLoad>,
     /// Evidence of settlements, by lane.
     pub(super) attempts: BTreeMap<LaneId, AttemptEvidence>,
-    pub(super) lanes: Vec<(Lane, LaneId)>,
+    /// Lanes that were looked up.
+    pub(super) lanes: Vec<(Lane, KeptLane)>,
     /// Deliveries that this process settled.
     pub(super) settled: u64,
     /// True if more may be claimable.
@@ -100,8 +109,8 @@ pub(super) struct Effects {
     pub(super) waits: bool,
 }
 
-/// Lanes whose numbers are kept in memory. Beyond that they are read again.
-const LANE_NUMBERS_MAX: usize = 100_000;
+/// Lanes that are remembered. Beyond that they are read again.
+const KEPT_LANES_MAX: usize = 100_000;
 /// Watermarks that are kept in memory even when their lanes have no work. A watermark that is dropped is found again from the
 /// lane's beginning.
 const WATERMARKS: usize = 65_536;
@@ -120,7 +129,7 @@ impl WriterState {
             store_id,
             membership,
             time,
-            lane_numbers: HashMap::new(),
+            kept_lanes: HashMap::new(),
             batch_numbers: Vec::new(),
             batch_numbers_since: Timestamp::from_millis(0),
             claiming: ClaimState::default(),
@@ -164,11 +173,11 @@ impl WriterState {
     /// Returns the effects of a transaction that was committed.
     pub(super) fn committed(&mut self) -> Effects {
         let effects = self.committing.take().map(|(_, effects)| effects).unwrap_or_default();
-        if self.lane_numbers.len() + effects.lanes.len() > LANE_NUMBERS_MAX {
+        if self.kept_lanes.len() + effects.lanes.len() > KEPT_LANES_MAX {
             // All of them: which ones will be used again is not known, and they are read again for little.
-            self.lane_numbers.clear();
+            self.kept_lanes.clear();
         }
-        self.lane_numbers.extend(effects.lanes.iter().cloned());
+        self.kept_lanes.extend(effects.lanes.iter().cloned());
         effects
     }
 

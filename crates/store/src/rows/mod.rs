@@ -8,6 +8,8 @@ pub(crate) mod claim_load;
 pub(crate) mod codec;
 pub(crate) mod codes;
 pub(crate) mod due;
+#[cfg(test)]
+pub(crate) mod emptied_lanes;
 pub(crate) mod erasure;
 pub(crate) mod events;
 pub(crate) mod evidence;

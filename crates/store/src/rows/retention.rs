@@ -8,6 +8,7 @@ use std::time::Duration;
 use notification::{BatchId, Name, State, Timestamp};
 
 use super::codec::LogGroup;
+use super::codes::LaneId;
 use super::requeue::EndCounts;
 use crate::{RetainedPart, Retention};
 
@@ -15,6 +16,7 @@ use crate::{RetainedPart, Retention};
 #[derive(Debug)]
 pub(crate) struct BatchToPrune {
     pub(crate) id: BatchId,
+    pub(crate) lane: LaneId,
     pub(crate) tenant: Name,
     pub(crate) channel: Name,
     pub(crate) broadcast: Option<i64>,
@@ -38,14 +40,16 @@ pub(crate) enum PruneLook {
     Gone,
 }
 
-/// The walk over the idempotency keys, in order of tenant and key.
+/// A walk over a table in the order of its key, which is begun anew each day.
 #[derive(Debug)]
-pub(crate) struct KeyWalk {
-    /// The last key that was looked at; empty before the first.
-    pub(crate) tenant: String,
-    pub(crate) key: String,
+pub(crate) struct DailyWalk<K> {
+    /// The last key that was looked at; `None` when no walk is under way.
+    pub(crate) passed: Option<K>,
     pub(crate) begun_at: Timestamp,
 }
+
+/// Tenant and name of an idempotency key.
+pub(crate) type KeyPlace = (String, String);
 
 /// The first rows of a table in order of time, and how many of them are over.
 #[derive(Debug)]
@@ -62,13 +66,16 @@ pub(crate) struct OldRows {
 pub(crate) const BATCHES_PER_STEP: usize = 256;
 /// Bytes of items after which a step ends.
 pub(crate) const BYTES_PER_STEP: usize = 2 * 1024 * 1024;
-/// Idempotency keys, changes of the suppression list or rejects that one step looks at.
+/// Idempotency keys, lanes, changes of the suppression list or rejects that one step looks at.
 pub(crate) const ROWS_PER_STEP: usize = 512;
 /// Time after which outcomes are looked at again that were due and had to stay: an audit needed them, or they have the last row of
 /// the log.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(30);
-/// Time between two walks over the idempotency keys, from begin to begin, at least.
-pub(crate) const KEYS_WALKED_EVERY: Duration = Duration::from_hours(24);
+/// Time between two walks over the idempotency keys or the lanes, from begin to begin, at least.
+const WALKED_EVERY: Duration = Duration::from_hours(24);
+/// Numbers of batches for which a lane is kept, from that of the batch on that is written to it: its row is changed once for as many,
+/// at most.
+pub(crate) const LANE_KEPT_FOR: u64 = 65_536;
 /// A walk is behind the lifetime by an eighth of it, at most by this: so most batches have ended when it comes to them.
 const BEHIND_MAX: Duration = Duration::from_hours(1);
 /// Times between two looks at a batch.
@@ -212,27 +219,25 @@ impl OldRows {
     }
 }
 
-// === impl KeyWalk ===
+// === impl DailyWalk ===
 
-impl KeyWalk {
+impl<K> DailyWalk<K> {
     /// No walk was begun yet.
-    pub(crate) const NONE: Self =
-        Self { tenant: String::new(), key: String::new(), begun_at: Timestamp::from_millis(0) };
+    pub(crate) const NONE: Self = Self { passed: None, begun_at: Timestamp::from_millis(0) };
 
-    /// Time at which the next walk begins, if none is under way and it is not time.
+    /// Time at which the next walk begins, if none is under way and it is not time. Rows have a `lifetime`.
     pub(crate) fn waits_until(&self, lifetime: Duration, now: Timestamp) -> Option<Timestamp> {
-        let next = self.begun_at.plus(KEYS_WALKED_EVERY.min(lifetime));
-        (self.tenant.is_empty() && next > now).then_some(next)
+        let next = self.begun_at.plus(WALKED_EVERY.min(lifetime));
+        (self.passed.is_none() && next > now).then_some(next)
     }
 
-    /// Notes that the keys up to `last` were looked at, or all; true if there may be more.
-    pub(crate) fn pass(&mut self, last: Option<(String, String)>, now: Timestamp) -> bool {
-        if self.tenant.is_empty() {
+    /// Notes that the rows up to `last` were looked at, or all; true if there may be more.
+    pub(crate) fn pass(&mut self, last: Option<K>, now: Timestamp) -> bool {
+        if self.passed.is_none() {
             self.begun_at = now;
         }
-        let goes_on = last.is_some();
-        (self.tenant, self.key) = last.unwrap_or_default();
-        goes_on
+        self.passed = last;
+        self.passed.is_some()
     }
 }
 
@@ -258,7 +263,8 @@ mod tests {
     fn batch(count: usize, log: Vec<LogGroup>) -> BatchToPrune {
         let (tenant, channel) = (name("tenant"), name("channel"));
         let (broadcast, removed, pending) = (None, 0, None);
-        BatchToPrune { id: BatchId(1), tenant, channel, broadcast, count, removed, pending, log }
+        let (id, lane) = (BatchId(1), 1);
+        BatchToPrune { id, lane, tenant, channel, broadcast, count, removed, pending, log }
     }
 
     /// Contents for 7 days, and 30 of those that are dead; recipients for 30 days, outcomes for 90.

@@ -57,7 +57,9 @@ impl Transaction<'_> {
         let mut added = 0;
         for group in groups {
             let envelope = open.envelope_of(group);
-            let lane = self.lane_number(&envelope.lane)?;
+            // Each batch has one recipient at least.
+            let through = self.state.next_batch + group.recipients.len() as u64;
+            let lane = self.lane_number(&envelope.lane, through)?;
             for batch in pack_group(group, (&envelope, &open.common), now, || self.next_batch()) {
                 self.store_batch(&batch, lane)?;
             }

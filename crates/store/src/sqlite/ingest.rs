@@ -116,7 +116,7 @@ impl Transaction<'_> {
     pub(super) fn store_packed(&mut self) -> Result<(), StoreError> {
         let packer = std::mem::take(&mut self.packer);
         for batch in &packer.batches {
-            let lane = self.lane_number(&batch.envelope.lane)?;
+            let lane = self.lane_number(&batch.envelope.lane, batch.id.0)?;
             self.store_batch(batch, lane)?;
             let all = Members::all(batch.items.len());
             let chunk = NewChunk::first(batch.id, lane, batch.envelope.due_at, all);

@@ -41,6 +41,9 @@ mod pause;
 #[cfg(test)]
 mod plans_tests;
 mod prune;
+mod prune_rows;
+#[cfg(test)]
+mod prune_rows_tests;
 mod read;
 mod reader;
 mod recover;

@@ -1,5 +1,6 @@
 //! Opening: one owner a directory, one schema, and no trace of the last process's leases.
 
+use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -134,6 +135,7 @@ pub(super) fn open(
         // A broadcast of the process before this one.
         waits: true,
         new_lanes: Vec::new(),
+        kept_lanes: HashMap::new(),
         audits: AuditLock::open(directory)?,
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
     };

@@ -4,7 +4,7 @@
 //! Batches that it has to leave, because they are pending or others have longer lifetimes, are noted with the time of the next
 //! look. So nothing is written for retention while notifications come and go, and no step depends on how many there are.
 
-use notification::{BatchId, BroadcastId, Bytes, NotificationId, Timestamp};
+use notification::{BatchId, Bytes, Timestamp};
 use rusqlite::{OptionalExtension, params};
 
 use super::rows::signed;
@@ -12,33 +12,26 @@ use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::removal::{without_contents, without_recipients};
 use crate::rows::retention::{
-    BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, KeyWalk, OldRows, PruneLook,
-    ROWS_PER_STEP, code, walk_name, walk_until, walked_at,
+    BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, PruneLook, code, walk_name,
+    walk_until, walked_at,
 };
 use crate::{PruneStep, RetainedPart, Retention, StoreError};
 
 /// A step: what it goes by, what it has done, and how much it has looked at.
 #[derive(Debug)]
-struct StepUnderWay<'a> {
-    retention: &'a Retention,
-    now: Timestamp,
-    result: PruneStep,
+pub(super) struct StepUnderWay<'a> {
+    pub(super) retention: &'a Retention,
+    pub(super) now: Timestamp,
+    pub(super) result: PruneStep,
     batches: usize,
     bytes: usize,
-}
-
-/// The row of an idempotency key.
-struct KeyRow {
-    tenant: String,
-    key: String,
-    notification: Option<[u8; 16]>,
-    broadcast: Option<i64>,
 }
 
 /// Free pages from which on some are given back: a quarter of the file, and as many as a busy minute fills.
 const FREE_PAGES_MIN: i64 = 4096;
 /// Free pages that one step gives back.
 const PAGES_PER_STEP: i64 = 512;
+
 // === impl StepUnderWay ===
 
 impl StepUnderWay<'_> {
@@ -47,7 +40,7 @@ impl StepUnderWay<'_> {
     }
 
     /// Notes that something may be due at `at`.
-    fn look_at(&mut self, at: Option<Timestamp>) {
+    pub(super) fn look_at(&mut self, at: Option<Timestamp>) {
         self.result.next_at = self.result.next_at.into_iter().chain(at).min();
     }
 }
@@ -73,6 +66,7 @@ impl Transaction<'_> {
         }
         self.prune_keys(step)?;
         self.prune_suppression_events(step)?;
+        self.prune_lanes(step)?;
         if !step.result.goes_on {
             // What of the index is left of batches that are gone is removed by the task that keeps it.
             self.woke |= self.drop_empty_runs()?;
@@ -119,8 +113,7 @@ impl Transaction<'_> {
     ) -> Result<(), StoreError> {
         let Some(until) = walk_until(step.retention, part, step.now) else { return Ok(()) };
         let walk = walk_name(part);
-        let mut select = self.sql("SELECT batch FROM retention_walk WHERE name = ?1")?;
-        let passed: i64 = select.query_row([walk], |row| row.get(0)).optional()?.unwrap_or(0);
+        let passed = self.passed_by_walk(part)?;
         let batches: Vec<(i64, i64)> = {
             let mut select =
                 self.sql("SELECT id, accepted_at FROM batch WHERE id > ?1 ORDER BY id LIMIT ?2")?;
@@ -148,6 +141,13 @@ impl Transaction<'_> {
             self.sql(insert)?.execute(params![walk, last])?;
         }
         Ok(())
+    }
+
+    /// Number of the last batch that the walk for `part` has looked at.
+    pub(super) fn passed_by_walk(&self, part: RetainedPart) -> Result<i64, StoreError> {
+        let mut select = self.sql("SELECT batch FROM retention_walk WHERE name = ?1")?;
+        let passed = select.query_row([walk_name(part)], |row| row.get(0)).optional()?;
+        Ok(passed.unwrap_or(0))
     }
 
     /// Removes what may be removed of a batch, or notes when to look again.
@@ -179,8 +179,10 @@ impl Transaction<'_> {
                 return self.remove_contents(&batch, step);
             }
         };
-        self.sql("INSERT OR IGNORE INTO retention_later (part, at, batch) VALUES (?1, ?2, ?3)")?
-            .execute(params![code(part), again.millis(), id.0.cast_signed()])?;
+        let insert =
+            "INSERT OR IGNORE INTO retention_later (part, at, batch, lane) VALUES (?1, ?2, ?3, ?4)";
+        let note = params![code(part), again.millis(), id.0.cast_signed(), batch.lane];
+        self.sql(insert)?.execute(note)?;
         step.look_at(Some(again));
         Ok(())
     }
@@ -189,7 +191,7 @@ impl Transaction<'_> {
         let number = id.0.cast_signed();
         let mut select = self.sql(
             "SELECT batch.tenant, lane.channel, batch.broadcast, count, removed, batch.due_at, \
-             waiting.broadcast IS NOT NULL AND (passed IS NULL OR passed < batch.id) FROM batch \
+             waiting.broadcast IS NOT NULL AND (passed IS NULL OR passed < batch.id), lane.id FROM batch \
              JOIN tenant_lane AS lane ON lane.id = batch.lane \
              LEFT JOIN unreleased AS waiting ON waiting.broadcast = batch.broadcast WHERE batch.id = ?1",
         )?;
@@ -204,6 +206,7 @@ impl Transaction<'_> {
         let log = if pending.is_none() { self.logged(id)? } else { Vec::new() };
         Ok(Some(BatchToPrune {
             id,
+            lane: row.get(7)?,
             tenant: codes::name(row.get_ref(0)?.as_str()?)?,
             channel: codes::name(row.get_ref(1)?.as_str()?)?,
             broadcast: row.get(2)?,
@@ -327,96 +330,6 @@ impl Transaction<'_> {
             self.sql("DELETE FROM broadcast_tombstone WHERE broadcast = ?1")?
                 .execute([broadcast])?;
         }
-        Ok(())
-    }
-
-    /// Goes on with the walk over the idempotency keys, or begins it anew when it is time.
-    fn prune_keys(&mut self, step: &mut StepUnderWay<'_>) -> Result<(), StoreError> {
-        let Some(lifetime) = step.retention.idempotency_keys else { return Ok(()) };
-        let mut select =
-            self.sql("SELECT tenant, key, begun_at FROM retention_walk WHERE name = 'keys'")?;
-        let walk = select.query_row([], |row| {
-            let begun_at = Timestamp::from_millis(row.get(2)?);
-            Ok(KeyWalk { tenant: row.get(0)?, key: row.get(1)?, begun_at })
-        });
-        let mut walk = walk.optional()?.unwrap_or(KeyWalk::NONE);
-        if let Some(begins_at) = walk.waits_until(lifetime, step.now) {
-            step.look_at(Some(begins_at));
-            return Ok(());
-        }
-        let page = self.key_page(&walk)?;
-        for row in &page {
-            if !self.is_key_over(row, step.now.minus(lifetime))? {
-                continue;
-            }
-            self.sql("DELETE FROM idempotency WHERE tenant = ?1 AND key = ?2")?
-                .execute([&row.tenant, &row.key])?;
-            step.result.removed.idempotency_keys += 1;
-        }
-        let last = page.into_iter().last().map(|row| (row.tenant, row.key));
-        step.result.goes_on |= walk.pass(last, step.now);
-        if !step.result.goes_on {
-            step.look_at(walk.waits_until(lifetime, step.now));
-        }
-        let insert = "INSERT INTO retention_walk (name, tenant, key, begun_at) VALUES ('keys', ?1, ?2, ?3) \
-             ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, key = excluded.key, begun_at = excluded.begun_at";
-        self.sql(insert)?.execute(params![walk.tenant, walk.key, walk.begun_at.millis()])?;
-        Ok(())
-    }
-
-    /// The keys behind the place of a walk.
-    fn key_page(&self, walk: &KeyWalk) -> Result<Vec<KeyRow>, StoreError> {
-        let mut select = self.sql(
-            "SELECT tenant, key, notification, broadcast FROM idempotency \
-             WHERE (tenant, key) > (?1, ?2) ORDER BY tenant, key LIMIT ?3",
-        )?;
-        let rows =
-            select.query_map(params![walk.tenant, walk.key, signed(ROWS_PER_STEP)], |row| {
-                Ok(KeyRow {
-                    tenant: row.get(0)?,
-                    key: row.get(1)?,
-                    notification: row.get(2)?,
-                    broadcast: row.get(3)?,
-                })
-            })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// True if a key was used before `until`, and the content of its notification or broadcast is gone.
-    fn is_key_over(&self, row: &KeyRow, until: Timestamp) -> Result<bool, StoreError> {
-        if let Some(id) = row.notification.map(NotificationId::from_bytes) {
-            if id.accepted_at() > until {
-                return Ok(false);
-            }
-            let mut select = self.sql("SELECT removed > 0 FROM batch WHERE id = ?1")?;
-            let removed = select.query_row([id.batch().0.cast_signed()], |row| row.get(0));
-            return Ok(removed.optional()?.unwrap_or(true));
-        }
-        let mut select = self.sql(
-            "SELECT coalesce(sealed_at <= ?2, 0) AND without_content >= recipients FROM broadcast WHERE id = ?1",
-        )?;
-        let id = BroadcastId(row.broadcast.unwrap_or_default().cast_unsigned());
-        let over = select.query_row([id.0.cast_signed(), until.millis()], |row| row.get(0));
-        Ok(over.optional()?.unwrap_or(true))
-    }
-
-    /// Removes old changes of the suppression list, but the last: its number must not be given again.
-    fn prune_suppression_events(&mut self, step: &mut StepUnderWay<'_>) -> Result<(), StoreError> {
-        let Some(lifetime) = step.retention.suppression_events else { return Ok(()) };
-        let mut select =
-            self.sql("SELECT id, at FROM suppression_event WHERE id > 0 ORDER BY id LIMIT ?1")?;
-        let rows = select.query_map([signed(ROWS_PER_STEP + 1)], |row| {
-            Ok((row.get::<_, i64>(0)?, Timestamp::from_millis(row.get(1)?)))
-        })?;
-        let (ids, times): (Vec<i64>, Vec<Timestamp>) =
-            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let old = OldRows::of(&times, lifetime, step.now);
-        if let Some(last) = old.count.checked_sub(1).and_then(|last| ids.get(last)) {
-            self.sql("DELETE FROM suppression_event WHERE id <= ?1")?.execute([last])?;
-        }
-        step.result.removed.suppression_events += old.count as u64;
-        step.result.goes_on |= old.goes_on;
-        step.look_at(old.next_at);
         Ok(())
     }
 

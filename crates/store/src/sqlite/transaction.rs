@@ -1,6 +1,6 @@
 //! A transaction of the writer, and the writer's memory between transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Pauses, State, Timestamp};
@@ -19,6 +19,10 @@ use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::packing::BatchPacker;
 use crate::rows::recipient_filter::RecipientFilter;
 use crate::rows::release::Slicing;
+use crate::rows::retention::LANE_KEPT_FOR;
+
+/// Lanes of which it is remembered up to which number batches may be written to them.
+const KEPT_LANES_MAX: usize = 65_536;
 
 /// The state of the writer: its memory of the database. Read anew when a store is opened.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub(super) struct WriterState {
     pub(super) waits: bool,
     /// Lanes that this transaction stored: if it is undone, they do not exist.
     pub(super) new_lanes: Vec<LaneId>,
+    /// Lanes, and the number up to which batches may be written to them.
+    pub(super) kept_lanes: HashMap<LaneId, u64>,
     /// Keeps audits and the removal of outcomes apart.
     pub(super) audits: AuditLock,
     /// Pauses, for claims and for deliver.
@@ -78,6 +84,7 @@ impl WriterState {
         for lane in self.new_lanes.drain(..) {
             self.lanes.remove(lane);
         }
+        self.kept_lanes.clear();
     }
 }
 
@@ -207,21 +214,52 @@ impl<'a> Transaction<'a> {
         Ok(select.query_row(lane_key(lane), |row| row.get(0)).optional()?)
     }
 
-    /// The number of `lane`; a new lane gets one.
-    pub(super) fn lane_number(&mut self, lane: &Lane) -> Result<LaneId, StoreError> {
+    /// The number of `lane`, to which batches with numbers up to `through` are to be written; a new lane gets one.
+    pub(super) fn lane_number(&mut self, lane: &Lane, through: u64) -> Result<LaneId, StoreError> {
         if let Some(id) = self.state.lanes.number_of(lane) {
+            self.keep_lane(id, through)?;
             return Ok(id);
         }
-        let id = if let Some(id) = self.find_lane(lane)? {
-            id
-        } else {
-            let insert = "INSERT INTO tenant_lane (channel, destination, priority, tenant) VALUES (?1, ?2, ?3, ?4)";
-            let id = self.sql(insert)?.insert(lane_key(lane))?;
-            self.state.new_lanes.push(id);
-            id
+        let id = match self.find_lane(lane)? {
+            Some(id) => id,
+            None => self.insert_lane(lane, through)?,
         };
         self.state.lanes.add(id, lane.clone());
+        self.keep_lane(id, through)?;
         Ok(id)
+    }
+
+    fn insert_lane(&mut self, lane: &Lane, through: u64) -> Result<LaneId, StoreError> {
+        let kept_through = through + LANE_KEPT_FOR;
+        let insert = "INSERT INTO tenant_lane (channel, destination, priority, tenant, kept_through) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let (channel, destination, priority, tenant) = lane_key(lane);
+        let row = params![channel, destination, priority, tenant, kept_through.cast_signed()];
+        let id = self.sql(insert)?.insert(row)?;
+        self.state.new_lanes.push(id);
+        self.state.kept_lanes.insert(id, kept_through);
+        Ok(id)
+    }
+
+    /// Sees to it that a lane is there as long as a batch with a number up to `through` is.
+    fn keep_lane(&mut self, id: LaneId, through: u64) -> Result<(), StoreError> {
+        let known = self.state.kept_lanes.get(&id);
+        if known.is_some_and(|kept_through| through <= *kept_through) {
+            return Ok(());
+        }
+        let mut select = self.sql("SELECT kept_through FROM tenant_lane WHERE id = ?1")?;
+        let stored: i64 = select.query_row([id], |row| row.get(0))?;
+        let mut kept_through = stored.cast_unsigned();
+        if kept_through < through {
+            kept_through = through + LANE_KEPT_FOR;
+            self.sql("UPDATE tenant_lane SET kept_through = ?2 WHERE id = ?1")?
+                .execute([id, kept_through.cast_signed()])?;
+        }
+        if self.state.kept_lanes.len() >= KEPT_LANES_MAX {
+            // All of them: which ones will be used again is not known, and they are read again for little.
+            self.state.kept_lanes.clear();
+        }
+        self.state.kept_lanes.insert(id, kept_through);
+        Ok(())
     }
 
     /// The lane with number `id`.

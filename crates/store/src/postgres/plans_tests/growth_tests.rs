@@ -137,7 +137,7 @@ async fn a_transaction_that_brings_in_many_lanes_looks_them_up_by_their_index() 
     let mut transaction = Transaction::begin(&seat.session, &mut seat.state).await.unwrap();
     assert_eq!(transaction.lane_numbers(lanes.iter().collect()).await.unwrap().len(), ITEMS);
     let name = "SELECT format('EXPLAIN EXECUTE %I (NULL, NULL, NULL, NULL)', name) \
-         FROM pg_prepared_statements WHERE statement LIKE 'SELECT lane.id FROM unnest%'";
+         FROM pg_prepared_statements WHERE statement LIKE 'SELECT lane.id, kept_through FROM unnest%'";
     let client = &seat.session.client;
     let explain: String = client.query_one(name, &[]).await.unwrap().get(0);
     let plan = client.query(&explain, &[]).await.unwrap();

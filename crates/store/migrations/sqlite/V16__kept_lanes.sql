@@ -1,0 +1,7 @@
+-- When a lane may be removed (decision 0062): no batch of it has a number above `kept_through`, and of those up to there that retention
+-- has passed and left, none is of it.
+ALTER TABLE tenant_lane ADD COLUMN kept_through INTEGER NOT NULL DEFAULT 0;
+UPDATE tenant_lane SET kept_through = (SELECT coalesce(max(id), 0) FROM batch);
+ALTER TABLE retention_later ADD COLUMN lane INTEGER NOT NULL DEFAULT 0;
+UPDATE retention_later SET lane = coalesce((SELECT batch.lane FROM batch WHERE batch.id = retention_later.batch), 0);
+CREATE INDEX retention_later_of_lane ON retention_later (lane) WHERE part = 2;
