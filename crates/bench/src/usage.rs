@@ -1,11 +1,13 @@
 //! The resources that processes use, from `/proc`.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The resources that a process has used.
@@ -110,6 +112,26 @@ pub fn bytes_on_disk(directory: &Path) -> Result<u64> {
         blocks += entry?.metadata()?.blocks();
     }
     Ok(BLOCK * blocks)
+}
+
+/// Has the kernel drop what it holds in memory of the files below `directory`. What runs below the kernel may still hold some.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn forget_files(directory: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            forget_files(&entry.path())?;
+        } else if kind.is_file() {
+            let file = File::open(entry.path())?;
+            // Pages that are not on the disk yet are not dropped.
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+    }
+    Ok(())
 }
 
 // === impl Times ===

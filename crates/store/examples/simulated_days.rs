@@ -3,9 +3,9 @@
 //! `cargo run --release -p store --example simulated_days STORE [days] [broadcast] [one-offs]`
 //!
 //! Each day STORE, a directory that does not exist or `postgres` for a server of its own, takes in a broadcast of so many and so many
-//! notifications one by one, ends them (one chunk of a hundred dead, the others delivered), indexes them, and removes what is over: contents after 7
-//! days, recipients after 30, outcomes after 90. All times are of the simulated days, of which the last one is today. A line tells of every
-//! tenth day; a directory is left there.
+//! notifications one by one, these to destinations that it did not have before; ends them (one chunk of a hundred dead, the others
+//! delivered), indexes them, and removes what is over: contents after 7 days, recipients after 30, outcomes after 90, lanes. All times are
+//! of the simulated days, of which the last one is today. A line tells of every tenth day; a directory is left there.
 
 #![expect(
     clippy::disallowed_methods,
@@ -31,6 +31,8 @@ const DAY: Duration = Duration::from_hours(24);
 const AT_ONCE: u64 = 50_000;
 /// Notifications of a batch.
 const BATCH: u64 = 1_000;
+/// Destinations of a day's notifications that come one by one: each day has others.
+const NEW_ENDPOINTS: u64 = 100;
 /// Days between two lines.
 const TOLD_EVERY: u32 = 10;
 
@@ -97,7 +99,13 @@ async fn take_in(store: &dyn Store, now: Timestamp, count: u64, of_batch: u64) {
         let draft = |number: u64| -> Draft {
             // Drafts of one transaction share batches unless their due times differ.
             let due_at = now.millis() + i64::try_from(number / of_batch).expect("a number");
-            Shape { due_at, ..Shape::default() }.draft(&format!("{number:0>64x}"))
+            let mut draft = Shape { due_at, ..Shape::default() }.draft(&format!("{number:0>64x}"));
+            if of_batch == 1 {
+                let endpoint = number % NEW_ENDPOINTS;
+                let destination = format!("https://{endpoint}.{}.example", now.millis());
+                draft.envelope.lane.destination = destination.into();
+            }
+            draft
         };
         let drafts = (first..count.min(first + AT_ONCE)).map(draft).collect();
         store.ingest(drafts, now).await.expect("accepted");

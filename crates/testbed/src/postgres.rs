@@ -176,7 +176,8 @@ impl PostgresServer {
         self.keeper.process(SERVER)
     }
 
-    fn data(&self) -> PathBuf {
+    /// The directory with its data.
+    pub fn data(&self) -> PathBuf {
         self.keeper.directory().join("data")
     }
 

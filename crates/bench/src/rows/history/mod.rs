@@ -20,7 +20,7 @@ use crate::caller::LoadCaller;
 use crate::client::feed;
 use crate::report::{Check, RowReport, Unit, median, percentile};
 use crate::trial::{Setup, Trial};
-use crate::usage::bytes_on_disk;
+use crate::usage::{bytes_on_disk, forget_files};
 use crate::workload::token;
 
 /// How much is measured.
@@ -105,7 +105,10 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         ("provider".into(), "APNs over TLS, answers at once".into()),
         ("job".into(), format!("a broadcast to {}", count(plan.job))),
         ("requests".into(), format!("{} before each job, one at a time", count(plan.posts))),
-        ("lists".into(), "in pages of at most 100, after the last job".into()),
+        (
+            "lists".into(),
+            "in pages of at most 100, after the last job and another start with nothing of the store in memory".into(),
+        ),
     ];
     for name in ["SQLite", "PostgreSQL"] {
         let before = report.checks.len();
@@ -122,7 +125,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
 
 /// Fills a store, and adds what was measured on it, and on empty ones in turn with it.
 fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport) -> Result<()> {
-    let backing = match name {
+    let mut backing = match name {
         "SQLite" => HistoryBacking::Sqlite,
         _ => HistoryBacking::Postgres(PostgresServer::start_with(PostgresOptions::default())?),
     };
@@ -142,7 +145,12 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
     conclude(report, name, filled.count, &on_empty, &on_old);
     bench.say(format!("{name}: lists on the old store"));
     old.wait_until_idle()?;
-    lists::measure(&mut old.caller()?, filled.count, name, report)
+    old.start_cold(&mut backing)?;
+    // Nothing of the store is in memory at first, and what the same pages are made of is afterwards.
+    for memory in ["cold", "warm"] {
+        lists::measure(&mut old.caller()?, filled.count, &format!("{name}, {memory}"), report)?;
+    }
+    Ok(())
 }
 
 /// The points and checks of one kind of store.
@@ -239,6 +247,23 @@ impl HistoryStore {
             "the engine has work to do {:?} after the last notification",
             IDLE_LOOK * IDLE_LOOKS
         )
+    }
+
+    /// Starts the engine, and the server, on files of which nothing is in memory.
+    fn start_cold(&mut self, backing: &mut HistoryBacking) -> Result<()> {
+        self.trial.kill()?;
+        match backing {
+            HistoryBacking::Sqlite => forget_files(&self.directory.path().join("data"))?,
+            HistoryBacking::Postgres(server) => {
+                server.stop_immediate()?;
+                // It recovers, so that the next start has nothing to recover.
+                server.start_again()?;
+                server.stop_immediate()?;
+                forget_files(&server.data())?;
+                server.start_again()?;
+            }
+        }
+        self.trial.restart()
     }
 
     /// Bytes on the disk.
