@@ -95,8 +95,7 @@ impl Transaction<'_> {
             }
             kept.push((*lane, KeptLane { id, through: kept_through }));
         }
-        let is_gone = kept.len() < lanes.len();
-        if is_gone || (!ending.is_empty() && self.keep(&ending, kept_for).await? < ending.len()) {
+        if kept.len() < lanes.len() || self.keep(&ending, kept_for).await? < ending.len() {
             return Err(RunError::Conflict("a lane was removed while it was looked up"));
         }
         Ok(kept)
@@ -104,6 +103,9 @@ impl Transaction<'_> {
 
     /// Keeps lanes for batches up to a number; returns how many of them are still there.
     async fn keep(&mut self, lanes: &[i32], kept_for: i64) -> Result<usize, RunError> {
+        if lanes.is_empty() {
+            return Ok(0);
+        }
         let kept = self.execute(KEEP_LANES, &[&lanes, &kept_for]).await?;
         Ok(usize::try_from(kept).unwrap_or(usize::MAX))
     }

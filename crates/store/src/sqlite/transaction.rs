@@ -21,9 +21,6 @@ use crate::rows::recipient_filter::RecipientFilter;
 use crate::rows::release::Slicing;
 use crate::rows::retention::LANE_KEPT_FOR;
 
-/// Lanes of which it is remembered up to which number batches may be written to them.
-const KEPT_LANES_MAX: usize = 65_536;
-
 /// The state of the writer: its memory of the database. Read anew when a store is opened.
 #[derive(Debug)]
 pub(super) struct WriterState {
@@ -75,6 +72,9 @@ pub(super) struct Committed {
     pub(super) counted: bool,
 }
 
+/// Lanes of which it is remembered up to which number batches may be written to them.
+const KEPT_LANES_MAX: usize = 65_536;
+
 // === impl WriterState ===
 
 impl WriterState {
@@ -85,6 +85,14 @@ impl WriterState {
             self.lanes.remove(lane);
         }
         self.kept_lanes.clear();
+    }
+
+    fn remember_kept(&mut self, lane: LaneId, through: u64) {
+        if self.kept_lanes.len() >= KEPT_LANES_MAX {
+            // All of them: which ones will be used again is not known, and they are read again for little.
+            self.kept_lanes.clear();
+        }
+        self.kept_lanes.insert(lane, through);
     }
 }
 
@@ -236,7 +244,7 @@ impl<'a> Transaction<'a> {
         let row = params![channel, destination, priority, tenant, kept_through.cast_signed()];
         let id = self.sql(insert)?.insert(row)?;
         self.state.new_lanes.push(id);
-        self.state.kept_lanes.insert(id, kept_through);
+        self.state.remember_kept(id, kept_through);
         Ok(id)
     }
 
@@ -254,11 +262,7 @@ impl<'a> Transaction<'a> {
             self.sql("UPDATE tenant_lane SET kept_through = ?2 WHERE id = ?1")?
                 .execute([id, kept_through.cast_signed()])?;
         }
-        if self.state.kept_lanes.len() >= KEPT_LANES_MAX {
-            // All of them: which ones will be used again is not known, and they are read again for little.
-            self.state.kept_lanes.clear();
-        }
-        self.state.kept_lanes.insert(id, kept_through);
+        self.state.remember_kept(id, kept_through);
         Ok(())
     }
 
