@@ -1,13 +1,16 @@
 //! Reads: lists, totals, lanes and the log.
 
+use std::collections::BTreeSet;
+
 use notification::{BatchId, Disposition, NotificationId, State};
 
 use super::support::{
-    BroadcastShape, DELIVERED, Shape, at, claim_all, claim_one, claim_request, find, list_in_pages,
-    name, part, settle_all, settle_one, whole_log,
+    BroadcastShape, DELIVERED, Shape, at, claim_all, claim_one, claim_request, find, is_part_of,
+    list_in_pages, name, part, settle_all, settle_one, whole_log,
 };
 use crate::{
-    Admission, ClaimRequest, Filter, LaneEvidence, LaneStatus, ListOrder, LogPosition, Store,
+    Admission, CancelTarget, ClaimRequest, Filter, LaneEvidence, LaneStatus, ListOrder,
+    LogPosition, Store,
 };
 
 pub(super) async fn strangers_are_not_found(store: &dyn Store) {
@@ -126,6 +129,57 @@ pub(super) async fn what_ended_badly_is_found_among_what_did_not(store: &dyn Sto
         let none = Filter { channel, ..filter.clone() };
         assert_eq!(list_all(store, &none, items).await, []);
     }
+}
+
+pub(super) async fn what_waits_or_was_cancelled_is_found_among_what_did_not(store: &dyn Store) {
+    let mut ids = Vec::new();
+    for number in 0..300 {
+        // Two of three are of one tenant. The last ones are not due.
+        let tenant = if number % 3 == 0 { "other" } else { "tenant" };
+        let due_at = if number < 290 { number } else { 9_000 + number };
+        ids.push(Shape { due_at, tenant, ..Shape::default() }.ingest(store, 1).await[0]);
+    }
+    for (id, tenant) in
+        ids.iter().zip(["other", "tenant", "tenant"].into_iter().cycle()).step_by(10)
+    {
+        let cancelled = store.cancel(CancelTarget::Notification(*id), name(tenant), at(0)).await;
+        assert_eq!(cancelled.unwrap().unwrap().cancelled, 1);
+    }
+    for chunk in claim_all(store, 300).await {
+        let id = chunk.notification_id(0);
+        let number = ids.iter().position(|other| *other == id).unwrap();
+        let (disposition, detail) = match number % 10 {
+            1 => (Disposition::Retry { at: at(9_000) }, "busy"),
+            2 => continue,
+            3 => (Disposition::Ended(State::Dead), "no route"),
+            4 if number > 200 => (DELIVERED, "id 7"),
+            _ => (DELIVERED, ""),
+        };
+        let mut settlement = part(&chunk, &[0], disposition);
+        settlement.groups[0].detail = detail.into();
+        settle_one(store, settlement).await;
+    }
+    let all = list_in_pages(store, &Filter::default(), 1_000).await;
+    let waiting = [State::Pending, State::Claimed, State::Begun];
+    let sets = [&waiting[..1], &waiting[1..2], &waiting, &[State::Cancelled, State::Dead], &[]];
+    for states in sets.map(|states| states.iter().copied().collect::<BTreeSet<_>>()) {
+        for reason in [None, Some("busy"), Some("o"), Some("id 7"), Some("nothing")] {
+            let channel = reason.filter(|reason| *reason == "o").map(|_| name("channel"));
+            let reason = reason.map(str::to_owned);
+            for (order, tenant) in [
+                (ListOrder::OldestFirst, None),
+                (ListOrder::NewestFirst, None),
+                (ListOrder::OldestFirst, Some(name("other"))),
+                (ListOrder::NewestFirst, Some(name("tenant"))),
+            ] {
+                let (states, reason, channel) = (states.clone(), reason.clone(), channel.clone());
+                let filter = Filter { tenant, channel, states, reason, order, ..Filter::default() };
+                is_part_of(store, &filter, &all, 7).await;
+            }
+        }
+    }
+    let states = [State::Pending, State::Cancelled].into();
+    is_part_of(store, &Filter { states, ..Filter::default() }, &all, 1).await;
 }
 
 pub(super) async fn a_list_has_what_was_accepted_within_a_time(store: &dyn Store) {

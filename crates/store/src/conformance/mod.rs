@@ -135,6 +135,7 @@ pub async fn exercise_slices<S: Store>(
     cases! {
         slices:
             what_waits_is_pending_everywhere
+            what_waits_or_is_withdrawn_is_listed_page_by_page
             a_waiting_one_is_cancelled_and_never_sent
             one_of_a_waiting_batch_is_cancelled_and_the_others_are_sent
             what_waits_is_withdrawn_with_its_broadcast_at_once
@@ -315,6 +316,7 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
             a_list_is_paged_and_filtered
             a_list_in_the_other_order_is_the_same_one_backwards
             what_ended_badly_is_found_among_what_did_not
+            what_waits_or_was_cancelled_is_found_among_what_did_not
             a_list_has_what_was_accepted_within_a_time
             the_room_of_a_store_grows_with_what_it_holds
             a_recipient_is_found_by_its_tenant_and_at_once

@@ -6,12 +6,12 @@ use notification::{
 
 use super::support::{
     BroadcastShape, DELIVERED, Shape, at, cancel_scope, cancelled, claim_all, claim_request,
-    count_scope, find, groups, groups_in_turn, name, part, settle_all, settle_one,
-    the_books_balance, whole_log,
+    count_scope, find, groups, groups_in_turn, is_part_of, list_in_pages, name, part, settle_all,
+    settle_one, the_books_balance, whole_log,
 };
 use crate::{
     BroadcastDraft, BroadcastOpened, CancelScope, CancelTarget, Cancelled, ClaimRequest, Erased,
-    Filter, History, Paused, Requeued, Store,
+    Filter, History, ListOrder, Paused, Requeued, Store,
 };
 
 /// A sealed broadcast of four batches, of three members each; one of them has its chunk.
@@ -87,6 +87,35 @@ pub(super) async fn what_waits_is_pending_everywhere(
     assert_eq!(deliver_all(store).await, 12);
     let account = store.reader().broadcast(id).await.unwrap().unwrap().account;
     assert_eq!((account.delivered, account.pending), (12, 0));
+}
+
+pub(super) async fn what_waits_or_is_withdrawn_is_listed_page_by_page(
+    store: &dyn Store,
+    next: &impl AsyncFn() -> bool,
+) {
+    BroadcastShape::default().open(store, 3).await;
+    let other = four_batches(store).await;
+    let id = four_batches(store).await;
+    cancel(store, CancelTarget::Notification(ids(store, id).await[7])).await;
+    for withdrawn in [None, Some(id)] {
+        if let Some(id) = withdrawn {
+            cancel(store, CancelTarget::Broadcast(id)).await;
+        }
+        for _ in 0..2 {
+            let all = list_in_pages(store, &Filter::default(), 1_000).await;
+            assert_eq!(all.len(), 24, "an open broadcast is not listed");
+            for state in [State::Pending, State::Cancelled] {
+                for broadcast in [None, Some(id), Some(other)] {
+                    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+                        let states = [state].into();
+                        let filter = Filter { states, broadcast, order, ..Filter::default() };
+                        is_part_of(store, &filter, &all, 2).await;
+                    }
+                }
+            }
+            assert!(next().await);
+        }
+    }
 }
 
 pub(super) async fn a_waiting_one_is_cancelled_and_never_sent(

@@ -1,6 +1,6 @@
 //! Shapes of notifications, and helpers of the cases.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use notification::{
@@ -282,24 +282,51 @@ pub async fn the_books_balance(store: &dyn Store) {
     assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
     assert!(audit.account.is_balanced(), "{:?}", audit.account);
     assert_eq!(store.reader().totals().await.expect("totals"), audit.account);
-    ends_are_listed(store).await;
+    states_are_listed(store).await;
 }
 
-/// A list of one state has what the list of all has in it, in either order.
-async fn ends_are_listed(store: &dyn Store) {
-    let mut by_state = BTreeMap::<State, Vec<NotificationId>>::new();
-    for history in list_in_pages(store, &Filter::default(), 1_000).await {
-        by_state.entry(history.state).or_default().push(history.id);
+/// A list by states or by a reason has what the list of all has of these, in either order, of a tenant and of all.
+async fn states_are_listed(store: &dyn Store) {
+    let all = list_in_pages(store, &Filter::default(), 1_000).await;
+    let tenant = all.last().map(|history| history.envelope.lane.tenant.clone());
+    let (mut states, mut reasons) = (BTreeSet::new(), BTreeSet::new());
+    for history in &all {
+        states.insert(history.state);
+        reasons.extend(history.attempts.last().map(|last| last.detail.clone()));
     }
-    for (state, mut ids) in by_state {
-        for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
-            let filter = Filter { states: [state].into(), order, ..Filter::default() };
-            let listed = list_in_pages(store, &filter, 100).await;
-            let listed: Vec<NotificationId> = listed.iter().map(|history| history.id).collect();
-            assert_eq!(listed, ids, "{state:?}, {order:?}");
-            ids.reverse();
+    let mut sets: Vec<BTreeSet<State>> = states.iter().map(|state| [*state].into()).collect();
+    sets.extend([false, true].map(|is_terminal| {
+        let of_these = |state: &&State| state.is_terminal() == is_terminal;
+        let states = State::ALL.iter().filter(of_these).copied();
+        states.filter(|state| *state != State::Delivered).collect()
+    }));
+    let by_states = sets.into_iter().map(|states| Filter { states, ..Filter::default() });
+    let of_reason = |reason| Filter { reason: Some(reason), ..Filter::default() };
+    let by_reason = reasons.into_iter().take(3).map(of_reason);
+    for (number, filter) in by_states.chain(by_reason).enumerate() {
+        let mut tenants = [None, tenant.clone()];
+        if number % 2 == 1 {
+            tenants.reverse();
+        }
+        for (order, tenant) in
+            [ListOrder::OldestFirst, ListOrder::NewestFirst].into_iter().zip(tenants)
+        {
+            let filter = Filter { tenant, order, ..filter.clone() };
+            is_part_of(store, &filter, &all, 100).await;
         }
     }
+}
+
+/// Asserts that `filter` lists what matches it of `all`, which are in the order of a list, in pages of `items`.
+pub(super) async fn is_part_of(store: &dyn Store, filter: &Filter, all: &[History], items: usize) {
+    let matching = all.iter().filter(|history| filter.matches(history));
+    let mut expect: Vec<NotificationId> = matching.map(|history| history.id).collect();
+    if filter.order == ListOrder::NewestFirst {
+        expect.reverse();
+    }
+    let listed = list_in_pages(store, filter, items).await;
+    let listed: Vec<NotificationId> = listed.iter().map(|history| history.id).collect();
+    assert_eq!(listed, expect, "{filter:?}");
 }
 
 /// All that `filter` matches, page by page.

@@ -1,9 +1,8 @@
-//! Lists of notifications: by walking over batches, by the search index, and by the list of batches with bad ends.
+//! Lists of notifications: by walking over batches, by the search index, and by states.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
-use notification::{BatchId, NotificationId, State};
+use notification::{BatchId, NotificationId, limits};
 
 use super::list_batches::CountedBatch;
 use super::read::Snapshot;
@@ -15,7 +14,7 @@ use crate::rows::places::{
 };
 use crate::rows::search::lookup::Lookup;
 use crate::rows::stretches::StretchIndex;
-use crate::rows::undelivered::listed_states;
+use crate::rows::undelivered::ListSources;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
@@ -26,6 +25,8 @@ struct PostgresListing<'a> {
     items_max: usize,
     /// Batches that may still be read whole.
     batches_left: usize,
+    /// How many more members than there is room for are read at once. It doubles, for the more were read the fewer match.
+    surplus: usize,
     page: Page<History>,
 }
 
@@ -56,18 +57,20 @@ impl Snapshot<'_> {
     ) -> Result<Page<History>, StoreError> {
         let page = Page { items: Vec::new(), next: None };
         let walk = ListWalk::new(filter.order, self.numbers_of(filter).await?, after);
+        let sources = ListSources::of(filter);
         let mut listing = PostgresListing {
             snapshot: self,
             filter,
             walk,
             items_max: items,
             batches_left: PAGE_BATCHES,
+            surplus: sources.as_ref().map_or(1, ListSources::surplus),
             page,
         };
         let is_at_end = if filter.tenant.is_some() && filter.is_searched() {
             listing.search().await?
-        } else if let Some(states) = listed_states(filter) {
-            listing.list_undelivered(states).await?
+        } else if let Some(sources) = &sources {
+            listing.list_sources(sources).await?
         } else {
             listing.walk_over(ALL).await?
         };
@@ -105,19 +108,19 @@ impl PostgresListing<'_> {
         }
     }
 
-    /// Finds what ended in one of `states` by the list of such batches, and walks over those that are older than it.
-    async fn list_undelivered(&mut self, states: &BTreeSet<State>) -> Result<bool, StoreError> {
-        let unlisted = self.snapshot.ends_unlisted().await?;
+    /// Finds what `sources` have, and walks over batches that are older than these.
+    async fn list_sources(&mut self, sources: &ListSources) -> Result<bool, StoreError> {
+        let unlisted = sources.unlisted(self.snapshot.unlisted().await?);
         let (old, listed) = (ALL.start..unlisted + 1, unlisted + 1..ALL.end);
         match self.walk.order {
             ListOrder::OldestFirst => {
                 if !self.walk_over(old).await? {
                     return Ok(false);
                 }
-                self.pass_undelivered(states, listed).await
+                self.pass_sources(sources, listed).await
             }
             ListOrder::NewestFirst => {
-                if !self.pass_undelivered(states, listed).await? {
+                if !self.pass_sources(sources, listed).await? {
                     return Ok(false);
                 }
                 self.walk_over(old).await
@@ -125,18 +128,19 @@ impl PostgresListing<'_> {
         }
     }
 
-    /// Adds members that ended in one of `states`, of batches with these `numbers`; true if those are all.
-    async fn pass_undelivered(
+    /// Adds what matches of the batches with these `numbers` that `sources` have; true if those are all.
+    async fn pass_sources(
         &mut self,
-        states: &BTreeSet<State>,
+        sources: &ListSources,
         numbers: Range<u64>,
     ) -> Result<bool, StoreError> {
         let numbers = self.walk.behind(numbers);
         let (snapshot, filter) = (self.snapshot, self.filter);
-        let found = snapshot.undelivered_in(filter, states, &numbers, PAGE_CANDIDATES).await?;
-        let batches = snapshot.batches_among(filter, &found).await?;
-        let mut listed = Vec::with_capacity(found.len());
-        for id in found.iter().copied().map(BatchId) {
+        let found = snapshot.found_in(filter, sources, &numbers).await?;
+        let found_batches = found.batches();
+        let batches = snapshot.batches_among(filter, &found_batches).await?;
+        let mut listed = Vec::with_capacity(found_batches.len());
+        for id in found_batches.iter().copied().map(BatchId) {
             if self.batches_left == 0 {
                 self.add_all(&listed).await?;
                 return Ok(false);
@@ -146,7 +150,26 @@ impl PostgresListing<'_> {
             let (wanted, place) = (self.walk.members(id, count), self.walk.end_of(id));
             listed.push(LookedAtBatch { id, count, wanted, place });
         }
-        Ok(self.add_all(&listed).await? && found.len() < PAGE_CANDIDATES)
+        if !self.add_all(&listed).await? {
+            return Ok(false);
+        }
+        match found.rest(&numbers) {
+            Some(rest) => self.skip(&rest).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Has the next page begin where the search index has the next match among `numbers`; true if there is none.
+    async fn skip(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
+        let mut index = self.stretch_index().await?;
+        if !index.as_ref().is_some_and(|index| index.has_next_of(numbers, &self.walk)) {
+            return Ok(false);
+        }
+        let Some(part) = self.next_part(numbers, index.as_mut()).await? else { return Ok(true) };
+        if let Some(place) = self.walk.place_before(&part) {
+            self.pass(place);
+        }
+        Ok(false)
     }
 
     /// Adds what the index has; true if that is all.
@@ -285,20 +308,22 @@ impl PostgresListing<'_> {
                 }
                 self.pass(*place);
             }
+            if !ids.is_empty() {
+                self.surplus = limits::BATCH_ITEMS.min(self.surplus * 2);
+            }
             rest = others;
         }
         Ok(true)
     }
 
-    /// How many of these batches are read at once: no more than the page may have room for, if all that is wanted of them
-    /// matches. Of a list by state next to nothing may.
+    /// How many of these batches are read at once: at first no more than the page may have room for, if all that is wanted of them
+    /// matches.
     fn read_at_once(&self, batches: &[LookedAtBatch]) -> usize {
-        let is_by_state = listed_states(self.filter).is_some();
         // One more tells that there is no room for it.
         let room = self.items_max - self.page.items.len() + 1;
         let (mut members, mut wanted) = (0, 0);
         let is_room = |batch: &&LookedAtBatch| {
-            let is_room = members < MEMBERS_AT_ONCE && (is_by_state || wanted < room);
+            let is_room = members < MEMBERS_AT_ONCE && wanted < room * self.surplus;
             members += batch.count;
             wanted += batch.wanted.len();
             is_room
@@ -308,8 +333,8 @@ impl PostgresListing<'_> {
 
     /// Adds those of the `wanted` members that match; false if there was no room for all of them.
     fn add(&mut self, batch: &BatchHistory, wanted: &Members) -> Result<bool, StoreError> {
-        let ended = listed_states(self.filter).map(|states| batch.ended_in(states, wanted));
-        let wanted = ended.as_ref().unwrap_or(wanted);
+        let narrowed = batch.narrowed(self.filter, wanted);
+        let wanted = narrowed.as_ref().unwrap_or(wanted);
         let mut histories = batch.histories(self.snapshot.store_id, wanted)?;
         if self.walk.order == ListOrder::NewestFirst {
             histories.reverse();

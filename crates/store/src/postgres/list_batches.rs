@@ -1,10 +1,10 @@
-//! Batches that lists look at: by their numbers, by the search index, and by their bad ends.
+//! Batches that lists look at, by their numbers and by the search index.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use futures_util::try_join;
-use notification::{BatchId, Name, State};
+use notification::{BatchId, Name};
 use tokio_postgres::Row;
 
 use super::columns::{labels_at, signed};
@@ -16,7 +16,6 @@ use crate::rows::places::ALL;
 use crate::rows::search::lookup::{Candidates, FetchedBlocks, Lookup};
 use crate::rows::search::term::TermKey;
 use crate::rows::seek::TimeSeek;
-use crate::rows::undelivered::first_of;
 use crate::{Filter, ListOrder, StoreError};
 
 /// A batch that may have members of a list.
@@ -68,13 +67,6 @@ impl Snapshot<'_> {
         let row = rows.first().ok_or_else(damaged)?;
         let key = TermKey([unsigned(row, 0)?, unsigned(row, 1)?]);
         Ok((key, BatchId(unsigned(row, 2)?)))
-    }
-
-    /// The last batch that may have had ends before they were listed.
-    pub(super) async fn ends_unlisted(&self) -> Result<u64, StoreError> {
-        let select = "SELECT ends_unlisted FROM search_progress WHERE is_one";
-        let rows = self.rows(select, &[]).await?;
-        rows.first().map_or(Ok(0), |row| unsigned(row, 0))
     }
 
     /// Finds the places of a term in the index.
@@ -154,48 +146,6 @@ impl Snapshot<'_> {
         rows.iter().map(counted_batch).collect()
     }
 
-    /// Batches with these numbers of which the log has an end in one of `states`, at most `batches_max`, in the order of `filter`.
-    pub(super) async fn undelivered_in(
-        &self,
-        filter: &Filter,
-        states: &BTreeSet<State>,
-        numbers: &Range<u64>,
-        batches_max: usize,
-    ) -> Result<Vec<u64>, StoreError> {
-        // Of a tenant by its own index, which alone has rows in this order.
-        let select = match (&filter.tenant, filter.order) {
-            (Some(_), ListOrder::OldestFirst) => {
-                "SELECT DISTINCT ON (tenant, state, batch) batch FROM undelivered \
-                 WHERE (tenant, state, batch) >= ($5::text, $1, $2) AND (tenant, state, batch) < ($5, $1, $3) \
-                 ORDER BY tenant, state, batch LIMIT $4"
-            }
-            (Some(_), ListOrder::NewestFirst) => {
-                "SELECT DISTINCT ON (tenant, state, batch) batch FROM undelivered \
-                 WHERE (tenant, state, batch) >= ($5::text, $1, $2) AND (tenant, state, batch) < ($5, $1, $3) \
-                 ORDER BY tenant DESC, state DESC, batch DESC LIMIT $4"
-            }
-            (None, ListOrder::OldestFirst) => {
-                "SELECT DISTINCT batch FROM undelivered WHERE $5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 \
-                 ORDER BY batch LIMIT $4"
-            }
-            (None, ListOrder::NewestFirst) => {
-                "SELECT DISTINCT batch FROM undelivered WHERE $5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 \
-                 ORDER BY batch DESC LIMIT $4"
-            }
-        };
-        let tenant = filter.tenant.as_ref().map(Name::as_str);
-        let (start, end) = (numbers.start.cast_signed(), numbers.end.cast_signed());
-        let mut found = Vec::new();
-        for state in states {
-            let state = i16::from(state.code());
-            let parameters: Parameters<'_> = &[&state, &start, &end, &signed(batches_max), &tenant];
-            for row in self.rows(select, parameters).await? {
-                found.push(unsigned(&row, 0)?);
-            }
-        }
-        Ok(first_of(filter.order, found, batches_max))
-    }
-
     /// Those of the batches with these numbers that may match `filter`, with their members.
     pub(super) async fn batches_among(
         &self,
@@ -204,10 +154,12 @@ impl Snapshot<'_> {
     ) -> Result<HashMap<BatchId, CountedBatch>, StoreError> {
         let ids: Vec<i64> = numbers.iter().map(|number| number.cast_signed()).collect();
         let select = "SELECT batch.id, count FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane \
-             WHERE batch.id = ANY($1) AND ($2::text IS NULL OR lane.channel = $2) AND ($3::int8 IS NULL OR batch.broadcast = $3)";
+             WHERE batch.id = ANY($1) AND ($2::text IS NULL OR lane.channel = $2) AND ($3::int8 IS NULL OR batch.broadcast = $3) \
+             AND ($4::text IS NULL OR batch.tenant = $4)";
+        let tenant = filter.tenant.as_ref().map(Name::as_str);
         let channel = filter.channel.as_ref().map(Name::as_str);
         let broadcast = filter.broadcast.map(|id| id.0.cast_signed());
-        let rows = self.rows(select, &[&ids, &channel, &broadcast]).await?;
+        let rows = self.rows(select, &[&ids, &channel, &broadcast, &tenant]).await?;
         let batches = rows.iter().map(|row| counted_batch(row).map(|batch| (batch.id, batch)));
         batches.collect()
     }

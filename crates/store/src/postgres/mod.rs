@@ -38,6 +38,7 @@ mod lease;
 mod leave;
 mod list;
 mod list_batches;
+mod list_sources;
 mod listed;
 #[cfg(test)]
 mod listed_tests;

@@ -11,7 +11,8 @@ use super::application::connect;
 use super::{Options, Postgres};
 use crate::conformance::{Shape, at};
 use crate::rows::search::searches::{
-    Sent, check, fill, fill_at, fill_rare, labels_of, list_all, to,
+    Sent, check, check_few_beside_many, check_few_of_many, fill, fill_at, fill_rare, labels_of,
+    list_all, to,
 };
 use crate::{Filter, Ingest as _, ListOrder, Prune as _, Retention, SearchIndex as _};
 
@@ -147,4 +148,20 @@ async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
         }
         assert_eq!(found, sent[&7], "{order:?}");
     }
+}
+
+#[tokio::test]
+async fn a_page_finds_the_few_that_wait_were_cancelled_or_have_a_reason() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let store = open(&database).await;
+    check_few_of_many(&store, 6_000).await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn what_waits_of_a_tenant_is_found_beside_much_of_another() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let store = open(&database).await;
+    check_few_beside_many(&store).await;
+    store.close().await;
 }

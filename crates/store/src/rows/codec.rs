@@ -332,7 +332,7 @@ impl LogRow {
 
     /// Adds a group. `indexes` ascend.
     pub(crate) fn push(&mut self, line: &LogLine<'_>, indexes: impl Iterator<Item = u16>) {
-        if undelivered::is_listed(line.state) {
+        if undelivered::is_listed(line.state, line.detail) {
             self.listed.insert(line.state);
         }
         put(&mut self.bytes, line.at.millis().cast_unsigned());

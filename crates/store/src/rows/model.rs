@@ -17,7 +17,8 @@ use super::members::Members;
 use super::paused::PUT_AWAY;
 use super::release::WaitingState;
 use super::requeue::put_end_last;
-use crate::{Attempted, History, StoreError};
+use super::undelivered::reason_of;
+use crate::{Attempted, Filter, History, StoreError};
 
 /// A row of `chunk`.
 #[derive(Debug, Clone)]
@@ -121,6 +122,15 @@ impl ChunkRow {
         InFlight { crashes: self.crashes, claimed_at, count: rest.len() }
     }
 
+    /// True if a member may be in one of `states`.
+    fn may_be_in(&self, states: &BTreeSet<State>) -> bool {
+        let of_lease = [State::Claimed, State::Begun];
+        match self.lease_until {
+            Some(_) => of_lease.iter().any(|state| states.contains(state)),
+            None => states.contains(&State::Pending),
+        }
+    }
+
     /// State of a member, and its due time if it is ready.
     fn state_of(&self, index: u16) -> (State, Option<Timestamp>) {
         match (self.lease_until, self.begun_through) {
@@ -184,12 +194,25 @@ impl BatchHistory {
         Self { batch, labels, chunks: Vec::new(), log: Vec::new(), waiting: None }
     }
 
-    /// Those of `wanted` about which the log has an end in one of `states`, whether or not it was taken back.
-    pub(crate) fn ended_in(&self, states: &BTreeSet<State>, wanted: &Members) -> Members {
-        let groups = self.log.iter().filter(|group| states.contains(&group.attempted.state));
-        let indexes: BTreeSet<u16> =
-            groups.flat_map(|group| group.indexes.iter().copied()).collect();
-        indexes.into_iter().filter(|index| wanted.contains(*index)).collect()
+    /// Those of `wanted` that may match the states and the reason of `filter`; `None` if all may.
+    pub(crate) fn narrowed(&self, filter: &Filter, wanted: &Members) -> Option<Members> {
+        let (states, reason) = (&filter.states, reason_of(filter));
+        let is_waiting = self.waiting.is_some_and(|waiting| states.contains(&waiting.state()));
+        if reason.is_none() && (states.is_empty() || is_waiting) {
+            return None;
+        }
+        let is_said = |group: &&LogGroup| match reason {
+            Some(reason) => group.attempted.detail.contains(reason),
+            None => states.contains(&group.attempted.state),
+        };
+        // Whether or not an end was taken back.
+        let said = self.log.iter().filter(is_said).flat_map(|group| group.indexes.iter().copied());
+        let mut indexes: BTreeSet<u16> = said.collect();
+        if reason.is_none() {
+            let its = self.chunks.iter().filter(|(chunk, _)| chunk.may_be_in(states));
+            indexes.extend(its.flat_map(|(_, members)| members.iter()));
+        }
+        Some(indexes.into_iter().filter(|index| wanted.contains(*index)).collect())
     }
 
     /// The histories of `wanted` members, in order of index.

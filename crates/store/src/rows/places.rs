@@ -30,6 +30,8 @@ pub(crate) const PAGE_RECIPIENT_BATCHES: usize = 1_024;
 pub(crate) const PAGE_RECIPIENTS: usize = 65_536;
 /// Numbers of batches looked at for one page: those that do not match cost no more than this.
 pub(crate) const PAGE_BATCHES_PASSED: u64 = 4_096;
+/// Batches with chunks looked at for one page, if only some of them may match.
+pub(crate) const PAGE_CHUNK_BATCHES: usize = 4_096;
 /// Notifications found in the index that are read for one page. A page takes two blocks of a run at most.
 pub(crate) const PAGE_CANDIDATES: usize = 256;
 const _: () = assert!(PAGE_CANDIDATES <= BLOCK_POSTINGS_MIN);

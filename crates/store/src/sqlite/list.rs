@@ -1,9 +1,8 @@
-//! Lists of notifications: by walking over batches, by the search index, and by the list of batches with bad ends.
+//! Lists of notifications: by walking over batches, by the search index, and by states.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
-use notification::{BatchId, Name, NotificationId, State, Timestamp};
+use notification::{BatchId, Name, NotificationId, Timestamp};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::read::{ACCEPTED, Snapshot};
@@ -20,7 +19,7 @@ use crate::rows::search::lookup::Lookup;
 use crate::rows::search::term::Term;
 use crate::rows::seek::TimeSeek;
 use crate::rows::stretches::StretchIndex;
-use crate::rows::undelivered::{first_of, listed_states};
+use crate::rows::undelivered::ListSources;
 use crate::{Filter, History, ListOrder, Page, StoreError};
 
 /// A page while it is made.
@@ -61,9 +60,9 @@ impl Snapshot {
             page,
         };
         let term = self.term_key()?.and_then(|key| key.of_filter(filter));
-        let is_at_end = match (term, listed_states(filter)) {
+        let is_at_end = match (term, ListSources::of(filter)) {
             (Some(term), _) => listing.search(term)?,
-            (None, Some(states)) => listing.list_undelivered(states)?,
+            (None, Some(sources)) => listing.list_sources(&sources)?,
             (None, None) => listing.walk_over(ALL)?,
         };
         if is_at_end {
@@ -149,50 +148,6 @@ impl Snapshot {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Batches with these numbers of which the log has an end in one of `states`, at most `batches_max`, in the order of `filter`.
-    fn undelivered_in(
-        &self,
-        filter: &Filter,
-        states: &BTreeSet<State>,
-        numbers: &Range<u64>,
-        batches_max: usize,
-    ) -> Result<Vec<u64>, StoreError> {
-        let sql = match (&filter.tenant, filter.order) {
-            (Some(_), ListOrder::OldestFirst) => {
-                "SELECT batch FROM undelivered WHERE tenant = ?5 AND state = ?1 AND batch >= ?2 AND batch < ?3 \
-                 ORDER BY batch LIMIT ?4"
-            }
-            (Some(_), ListOrder::NewestFirst) => {
-                "SELECT batch FROM undelivered WHERE tenant = ?5 AND state = ?1 AND batch >= ?2 AND batch < ?3 \
-                 ORDER BY batch DESC LIMIT ?4"
-            }
-            (None, ListOrder::OldestFirst) => {
-                "SELECT batch FROM undelivered WHERE ?5 IS NULL AND state = ?1 AND batch >= ?2 AND batch < ?3 \
-                 ORDER BY batch LIMIT ?4"
-            }
-            (None, ListOrder::NewestFirst) => {
-                "SELECT batch FROM undelivered WHERE ?5 IS NULL AND state = ?1 AND batch >= ?2 AND batch < ?3 \
-                 ORDER BY batch DESC LIMIT ?4"
-            }
-        };
-        let mut select = self.connection.prepare_cached(sql)?;
-        let mut found = Vec::new();
-        for state in states {
-            let parameters = params![
-                state.code(),
-                numbers.start.cast_signed(),
-                numbers.end.cast_signed(),
-                signed(batches_max),
-                filter.tenant.as_ref().map(Name::as_str),
-            ];
-            let rows = select.query_map(parameters, |row| row.get::<_, i64>(0))?;
-            for number in rows {
-                found.push(number?.cast_unsigned());
-            }
-        }
-        Ok(first_of(filter.order, found, batches_max))
-    }
-
     /// The first number of a batch among `numbers` in `order`.
     fn next_number(
         &self,
@@ -244,19 +199,19 @@ impl SqliteListing<'_> {
         }
     }
 
-    /// Finds what ended in one of `states` by the list of such batches, and walks over those that are older than it.
-    fn list_undelivered(&mut self, states: &BTreeSet<State>) -> Result<bool, StoreError> {
-        let unlisted = self.snapshot.meta("ends_unlisted")?.unwrap_or(0).cast_unsigned();
+    /// Finds what `sources` have, and walks over batches that are older than these.
+    fn list_sources(&mut self, sources: &ListSources) -> Result<bool, StoreError> {
+        let unlisted = sources.unlisted(self.snapshot.unlisted()?);
         let (old, listed) = (ALL.start..unlisted + 1, unlisted + 1..ALL.end);
         match self.walk.order {
             ListOrder::OldestFirst => {
                 if !self.walk_over(old)? {
                     return Ok(false);
                 }
-                self.pass_undelivered(states, listed)
+                self.pass_sources(sources, listed)
             }
             ListOrder::NewestFirst => {
-                if !self.pass_undelivered(states, listed)? {
+                if !self.pass_sources(sources, listed)? {
                     return Ok(false);
                 }
                 self.walk_over(old)
@@ -264,15 +219,15 @@ impl SqliteListing<'_> {
         }
     }
 
-    /// Adds members that ended in one of `states`, of batches with these `numbers`; true if those are all.
-    fn pass_undelivered(
+    /// Adds what matches of the batches with these `numbers` that `sources` have; true if those are all.
+    fn pass_sources(
         &mut self,
-        states: &BTreeSet<State>,
+        sources: &ListSources,
         numbers: Range<u64>,
     ) -> Result<bool, StoreError> {
         let numbers = self.walk.behind(numbers);
-        let found = self.snapshot.undelivered_in(self.filter, states, &numbers, PAGE_CANDIDATES)?;
-        for &number in &found {
+        let found = self.snapshot.found_in(self.filter, sources, &numbers)?;
+        for number in found.batches() {
             if self.batches_left == 0 {
                 return Ok(false);
             }
@@ -285,7 +240,23 @@ impl SqliteListing<'_> {
             }
             self.pass(self.walk.end_of(BatchId(number)));
         }
-        Ok(found.len() < PAGE_CANDIDATES)
+        match found.rest(&numbers) {
+            Some(rest) => self.skip(&rest),
+            None => Ok(true),
+        }
+    }
+
+    /// Has the next page begin where the search index has the next match among `numbers`; true if there is none.
+    fn skip(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
+        let mut index = self.stretch_index()?;
+        if !index.as_ref().is_some_and(|index| index.has_next_of(numbers, &self.walk)) {
+            return Ok(false);
+        }
+        let Some(part) = self.next_part(numbers, index.as_mut())? else { return Ok(true) };
+        if let Some(place) = self.walk.place_before(&part) {
+            self.pass(place);
+        }
+        Ok(false)
     }
 
     /// Adds what the index has; true if that is all.
@@ -396,8 +367,8 @@ impl SqliteListing<'_> {
             return Ok(true);
         }
         let batch_history = self.snapshot.batch_history(batch.id, batch.lane)?;
-        let ended = listed_states(self.filter).map(|states| batch_history.ended_in(states, wanted));
-        let wanted = ended.as_ref().unwrap_or(wanted);
+        let narrowed = batch_history.narrowed(self.filter, wanted);
+        let wanted = narrowed.as_ref().unwrap_or(wanted);
         let mut histories = batch_history.histories(self.snapshot.store_id, wanted)?;
         if self.filter.order == ListOrder::NewestFirst {
             histories.reverse();

@@ -34,6 +34,7 @@ mod events;
 mod files;
 mod ingest;
 mod list;
+mod list_sources;
 mod open;
 mod operations;
 mod owner;

@@ -13,11 +13,12 @@ use super::writer::Durability;
 use super::{Options, Sqlite};
 use crate::conformance::{BroadcastShape, DELIVERED, Shape, at, claim_all, name, part, settle_all};
 use crate::rows::search::searches::{
-    RECIPIENTS, check, fill, fill_at, fill_rare, filters_of_rare, list_all, to,
+    RECIPIENTS, check, check_few_beside_many, check_few_of_many, fill, fill_at, fill_rare,
+    filters_of_rare, list_all, to,
 };
 use crate::{
-    Filter, Ingest as _, Lifetimes, ListOrder, Prune as _, ReadStore as _, Retention,
-    SearchIndex as _, Settlements as _, TenantRetention,
+    CancelTarget, Filter, Ingest as _, Lifetimes, ListOrder, Operations as _, Prune as _,
+    ReadStore as _, Retention, SearchIndex as _, Settlements as _, TenantRetention,
 };
 
 fn open(directory: &Path) -> Sqlite {
@@ -192,5 +193,47 @@ async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
             found.reverse();
         }
         assert_eq!(found, sent[&7], "{order:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_finds_the_few_that_wait_were_cancelled_or_have_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    check_few_of_many(&store, 11_000).await;
+}
+
+#[tokio::test]
+async fn what_waits_of_a_tenant_is_found_beside_much_of_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    check_few_beside_many(&store).await;
+}
+
+#[tokio::test]
+async fn what_was_cancelled_before_such_were_listed_is_found_by_a_walk() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let cancel = async |due_at: i64| {
+        // A due time of its own gives each a batch.
+        let ids = Shape { due_at, ..Shape::default() }.ingest(&store, 2).await;
+        let target = CancelTarget::Notification(ids[1]);
+        store.cancel(target, name("tenant"), at(0)).await.unwrap();
+        ids[1]
+    };
+    let mut cancelled = vec![cancel(1).await, cancel(2).await];
+    let connection = Connection::open(directory.path().join(DATABASE)).unwrap();
+    // As the schema before left it.
+    let before = "DELETE FROM undelivered; \
+                  UPDATE meta SET value = (SELECT max(id) FROM batch) WHERE key = 'cancelled_unlisted'";
+    connection.execute_batch(before).unwrap();
+    cancelled.push(cancel(3).await);
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        for states in [vec![State::Cancelled], vec![State::Cancelled, State::Dead]] {
+            let states = states.into_iter().collect();
+            let filter = Filter { states, order, ..Filter::default() };
+            assert_eq!(list_all(&store, filter, 1).await, cancelled);
+        }
+        cancelled.reverse();
     }
 }

@@ -3,10 +3,11 @@
 use crate::statements::Case;
 
 /// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
-pub(super) const OTHERS: [&str; 9] = [
+pub(super) const OTHERS: [&str; 10] = [
     "broadcasts.rs",
     "history.rs",
     "list_batches.rs",
+    "list_sources.rs",
     "membership.rs",
     "pause_view.rs",
     "quota_ledger.rs",
@@ -220,27 +221,10 @@ pub(super) const CASES: &[Case] = &[
     Case::new("list_batches.rs", "SELECT id, count FROM batch WHERE", "'{40000,40001}'"),
     Case::new("list_batches.rs", "SELECT id, count, items", "'{40000,40001}'"),
     Case::new("list_batches.rs", "key_0", ""),
-    Case::new("list_batches.rs", "SELECT ends_unlisted", ""),
     Case::new(
         "list_batches.rs",
         "WHERE batch.id = ANY($1) AND ($2",
-        "'{40000,40001}', 'channel', NULL",
-    ),
-    Case::new(
-        "list_batches.rs",
-        "ORDER BY tenant, state, batch LIMIT",
-        "4, 40000, 70368744177664, 256, 'tenant'",
-    ),
-    Case::new("list_batches.rs", "ORDER BY tenant DESC", "4, 0, 40000, 256, 'tenant'"),
-    Case::new(
-        "list_batches.rs",
-        "$5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 ORDER BY batch LIMIT",
-        "4, 40000, 70368744177664, 256, NULL",
-    ),
-    Case::new(
-        "list_batches.rs",
-        "$5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 ORDER BY batch DESC",
-        "4, 0, 40000, 256, NULL",
+        "'{40000,40001}', 'channel', NULL, 'tenant'",
     ),
     Case::new("list_batches.rs", "SELECT id, accepted_at", "40000"),
     Case::new("list_batches.rs", "FROM search_run", ""),
@@ -249,6 +233,36 @@ pub(super) const CASES: &[Case] = &[
     Case::new("list_batches.rs", "max(id) FROM batch WHERE id", "0, 40000"),
     Case::new("list_batches.rs", "min(id) FROM batch WHERE id", "40000, 70368744177664"),
     Case::new("list_batches.rs", "FROM batch WHERE broadcast", "40000"),
+    Case::new("list_sources.rs", "SELECT ends_unlisted", ""),
+    Case::new(
+        "list_sources.rs",
+        "ORDER BY tenant, state, batch LIMIT",
+        "4, 40000, 70368744177664, 256, 'tenant'",
+    ),
+    Case::new("list_sources.rs", "ORDER BY tenant DESC", "4, 0, 40000, 256, 'tenant'"),
+    Case::new(
+        "list_sources.rs",
+        "$5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 ORDER BY batch LIMIT",
+        "4, 40000, 70368744177664, 256, NULL",
+    ),
+    Case::new(
+        "list_sources.rs",
+        "$5::text IS NULL AND state = $1 AND batch >= $2 AND batch < $3 ORDER BY batch DESC",
+        "4, 0, 40000, 256, NULL",
+    ),
+    Case::new("list_sources.rs", "FROM chunk WHERE lease_until", ""),
+    Case::new("list_sources.rs", "$2 ORDER BY batch LIMIT", "40000, 70368744177664, 256"),
+    Case::new("list_sources.rs", "$2 ORDER BY batch DESC", "0, 40000, 256"),
+    Case::new(
+        "list_sources.rs",
+        "ORDER BY its.id LIMIT",
+        "40000, 70368744177664, 256, false, 'tenant', 'channel', NULL",
+    ),
+    Case::new(
+        "list_sources.rs",
+        "ORDER BY its.id DESC",
+        "0, 40000, 256, false, 'tenant', 'channel', NULL",
+    ),
     Case::new("read.rs", "SELECT (SELECT count(*)", ""),
     Case::new("history.rs", "SELECT batch.id, batch.guarantee", "'{40000,40001}'"),
     Case::new("read.rs", "SELECT id, channel, destination, priority, tenant, claimed", ""),

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use notification::{Bytes, CommonLabels, Labels, NotificationId, Timestamp};
+use notification::{
+    Bytes, Chunk, CommonLabels, Disposition, Labels, NotificationId, State, Timestamp,
+};
 
-use crate::conformance::{Shape, at, list_in_pages, name};
-use crate::{Filter, ListOrder, Store};
+use crate::conformance::{DELIVERED, Shape, at, claim_all, list_in_pages, name, part};
+use crate::{Admission, CancelTarget, Filter, ListOrder, Store};
 
 /// Recipients, each of which gets many notifications.
 pub(crate) const RECIPIENTS: usize = 50;
@@ -67,7 +69,7 @@ pub(crate) async fn fill_at(store: &dyn Store, batches: usize, now: Timestamp, s
     };
     let admissions = store.ingest((0..batches * 3).map(draft).collect(), now).await.unwrap();
     for (number, admission) in admissions.into_iter().enumerate() {
-        let crate::Admission::Accepted(id) = admission else { panic!("{admission:?}") };
+        let Admission::Accepted(id) = admission else { panic!("{admission:?}") };
         sent.entry(to(number)).or_default().push(id);
     }
 }
@@ -104,5 +106,72 @@ pub(crate) async fn check(store: &dyn Store, sent: &Sent) {
             assert_eq!(list_all(store, filter, 100).await, expect);
         }
         rare.reverse();
+    }
+}
+
+/// Has few wait, be cancelled or have a reason among `batches` that were delivered: a page finds all of them.
+pub(crate) async fn check_few_of_many(store: &dyn Store, batches: usize) {
+    let due_at = |number: usize| i64::try_from(number).unwrap();
+    let draft = |number| Shape { due_at: due_at(number), ..Shape::default() }.draft("someone");
+    let accepted = store.ingest((0..batches).map(draft).collect(), at(0)).await.unwrap();
+    for place in [100, batches / 2] {
+        let Admission::Accepted(id) = accepted[place] else { panic!("{:?}", accepted[place]) };
+        let cancelled = store.cancel(CancelTarget::Notification(id), name("tenant"), at(0)).await;
+        assert_eq!(cancelled.unwrap().unwrap().cancelled, 1);
+    }
+    let retry = Disposition::Retry { at: at(due_at(batches * 2)) };
+    let (mut sent, mut retried) = (0, 0);
+    while sent + 2 < batches {
+        let chunks = claim_all(store, due_at(batches)).await;
+        let settlement = |chunk: &Chunk| {
+            sent += 1;
+            let is_retried = sent % (batches / 4) == 7;
+            retried += usize::from(is_retried);
+            let mut settlement = part(chunk, &[0], if is_retried { retry } else { DELIVERED });
+            settlement.groups[0].detail = if is_retried { "busy" } else { "" }.into();
+            settlement
+        };
+        store.settle(chunks.iter().map(settlement).collect()).await.unwrap();
+    }
+    while store.advance().await.unwrap() {}
+    let of =
+        |states: &[State]| Filter { states: states.iter().copied().collect(), ..Filter::default() };
+    let busy = Filter { reason: Some("busy".to_owned()), ..Filter::default() };
+    for (filter, expect) in [
+        (of(&[State::Pending]), retried),
+        (of(&[State::Cancelled]), 2),
+        (of(&[State::Pending, State::Cancelled, State::Dead]), retried + 2),
+        (of(&[State::Begun]), 0),
+        (busy, retried),
+    ] {
+        for tenant in [None, Some(name("tenant"))] {
+            for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+                let filter = Filter { tenant: tenant.clone(), order, ..filter.clone() };
+                let page = store.reader().list(filter.clone(), None, 100).await.unwrap();
+                assert_eq!((page.items.len(), page.next), (expect, None), "{filter:?}");
+            }
+        }
+    }
+}
+
+/// Has one that waits before and one behind many of another tenant: pages find both without a look at all of those.
+pub(crate) async fn check_few_beside_many(store: &dyn Store) {
+    fill_rare(store, &mut Sent::new()).await;
+    fill(store, 20_000, &mut Sent::new()).await;
+    fill_rare(store, &mut Sent::new()).await;
+    while store.advance().await.unwrap() {}
+    for order in [ListOrder::OldestFirst, ListOrder::NewestFirst] {
+        let [(of_rare, _), ..] = filters_of_rare(order);
+        let filter = Filter { states: [State::Pending].into(), ..of_rare };
+        let (mut pages, mut found, mut after) = (0, 0, None);
+        loop {
+            let page = store.reader().list(filter.clone(), after, 100).await.unwrap();
+            (pages, found, after) = (pages + 1, found + page.items.len(), page.next);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, 2, "{order:?}");
+        assert!(pages <= 3, "{pages} pages, {order:?}");
     }
 }
