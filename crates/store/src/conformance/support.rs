@@ -294,12 +294,19 @@ async fn states_are_listed(store: &dyn Store) {
         states.insert(history.state);
         reasons.extend(history.attempts.last().map(|last| last.detail.clone()));
     }
+    // All lines of the log have the empty one.
+    reasons.remove("");
     let mut sets: Vec<BTreeSet<State>> = states.iter().map(|state| [*state].into()).collect();
-    sets.extend([false, true].map(|is_terminal| {
+    for is_terminal in [false, true] {
         let of_these = |state: &&State| state.is_terminal() == is_terminal;
-        let states = State::ALL.iter().filter(of_these).copied();
-        states.filter(|state| *state != State::Delivered).collect()
-    }));
+        let several = State::ALL.iter().filter(of_these).copied();
+        let several = several.filter(|state| *state != State::Delivered);
+        let several: BTreeSet<State> = several.collect();
+        // With one of them alone there it is the list of that.
+        if states.intersection(&several).count() > 1 {
+            sets.push(several);
+        }
+    }
     let by_states = sets.into_iter().map(|states| Filter { states, ..Filter::default() });
     let of_reason = |reason| Filter { reason: Some(reason), ..Filter::default() };
     let by_reason = reasons.into_iter().take(3).map(of_reason);
