@@ -116,11 +116,6 @@ impl WriterState {
         debug_assert!(false, "numbers are reserved before they are given");
         BatchId(0)
     }
-
-    /// No batch gets a higher number before others are reserved.
-    pub(super) fn last_number_in_hand(&self) -> u64 {
-        self.batch_numbers.iter().map(|numbers| numbers.end).max().unwrap_or(0)
-    }
 }
 
 // === impl Transaction ===
@@ -183,7 +178,9 @@ impl Transaction<'_> {
         // Numbers are taken from the last range, so the lowest goes there.
         for row in self.rows(draw, &[&missing]).await?.iter().rev() {
             let first = row.try_get::<_, i64>(0)?.cast_unsigned();
-            self.state.batch_numbers.push(first..first + NUMBERS);
+            let numbers = first..first + NUMBERS;
+            self.state.batch_numbers_end = numbers.end.max(self.state.batch_numbers_end);
+            self.state.batch_numbers.push(numbers);
         }
         Ok(())
     }

@@ -12,20 +12,6 @@ use super::writer_state::KeptLane;
 use crate::rows::codes::LaneId;
 use crate::rows::retention::LANE_KEPT_FOR;
 
-/// Inserts the lanes that are missing: no number is spent on those that are there.
-const INSERT_LANES: &str = "INSERT INTO tenant_lane (channel, destination, priority, tenant, kept_through) \
-     SELECT *, $5::int8 FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
-     WHERE NOT EXISTS (SELECT FROM tenant_lane AS lane WHERE lane.channel = wanted.channel \
-       AND lane.destination = wanted.destination AND lane.priority = wanted.priority AND lane.tenant = wanted.tenant) \
-     ON CONFLICT DO NOTHING";
-const SELECT_LANES: &str = "SELECT lane.id, kept_through \
-     FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) \
-       WITH ORDINALITY AS wanted (channel, destination, priority, tenant, place) \
-     JOIN tenant_lane AS lane USING (channel, destination, priority, tenant) ORDER BY place";
-/// In the order of their numbers, so that two processes never wait for each other.
-const KEEP_LANES: &str = "UPDATE tenant_lane SET kept_through = greatest(tenant_lane.kept_through, $2) \
-     FROM (SELECT id FROM tenant_lane WHERE id = ANY($1) ORDER BY id FOR UPDATE) AS locked WHERE tenant_lane.id = locked.id";
-
 /// Parameters that name lanes, by column.
 struct LaneColumns<'a> {
     channels: Vec<&'a str>,
@@ -33,6 +19,25 @@ struct LaneColumns<'a> {
     priorities: Vec<i16>,
     tenants: Vec<&'a str>,
 }
+
+/// Inserts the lanes that are missing: no number is spent on those that are there. They are kept for longer while there are processes of
+/// several versions: one may look a lane up, and write to it without saying so.
+const INSERT_LANES: &str = "INSERT INTO tenant_lane (channel, destination, priority, tenant, kept_through) \
+     SELECT *, (SELECT CASE WHEN count(DISTINCT version) > 1 THEN $6::int8 ELSE $5 END FROM worker WHERE id > 0) FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
+     WHERE NOT EXISTS (SELECT FROM tenant_lane AS lane WHERE lane.channel = wanted.channel \
+       AND lane.destination = wanted.destination AND lane.priority = wanted.priority AND lane.tenant = wanted.tenant) \
+     ON CONFLICT DO NOTHING";
+const SELECT_LANES: &str = "SELECT lane.id, kept_through \
+     FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) \
+       WITH ORDINALITY AS wanted (channel, destination, priority, tenant, place) \
+     JOIN tenant_lane AS lane USING (channel, destination, priority, tenant) ORDER BY place";
+/// In the order of their numbers, so that two processes do not wait for each other.
+const KEEP_LANES: &str = "UPDATE tenant_lane SET kept_through = greatest(tenant_lane.kept_through, $2) \
+     FROM (SELECT id FROM tenant_lane WHERE id = ANY($1) ORDER BY id FOR UPDATE) AS locked WHERE tenant_lane.id = locked.id";
+
+/// Numbers of batches for which a new lane is kept while there are processes of several versions: what an earlier version writes in an
+/// hour at 4,600 batches a second.
+const KEPT_BESIDE_OTHERS: u64 = 1 << 24;
 
 // === impl Transaction ===
 
@@ -44,14 +49,14 @@ impl Transaction<'_> {
         Ok(rows.first().map(|row| row.try_get::<_, i32>(0).map(i64::from)).transpose()?)
     }
 
-    /// The numbers of `lanes`, to which batches with the numbers in hand are to be written; a new lane gets one.
+    /// The numbers of `lanes`, to which batches with numbers that were drawn are to be written; a new lane gets one.
     pub(super) async fn lane_numbers(
         &mut self,
         lanes: BTreeSet<&Lane>,
     ) -> Result<HashMap<Lane, LaneId>, RunError> {
-        let through = self.state.last_number_in_hand();
+        let through = self.state.batch_numbers_end;
         let mut numbers = HashMap::with_capacity(lanes.len());
-        // In order, so that two processes never wait for each other.
+        // In order, so that two processes do not wait for each other; if their transactions do this more than once, one may be done again.
         let mut wanted = Vec::new();
         for lane in lanes {
             match self.state.kept_lanes.get(lane).filter(|kept| through <= kept.through) {
@@ -80,7 +85,8 @@ impl Transaction<'_> {
         let wanted = columns.parameters();
         let kept_for = (through + LANE_KEPT_FOR).cast_signed();
         let [channels, destinations, priorities, tenants] = wanted;
-        let new = [channels, destinations, priorities, tenants, &kept_for];
+        let beside_others = (through + KEPT_BESIDE_OTHERS).cast_signed();
+        let new = [channels, destinations, priorities, tenants, &kept_for, &beside_others];
         let inserted = self.execute(INSERT_LANES, &new).await?;
         self.follow_own_growth(inserted).await?;
         // A statement of its own: it sees lanes that another process has committed while the first one waited.

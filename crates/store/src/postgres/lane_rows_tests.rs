@@ -160,3 +160,41 @@ async fn a_lane_that_a_writer_remembers_is_looked_up_before_it_may_be_gone() {
     assert_eq!(destinations(&client).await, ["empty", "young"]);
     the_books_balance(&writer).await;
 }
+
+#[tokio::test]
+async fn lanes_are_kept_for_numbers_that_were_given_before_lower_ones() {
+    let mut tasks = Tasks::default();
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let client = connect(&database, &mut tasks).await;
+    let store = open(&database).await;
+    send(&store, "first", day(0)).await;
+    skip_numbers(&client).await;
+    // The rest of the first numbers is given when those that are drawn now are spent.
+    let draft = |number: usize| {
+        let mut draft = Shape::default().draft("recipient");
+        draft.envelope.lane.destination = number.to_string().into();
+        draft
+    };
+    store.ingest((0..100).map(draft).collect(), at(0)).await.unwrap();
+    let select = "SELECT count(*), count(*) FILTER (WHERE batch.id > kept_through), max(batch.id) - min(batch.id) \
+         FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane";
+    let row = client.query_one(select, &[]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (101, 0));
+    assert!(row.get::<_, i64>(2) > LANE_KEPT_FOR.cast_signed(), "the numbers are far apart");
+}
+
+#[tokio::test]
+async fn a_new_lane_is_kept_for_longer_beside_a_process_of_another_version() {
+    let mut tasks = Tasks::default();
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let client = connect(&database, &mut tasks).await;
+    let (store, _other) = (open(&database).await, open(&database).await);
+    store.ingest(vec![Shape::default().draft("recipient")], at(0)).await.unwrap();
+    let other = "UPDATE worker SET version = 'other' WHERE id = (SELECT max(id) FROM worker)";
+    assert_eq!(client.execute(other, &[]).await.unwrap(), 1);
+    let beside = Shape { destination: "beside", ..Shape::default() };
+    store.ingest(vec![beside.draft("recipient")], at(0)).await.unwrap();
+    let select = "SELECT max(kept_through) - min(kept_through) FROM tenant_lane";
+    let longer: i64 = client.query_one(select, &[]).await.unwrap().get(0);
+    assert_eq!(longer, (1 << 24) - LANE_KEPT_FOR.cast_signed());
+}

@@ -122,7 +122,8 @@ impl PruneRows {
         Ok(())
     }
 
-    /// Goes on with the walk over the lanes, or begins it anew when it is time: those that nothing is in are removed.
+    /// Goes on with the walk over the lanes, or begins it anew when it is time: those that nothing is in are removed. The number of the
+    /// last lane is in the column `batch` of the walk.
     async fn prune_lanes(
         &self,
         transaction: &mut Transaction<'_>,

@@ -44,6 +44,8 @@ pub(super) struct WriterState {
     pub(super) batch_numbers: Vec<Range<u64>>,
     /// The database's time when the first of them were drawn.
     pub(super) batch_numbers_since: Timestamp,
+    /// All numbers that were drawn are lower, those that were given too.
+    pub(super) batch_numbers_end: u64,
     pub(super) claiming: ClaimState,
     pub(super) listed: ListedRecipients,
     /// Deliveries that it has stored lately, by destination: they say where new chunks go.
@@ -64,11 +66,11 @@ pub(super) struct WriterState {
     committing: Option<(Option<SentCommit>, Effects)>,
 }
 
-/// A lane that is there at least as long as the batches with these numbers.
+/// A lane, and for how long it is certainly there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeptLane {
     pub(super) id: LaneId,
-    /// The last number of a batch that may be written to it.
+    /// The last number of a batch that may be written to it without another look.
     pub(super) through: u64,
 }
 
@@ -132,6 +134,7 @@ impl WriterState {
             kept_lanes: HashMap::new(),
             batch_numbers: Vec::new(),
             batch_numbers_since: Timestamp::from_millis(0),
+            batch_numbers_end: 0,
             claiming: ClaimState::default(),
             listed: ListedRecipients::default(),
             recent_arrivals: RecentArrivals::new(HOT_FROM),

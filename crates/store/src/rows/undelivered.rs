@@ -98,17 +98,17 @@ impl ListSources {
             chunks,
         };
         // A walk compares more recipients in a page than there are batches that it may read whole.
-        (!filter.is_searched() || sources.has_bad_ends_only()).then_some(sources)
+        (!filter.is_searched() || sources.matches_few()).then_some(sources)
     }
 
     /// True if next to nothing of a batch may match: all members of a broadcast are pending or cancelled together.
-    fn has_bad_ends_only(&self) -> bool {
+    fn matches_few(&self) -> bool {
         self.chunks == ChunkSource::None && !self.ends.contains(&State::Cancelled)
     }
 
     /// How many members of batches are worth a read for each that matches.
     pub(crate) fn surplus(&self) -> usize {
-        if self.has_bad_ends_only() { limits::BATCH_ITEMS } else { 1 }
+        if self.matches_few() { limits::BATCH_ITEMS } else { 1 }
     }
 
     /// The last batch that may match without being in these sources.

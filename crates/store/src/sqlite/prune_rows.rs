@@ -116,7 +116,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Goes on with the walk over the lanes, or begins it anew when it is time: those that nothing is in are removed.
+    /// Goes on with the walk over the lanes, or begins it anew when it is time: those that nothing is in are removed. The number of the
+    /// last lane is in the column `batch` of the walk.
     pub(super) fn prune_lanes(&mut self, step: &mut StepUnderWay<'_>) -> Result<(), StoreError> {
         let Some(lifetime) = step.retention.shortest(RetainedPart::Outcome) else { return Ok(()) };
         let mut select =

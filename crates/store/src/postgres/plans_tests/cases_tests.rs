@@ -322,7 +322,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "lane_rows.rs",
         "INSERT INTO tenant_lane",
-        "'{channel,channel}', '{new,40000}', '{1,1}', '{tenant,tenant}', 1",
+        "'{channel,channel}', '{new,40000}', '{1,1}', '{tenant,tenant}', 1, 2",
     ),
     Case::new("lane_rows.rs", "UPDATE tenant_lane", "'{40000,40001}', 1"),
     Case::new("transaction.rs", "INSERT INTO undelivered", "'{40000}', '{5}'"),
