@@ -233,6 +233,7 @@ async fn an_audit_finds_what_does_not_add_up() {
             "something else too",
         ),
         ("DELETE FROM batch", "which is missing"),
+        ("DELETE FROM tenant_lane", "its lane is missing"),
     ] {
         let (directory, store) = fresh();
         Shape::default().ingest(&store, 3).await;

@@ -44,7 +44,9 @@ impl Snapshot<'_> {
         let open: BTreeSet<Option<i64>> =
             self.transaction.query(open, &[]).await?.iter().map(|row| row.get(0)).collect();
         let mut waiting = self.waiting().await?;
-        let mut batches = self.side("SELECT id, count, broadcast FROM batch ORDER BY id").await?;
+        let batches = "SELECT batch.id, count, broadcast, lane.id IS NOT NULL FROM batch \
+             LEFT JOIN tenant_lane AS lane ON lane.id = batch.lane ORDER BY batch.id";
+        let mut batches = self.side(batches).await?;
         let mut chunks =
             self.side("SELECT batch, count, members FROM chunk ORDER BY batch").await?;
         let mut log =
@@ -61,6 +63,7 @@ impl Snapshot<'_> {
             let waits = waits.filter(|it| it.passed < batch);
             let state = waits.as_ref().map(|it| it.state);
             let mut members = BatchAudit::new(batch, expected, state, &mut audit);
+            members.check_lane(row.try_get(3)?);
             while let Some(row) = chunks.take(batch).await? {
                 members.add_chunk(row.try_get(2)?, count(&row)?);
             }

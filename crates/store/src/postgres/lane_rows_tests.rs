@@ -14,7 +14,7 @@ use crate::rows::emptied_lanes::{
     LaneStore, day, deliver, lanes_go_when_nothing_is_in_them, prune, send,
 };
 use crate::rows::retention::LANE_KEPT_FOR;
-use crate::{Ingest as _, Store};
+use crate::{Ingest as _, ReadStore as _, Store};
 
 struct PostgresLanes {
     database: Database,
@@ -197,4 +197,18 @@ async fn a_new_lane_is_kept_for_longer_beside_a_process_of_another_version() {
     let select = "SELECT max(kept_through) - min(kept_through) FROM tenant_lane";
     let longer: i64 = client.query_one(select, &[]).await.unwrap().get(0);
     assert_eq!(longer, (1 << 24) - LANE_KEPT_FOR.cast_signed());
+}
+
+#[tokio::test]
+async fn an_audit_finds_a_batch_without_its_lane() {
+    let mut tasks = Tasks::default();
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let client = connect(&database, &mut tasks).await;
+    let store = open(&database).await;
+    send(&store, "first", day(0)).await;
+    the_books_balance(&store).await;
+    client.batch_execute("DELETE FROM tenant_lane").await.unwrap();
+    let audit = store.reader().audit().await.unwrap();
+    assert_eq!(audit.problem_count, 1);
+    assert!(audit.problems[0].contains("its lane is missing"), "{:?}", audit.problems);
 }

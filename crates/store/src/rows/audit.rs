@@ -48,6 +48,13 @@ impl<'a> BatchAudit<'a> {
         Self { batch, count, missing, waiting, ends, audit }
     }
 
+    /// Without its lane the batch is neither delivered nor found.
+    pub(crate) fn check_lane(&mut self, is_there: bool) {
+        if !is_there {
+            self.audit.report(format!("batch {}: its lane is missing", self.batch));
+        }
+    }
+
     /// Accounts for the members of a chunk.
     pub(crate) fn add_chunk(&mut self, members: Option<&[u8]>, count: usize) {
         let members = members.map_or_else(|| Members::all(count), Members::from_blob);

@@ -59,8 +59,8 @@ struct SideRow {
 /// Rows read in one slice, about: some tens of milliseconds.
 pub(super) const SLICE_ROWS: usize = 8_192;
 
-const BATCHES: &str =
-    "SELECT id, count, broadcast FROM batch WHERE id > ?1 AND id <= ?2 ORDER BY id";
+const BATCHES: &str = "SELECT batch.id, count, broadcast, lane.id IS NOT NULL FROM batch \
+     LEFT JOIN tenant_lane AS lane ON lane.id = batch.lane WHERE batch.id > ?1 AND batch.id <= ?2 ORDER BY batch.id";
 const CHUNKS: &str =
     "SELECT batch, members, count FROM chunk WHERE batch > ?1 AND batch <= ?2 ORDER BY batch";
 const LOG: &str =
@@ -131,6 +131,7 @@ impl Snapshot {
             // Nothing of an open broadcast is accepted, so each chunk and each line of it is one too many.
             let expected = if is_open { 0 } else { count };
             let mut members = BatchAudit::new(batch, expected, waiting, &mut of_batch);
+            members.check_lane(row.get(3)?);
             while let Some(chunk) = chunks.take(batch)? {
                 let items = usize::try_from(chunk.number).unwrap_or(0);
                 members.add_chunk(chunk.blob.as_deref(), items);

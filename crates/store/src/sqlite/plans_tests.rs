@@ -45,7 +45,7 @@ const CASES: &[Case] = &[
     Case::new("audit.rs", "max(id), 0) FROM log", ""),
     Case::new("audit.rs", "SELECT id FROM broadcast", ""),
     Case::new("audit.rs", "SELECT broadcast, passed", ""),
-    Case::new("audit.rs", "SELECT id, count, broadcast", "40000, 40010"),
+    Case::new("audit.rs", "SELECT batch.id, count, broadcast", "40000, 40010"),
     Case::new("broadcast.rs", "DELETE FROM batch", "40000, 10"),
     Case::new("broadcast.rs", "DELETE FROM broadcast", "40000"),
     Case::new(
