@@ -1,5 +1,6 @@
 //! Members of a batch that a search is for, told without their contents.
 
+use memchr::memmem;
 use notification::{Bytes, Labels};
 
 use super::codec::Items;
@@ -17,7 +18,14 @@ pub(crate) fn matching_members(
     if labels.is_none() && (filter.external_id.is_some() || filter.tag.is_some()) {
         return Ok(Members::default());
     }
-    let (mut items, mut members) = (Items::new(items)?, Members::default());
+    let (bytes, mut members) = (items.clone(), Members::default());
+    let mut items = Items::new(items)?;
+    // A walk reads batches of which next to none has the recipient: without these bytes no member need be read.
+    if let Some(recipient) = &filter.recipient
+        && memmem::find(&bytes, recipient.as_bytes()).is_none()
+    {
+        return Ok(members);
+    }
     let (labels, none) = (BatchLabels::decode(labels, count)?, Labels::default());
     for index in (0..=u16::MAX).take(count) {
         let (own, others) = items.read_recipients()?;
