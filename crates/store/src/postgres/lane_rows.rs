@@ -23,7 +23,8 @@ struct LaneColumns<'a> {
 /// Inserts the lanes that are missing: no number is spent on those that are there. They are kept for longer while there are processes of
 /// several versions: one may look a lane up, and write to it without saying so.
 const INSERT_LANES: &str = "INSERT INTO tenant_lane (channel, destination, priority, tenant, kept_through) \
-     SELECT *, (SELECT CASE WHEN count(DISTINCT version) > 1 THEN $6::int8 ELSE $5 END FROM worker WHERE id > 0) FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
+     SELECT *, (SELECT CASE WHEN count(DISTINCT version) > 1 THEN $6::int8 ELSE $5 END FROM worker WHERE id > 0) \
+     FROM unnest($1::text[], $2::text[], $3::int2[], $4::text[]) AS wanted (channel, destination, priority, tenant) \
      WHERE NOT EXISTS (SELECT FROM tenant_lane AS lane WHERE lane.channel = wanted.channel \
        AND lane.destination = wanted.destination AND lane.priority = wanted.priority AND lane.tenant = wanted.tenant) \
      ON CONFLICT DO NOTHING";

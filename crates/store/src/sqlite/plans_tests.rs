@@ -218,12 +218,15 @@ const CASES: &[Case] = &[
     Case::new("settle.rs", "batch = ?1 AND due_at = ?2", "40000, 40000000"),
     Case::new("transaction.rs", "DELETE FROM chunk", "40000"),
     Case::new("transaction.rs", "INSERT INTO tenant_lane", "'channel', 'new', 1, 'tenant', 1"),
-    Case::new("transaction.rs", "SELECT kept_through", "40000"),
     Case::new("transaction.rs", "UPDATE tenant_lane", "40000, 1"),
     Case::new("transaction.rs", "INSERT INTO log", "40000, x'00'"),
     Case::new("transaction.rs", "INTO undelivered", "40000, 5"),
     Case::new("transaction.rs", "INSERT INTO totals", "1, 1"),
-    Case::new("transaction.rs", "SELECT id FROM tenant_lane", "'channel', '40000', 1, 'tenant'"),
+    Case::new(
+        "transaction.rs",
+        "SELECT id, kept_through FROM tenant_lane",
+        "'channel', '40000', 1, 'tenant'",
+    ),
     Case::new("transaction.rs", "batch, lane, due_at", "40000"),
     Case::new("transaction.rs", "UPDATE chunk SET count", "40000, 1, x'00'"),
     Case::new("transaction.rs", "UPDATE chunk SET lease_until", "5"),
@@ -455,7 +458,7 @@ fn what_reads_too_much_is_found() {
         // Not by the beginning of its index.
         (
             "transaction.rs",
-            "SELECT id FROM tenant_lane WHERE (channel = ?1 OR ?1 = '') AND destination = ?2 AND priority = ?3 AND tenant = ?4",
+            "SELECT id, kept_through FROM tenant_lane WHERE (channel = ?1 OR ?1 = '') AND destination = ?2 AND priority = ?3 AND tenant = ?4",
             "SCAN tenant_lane",
         ),
         // By one index and in the order of another: the plan looks good, and the steps show it.

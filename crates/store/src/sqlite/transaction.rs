@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Pauses, State, Timestamp};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use tokio::sync::watch;
 
 use super::audit_lock::{AuditLock, NoAudit};
@@ -214,56 +214,54 @@ impl<'a> Transaction<'a> {
 
     /// Number of `lane`, if it is stored.
     pub(super) fn find_lane(&self, lane: &Lane) -> Result<Option<LaneId>, StoreError> {
-        if let Some(id) = self.state.lanes.number_of(lane) {
-            return Ok(Some(id));
+        match self.state.lanes.number_of(lane) {
+            Some(id) => Ok(Some(id)),
+            None => Ok(self.stored_lane(lane)?.map(|(id, _)| id)),
         }
-        let mut select = self
-            .sql("SELECT id FROM tenant_lane WHERE channel = ?1 AND destination = ?2 AND priority = ?3 AND tenant = ?4")?;
-        Ok(select.query_row(lane_key(lane), |row| row.get(0)).optional()?)
     }
 
-    /// The number of `lane`, to which batches with numbers up to `through` are to be written; a new lane gets one.
+    /// Number of `lane`, and the number up to which batches may be written to it.
+    fn stored_lane(&self, lane: &Lane) -> Result<Option<(LaneId, u64)>, StoreError> {
+        let mut select = self.sql(
+            "SELECT id, kept_through FROM tenant_lane \
+             WHERE channel = ?1 AND destination = ?2 AND priority = ?3 AND tenant = ?4",
+        )?;
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned()));
+        Ok(select.query_row(lane_key(lane), row).optional()?)
+    }
+
+    /// The number of `lane`, to which batches with numbers up to `through` are to be written; a new lane gets one. The lane is there as
+    /// long as they are.
     pub(super) fn lane_number(&mut self, lane: &Lane, through: u64) -> Result<LaneId, StoreError> {
-        if let Some(id) = self.state.lanes.number_of(lane) {
-            self.keep_lane(id, through)?;
+        let known = self.state.lanes.number_of(lane);
+        let is_kept = |id: &LaneId| self.state.kept_lanes.get(id).is_some_and(|it| through <= *it);
+        if let Some(id) = known.filter(is_kept) {
             return Ok(id);
         }
-        let id = match self.find_lane(lane)? {
-            Some(id) => id,
+        let (id, mut kept_through) = match self.stored_lane(lane)? {
+            Some(stored) => stored,
             None => self.insert_lane(lane, through)?,
         };
-        self.state.lanes.add(id, lane.clone());
-        self.keep_lane(id, through)?;
-        Ok(id)
-    }
-
-    fn insert_lane(&mut self, lane: &Lane, through: u64) -> Result<LaneId, StoreError> {
-        let kept_through = through + LANE_KEPT_FOR;
-        let insert = "INSERT INTO tenant_lane (channel, destination, priority, tenant, kept_through) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let (channel, destination, priority, tenant) = lane_key(lane);
-        let row = params![channel, destination, priority, tenant, kept_through.cast_signed()];
-        let id = self.sql(insert)?.insert(row)?;
-        self.state.new_lanes.push(id);
-        self.state.remember_kept(id, kept_through);
-        Ok(id)
-    }
-
-    /// Sees to it that a lane is there as long as a batch with a number up to `through` is.
-    fn keep_lane(&mut self, id: LaneId, through: u64) -> Result<(), StoreError> {
-        let known = self.state.kept_lanes.get(&id);
-        if known.is_some_and(|kept_through| through <= *kept_through) {
-            return Ok(());
-        }
-        let mut select = self.sql("SELECT kept_through FROM tenant_lane WHERE id = ?1")?;
-        let stored: i64 = select.query_row([id], |row| row.get(0))?;
-        let mut kept_through = stored.cast_unsigned();
         if kept_through < through {
             kept_through = through + LANE_KEPT_FOR;
             self.sql("UPDATE tenant_lane SET kept_through = ?2 WHERE id = ?1")?
                 .execute([id, kept_through.cast_signed()])?;
         }
         self.state.remember_kept(id, kept_through);
-        Ok(())
+        if known.is_none() {
+            self.state.lanes.add(id, lane.clone());
+        }
+        Ok(id)
+    }
+
+    fn insert_lane(&mut self, lane: &Lane, through: u64) -> Result<(LaneId, u64), StoreError> {
+        let kept_through = through + LANE_KEPT_FOR;
+        let insert = "INSERT INTO tenant_lane (channel, destination, priority, tenant, kept_through) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let (channel, destination, priority, tenant) = lane_key(lane);
+        let row = params![channel, destination, priority, tenant, kept_through.cast_signed()];
+        let id = self.sql(insert)?.insert(row)?;
+        self.state.new_lanes.push(id);
+        Ok((id, kept_through))
     }
 
     /// The lane with number `id`.
