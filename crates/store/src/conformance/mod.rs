@@ -30,7 +30,7 @@ mod retention;
 mod settling;
 mod slices;
 mod sources;
-pub(crate) mod support;
+mod support;
 mod suppression;
 mod tickets;
 

@@ -7,8 +7,8 @@ use testbed::Database;
 use tokio::sync::oneshot;
 use tokio_postgres::Client;
 
-use super::application::connect;
-use super::{Options, Postgres};
+use super::Postgres;
+use super::setup_tests::{connect, fresh, open, until_blocked};
 use crate::conformance::{Shape, at, the_books_balance};
 use crate::rows::emptied_lanes::{
     LaneStore, day, deliver, lanes_go_when_nothing_is_in_them, prune, send,
@@ -22,10 +22,6 @@ struct PostgresLanes {
     store: Postgres,
 }
 
-async fn open(database: &Database) -> Postgres {
-    Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
-}
-
 /// Gives the batches of stores that are opened from now on numbers that are further on than a lane is kept for.
 async fn skip_numbers(client: &Client) {
     let skip = "SELECT setval('batch_number', last_value + $1) FROM batch_number";
@@ -35,15 +31,6 @@ async fn skip_numbers(client: &Client) {
 async fn destinations(client: &Client) -> Vec<String> {
     let select = "SELECT destination FROM tenant_lane ORDER BY destination";
     client.query(select, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
-}
-
-/// Waits until a session waits for a lock.
-async fn until_blocked(client: &Client) {
-    let waits = "SELECT count(*) FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while client.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-        tokio::task::yield_now().await;
-    }
 }
 
 impl LaneStore for PostgresLanes {
@@ -64,8 +51,7 @@ impl LaneStore for PostgresLanes {
 
 #[tokio::test]
 async fn lanes_go_on_postgres() {
-    let (database, mut tasks) =
-        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let (database, mut tasks) = (fresh(), Tasks::default());
     let client = connect(&database, &mut tasks).await;
     let store = open(&database).await;
     lanes_go_when_nothing_is_in_them(&mut PostgresLanes { database, client, store }).await;
@@ -73,7 +59,7 @@ async fn lanes_go_on_postgres() {
 
 /// A database with a lane in which nothing is, and which the next walk removes.
 async fn with_an_empty_lane(tasks: &mut Tasks) -> (Database, Client) {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let client = connect(&database, tasks).await;
     let mut store = open(&database).await;
     send(&store, "empty", day(0)).await;
@@ -145,7 +131,7 @@ async fn a_lane_to_which_a_writer_is_about_to_write_is_kept() {
 #[tokio::test]
 async fn a_lane_that_a_writer_remembers_is_looked_up_before_it_may_be_gone() {
     let mut tasks = Tasks::default();
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let client = connect(&database, &mut tasks).await;
     let (writer, other) = (open(&database).await, open(&database).await);
     send(&writer, "empty", day(0)).await;
@@ -164,7 +150,7 @@ async fn a_lane_that_a_writer_remembers_is_looked_up_before_it_may_be_gone() {
 #[tokio::test]
 async fn lanes_are_kept_for_numbers_that_were_given_before_lower_ones() {
     let mut tasks = Tasks::default();
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let client = connect(&database, &mut tasks).await;
     let store = open(&database).await;
     send(&store, "first", day(0)).await;
@@ -186,7 +172,7 @@ async fn lanes_are_kept_for_numbers_that_were_given_before_lower_ones() {
 #[tokio::test]
 async fn a_new_lane_is_kept_for_longer_beside_a_process_of_another_version() {
     let mut tasks = Tasks::default();
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let client = connect(&database, &mut tasks).await;
     let (store, _other) = (open(&database).await, open(&database).await);
     store.ingest(vec![Shape::default().draft("recipient")], at(0)).await.unwrap();
@@ -202,7 +188,7 @@ async fn a_new_lane_is_kept_for_longer_beside_a_process_of_another_version() {
 #[tokio::test]
 async fn an_audit_finds_a_batch_without_its_lane() {
     let mut tasks = Tasks::default();
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let client = connect(&database, &mut tasks).await;
     let store = open(&database).await;
     send(&store, "first", day(0)).await;

@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 use flow::Tasks;
-use testbed::Database;
 
-use super::application::connect;
+use super::Postgres;
 use super::listed::ListReading;
 use super::request::WriterRequest;
+use super::setup_tests::{connect, fresh, open};
 use super::transaction::{RunError, Transaction};
-use super::{Options, Postgres};
 use crate::conformance::at;
 use crate::{Lift, Operations as _, Suppression};
 
@@ -35,10 +34,6 @@ impl WriterRequest for ReadOn {
 
 fn recipient(number: u32) -> String {
     format!("token-{number:04}")
-}
-
-async fn open(database: &Database) -> Postgres {
-    Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
 }
 
 async fn suppress(store: &Postgres, numbers: Range<u32>) {
@@ -69,7 +64,7 @@ async fn read_all(store: &Postgres) -> Vec<u32> {
 
 #[tokio::test]
 async fn what_is_added_while_the_list_is_read_is_known_once_all_of_it_is() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let (store, other) = (open(&database).await, open(&database).await);
     suppress(&other, 500..535).await;
     let mut pages = 0;
@@ -99,7 +94,7 @@ async fn what_is_added_while_the_list_is_read_is_known_once_all_of_it_is() {
 
 #[tokio::test]
 async fn an_entry_of_an_early_transaction_that_is_committed_late_is_known() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let (store, mut tasks) = (open(&database).await, Tasks::default());
     let mut client = connect(&database, &mut tasks).await;
     assert_eq!(read_all(&store).await, [] as [u32; 0]);
@@ -118,7 +113,7 @@ async fn an_entry_of_an_early_transaction_that_is_committed_late_is_known() {
 
 #[tokio::test]
 async fn after_many_were_added_the_list_is_read_anew() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let (store, other) = (open(&database).await, open(&database).await);
     assert_eq!(read_all(&store).await, [] as [u32; 0]);
     suppress(&other, 0..20).await;
@@ -132,7 +127,7 @@ async fn after_many_were_added_the_list_is_read_anew() {
 
 #[tokio::test]
 async fn after_another_server_took_over_the_list_is_read_anew() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let (store, mut tasks) = (open(&database).await, Tasks::default());
     let client = connect(&database, &mut tasks).await;
     suppress(&store, 0..1).await;

@@ -8,6 +8,7 @@ use notification::{Chunk, limits};
 use testbed::Database;
 use tokio_postgres::NoTls;
 
+use super::setup_tests::until_blocked;
 use super::writer_state::Membership;
 use super::{Options, Postgres};
 use crate::conformance::{Shape, claim_request};
@@ -111,9 +112,7 @@ async fn a_claim_from_before_its_process_was_removed_leases_nothing_when_that_is
     // transactions query when they begin.
     rival.batch_execute("BEGIN; REINDEX INDEX belfry.batch_pkey").await.unwrap();
     let coming_back = async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity \
-                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        while observer.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+        until_blocked(&observer).await;
         let first = store.membership.borrow().worker;
         let remove = format!("DELETE FROM belfry.worker WHERE id = {first}; NOTIFY belfry_cluster");
         database.query(&remove).unwrap();

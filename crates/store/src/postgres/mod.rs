@@ -13,8 +13,6 @@
 //! transaction, and one that was not committed is done again. Callers wait, or get the answer that certainly nothing happened.
 
 mod ahead;
-#[cfg(test)]
-mod application;
 mod audit;
 mod broadcast;
 mod broadcasts;
@@ -85,6 +83,8 @@ mod search;
 mod search_tests;
 mod settle;
 mod settle_rate;
+#[cfg(test)]
+mod setup_tests;
 mod source_shards;
 mod store_id;
 mod suppress;

@@ -8,6 +8,7 @@ use notification::{Disposition, State, limits};
 use testbed::Database;
 
 use super::release::Releaser;
+use super::setup_tests::{fresh, open};
 use super::{Options, Postgres};
 use crate::conformance::{
     BroadcastShape, at, claim_all, exercise_slices, settle_all, the_books_balance,
@@ -19,14 +20,6 @@ use crate::{CancelTarget, Claims, Ingest as _, Operations as _, ReadStore as _, 
 async fn open_stepwise(database: &Database) -> Postgres {
     let slicing = Slicing { batches: 1, goes_on: false };
     Postgres::open_slicing(Options::new(database.url()), Clock::system(), slicing).await.unwrap()
-}
-
-async fn open(database: &Database) -> Postgres {
-    Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap()
-}
-
-fn fresh() -> Database {
-    testbed::postgres::shared().unwrap().create().unwrap()
 }
 
 async fn make_slice(store: &Postgres) -> bool {

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use flow::Tasks;
-use testbed::postgres::Database;
 use tokio::sync::oneshot;
 use tokio_postgres::Client;
 
-use super::application::connect;
-use super::{Options, Postgres};
+use super::setup_tests::{connect, fresh, open, until_blocked};
 use crate::conformance::{Shape, at};
 use crate::rows::search::searches::{
     Sent, check, check_few_beside_many, check_few_of_many, fill, fill_at, fill_rare, labels_of,
@@ -16,18 +14,13 @@ use crate::rows::search::searches::{
 };
 use crate::{Filter, Ingest as _, ListOrder, Prune as _, Retention, SearchIndex as _};
 
-async fn open(database: &Database) -> Postgres {
-    Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap()
-}
-
 async fn number(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
 #[tokio::test]
 async fn a_search_finds_all_after_every_step_of_either_process() {
-    let (database, mut tasks) =
-        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let (database, mut tasks) = (fresh(), Tasks::default());
     let client = connect(&database, &mut tasks).await;
     let stores = [open(&database).await, open(&database).await];
     let mut sent = Sent::new();
@@ -60,8 +53,7 @@ async fn a_search_finds_all_after_every_step_of_either_process() {
 
 #[tokio::test]
 async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
-    let (database, mut tasks) =
-        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let (database, mut tasks) = (fresh(), Tasks::default());
     let client = connect(&database, &mut tasks).await;
     let (slow, fast) = (Arc::new(open(&database).await), open(&database).await);
     let mut sent = Sent::new();
@@ -79,11 +71,7 @@ async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
         let shape = Shape { key: Some(("key", 1)), labels, ..Shape::default() };
         told.send(filling.ingest(vec![shape.draft("7")], at(0)).await.unwrap()).unwrap();
     });
-    let waits = "SELECT count(*) FROM pg_stat_activity \
-                 WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while number(&client, waits).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_blocked(&client).await;
     fill(&fast, 1_100, &mut sent).await;
     assert!(fast.advance().await.unwrap(), "numbers are announced");
     assert!(!fast.advance().await.unwrap(), "one that had begun is waited for");
@@ -106,8 +94,7 @@ async fn a_batch_with_a_low_number_that_is_committed_late_is_indexed() {
 
 #[tokio::test]
 async fn what_retention_removed_goes_from_the_index() {
-    let (database, mut tasks) =
-        (testbed::postgres::shared().unwrap().create().unwrap(), Tasks::default());
+    let (database, mut tasks) = (fresh(), Tasks::default());
     let client = connect(&database, &mut tasks).await;
     let store = open(&database).await;
     let mut sent = Sent::new();
@@ -132,7 +119,7 @@ async fn what_retention_removed_goes_from_the_index() {
 
 #[tokio::test]
 async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let store = open(&database).await;
     let (mut others, mut sent) = (Sent::new(), Sent::new());
     for hour in 0..4 {
@@ -152,7 +139,7 @@ async fn what_is_indexed_is_found_by_the_time_of_its_acceptance() {
 
 #[tokio::test]
 async fn a_page_finds_the_few_that_wait_were_cancelled_or_have_a_reason() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let store = open(&database).await;
     check_few_of_many(&store, 6_000).await;
     store.close().await;
@@ -160,7 +147,7 @@ async fn a_page_finds_the_few_that_wait_were_cancelled_or_have_a_reason() {
 
 #[tokio::test]
 async fn what_waits_of_a_tenant_is_found_beside_much_of_another() {
-    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let database = fresh();
     let store = open(&database).await;
     check_few_beside_many(&store).await;
     store.close().await;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use notification::{Disposition, State, Timestamp};
 
-use crate::conformance::support::{indexes, part};
-use crate::conformance::{Shape, at, claim_all, the_books_balance};
+use crate::conformance::{Shape, at, claim_all, indexes, part, the_books_balance};
 use crate::{Lifetimes, Removed, Retention, Store, TenantRetention};
 
 const DAY: Duration = Duration::from_hours(24);

@@ -13,6 +13,7 @@ use crate::ReadStore as _;
 use crate::conformance::{Shape, at, claim_all, name, the_books_balance};
 use crate::postgres::Options;
 use crate::postgres::connection::Connector;
+use crate::postgres::setup_tests::open;
 
 /// A store, and an application beside it.
 pub(super) struct Bench {
@@ -52,10 +53,6 @@ impl Bench {
         recipients.sort();
         recipients
     }
-}
-
-pub(super) async fn open(database: &Database) -> Postgres {
-    Postgres::open(Options::new(database.url()), Clock::system()).await.unwrap()
 }
 
 /// Accepts all rows but those with the refused recipient.

@@ -1,8 +1,9 @@
 //! The outbox before and after an upgrade: rows, grants, and processes of the version before.
 
-use super::tests::{Bench, INSERT, drained, open, statements, validator};
+use super::tests::{Bench, INSERT, drained, statements, validator};
 use super::*;
 use crate::conformance::{at, the_books_balance};
+use crate::postgres::setup_tests::open;
 
 /// The schema before rows could have templates, and labels.
 const WITHOUT_TEMPLATES: &str = "ALTER TABLE belfry.outbox DROP COLUMN template, DROP COLUMN variables, DROP COLUMN fallback, \
