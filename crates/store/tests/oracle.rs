@@ -7,8 +7,7 @@
     reason = "the helpers of a test fail by panicking"
 )]
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
 
 use notification::{
     BroadcastId, ByteString, Chunk, Disposition, Guarantee, NotificationId, OutcomeGroup, Pause,
@@ -18,18 +17,19 @@ use proptest::prelude::*;
 use store::conformance::{
     BroadcastShape, Shape, at, claim_request, groups, name, the_books_balance,
 };
-use store::sqlite::{Options, Synchronous};
 use store::{
     Admission, Attempted, Begin, BroadcastOpened, CancelTarget, Claims, Ending, History, Ingest,
-    LogPosition, Mark, Memory, Operations, ReadStore, Recovery, Settlements, Sqlite, Store,
+    LogPosition, Mark, Memory, Operations, ReadStore, Recovery, Settlements, Store,
 };
-use tempfile::TempDir;
 
+#[path = "support/on_disk.rs"]
+mod on_disk;
 #[path = "support/steps.rs"]
 mod steps;
 #[path = "support/suppressions.rs"]
 mod suppressions;
 
+use on_disk::on_disk;
 use steps::{Step, step};
 use suppressions::{gone_since, suppressions};
 
@@ -44,12 +44,6 @@ trait Fast {
     fn is_exact(&self) -> bool;
 }
 
-/// SQLite in a directory.
-struct OnDisk {
-    sqlite: Sqlite,
-    directory: TempDir,
-}
-
 /// Both stores, and the identifiers of the same notifications in each.
 struct Pair<F> {
     memory: Memory,
@@ -60,28 +54,6 @@ struct Pair<F> {
     broadcasts: Vec<(BroadcastId, BroadcastId)>,
     /// Claims of both, in the same order; perhaps stale by now.
     held: Vec<(Chunk, Chunk)>,
-}
-
-impl Fast for OnDisk {
-    fn store(&self) -> &dyn Store {
-        &self.sqlite
-    }
-
-    /// Copies the files as they are now, without notice to the process, for the next one.
-    fn crash(&mut self, ending: Ending, now: Timestamp) -> Option<Recovery> {
-        if ending == Ending::Faulted {
-            std::io::Write::write_all(&mut self.sqlite.fault_mark().unwrap(), b"X").unwrap();
-        }
-        let image = tempfile::tempdir().unwrap();
-        copy_image(self.directory.path(), image.path());
-        let (sqlite, recovery) = open(image.path(), now);
-        (self.sqlite, self.directory) = (sqlite, image);
-        Some(recovery)
-    }
-
-    fn is_exact(&self) -> bool {
-        true
-    }
 }
 
 impl<F: Fast> Pair<F> {
@@ -125,6 +97,10 @@ impl<F: Fast> Pair<F> {
                 let (memory, sqlite) = self.broadcasts[which];
                 self.cancel(CancelTarget::Broadcast(memory), CancelTarget::Broadcast(sqlite)).await;
             }
+            Step::Reschedule { which, of_broadcast, due_in } => {
+                self.reschedule(which, of_broadcast, due_in).await;
+            }
+            Step::Requeue { first, count } => self.requeue(first, count).await,
             Step::Pause { scope, paused } => self.pause(scope, paused).await,
             Step::Suppress { recipient, listed, registered } => {
                 self.suppress(recipient, listed, registered).await;
@@ -310,6 +286,39 @@ impl<F: Fast> Pair<F> {
         assert_eq!(memory, sqlite);
     }
 
+    async fn reschedule(&mut self, which: usize, of_broadcast: bool, due_in: i64) {
+        let targets = if of_broadcast {
+            let Some(which) = which.checked_rem(self.broadcasts.len()) else { return };
+            let (memory, fast) = self.broadcasts[which];
+            [memory, fast].map(CancelTarget::Broadcast)
+        } else {
+            let Some(which) = which.checked_rem(self.ids.len()) else { return };
+            let (memory, fast) = self.ids[which];
+            [memory, fast].map(CancelTarget::Notification)
+        };
+        let [memory, fast] = targets.map(|target| store::Reschedule {
+            target,
+            tenant: name("tenant"),
+            send_at: at(self.now + due_in),
+            now: at(self.now),
+        });
+        let memory = self.memory.reschedule(memory).await.unwrap();
+        assert_eq!(memory, self.fast.store().reschedule(fast).await.unwrap());
+    }
+
+    /// Requeues `count` notifications that were handed in one after the other, whatever they ended in.
+    async fn requeue(&mut self, first: usize, count: usize) {
+        let Some(first) = first.checked_rem(self.ids.len()) else { return };
+        let ids = self.ids[first..].iter().take(count);
+        let (memory, fast): (Vec<_>, Vec<_>) = ids.copied().unzip();
+        let states = State::ALL.iter().copied().filter(|state| state.may_be_requeued());
+        let states: BTreeSet<State> = states.collect();
+        let (tenant, now) = (name("tenant"), at(self.now));
+        let memory = self.memory.requeue(memory, states.clone(), tenant.clone(), now).await;
+        let fast = self.fast.store().requeue(fast, states, tenant, now).await;
+        assert_eq!(memory.unwrap(), fast.unwrap());
+    }
+
     async fn pause(&mut self, scope: usize, paused: bool) {
         let scopes = match ["tenant", "channel/channel", "lane/channel/normal/b"].get(scope) {
             Some(text) => [text.parse().unwrap(), text.parse().unwrap()],
@@ -413,22 +422,6 @@ fn comparable(mut history: History) -> impl PartialEq + std::fmt::Debug {
     let broadcast = history.envelope.broadcast.take().is_some();
     let History { envelope, accepted_at, recipient, content, state, next_attempt_at, .. } = history;
     (broadcast, envelope, accepted_at, recipient, content, state, next_attempt_at, history.attempts)
-}
-
-fn on_disk() -> OnDisk {
-    let directory = tempfile::tempdir().unwrap();
-    OnDisk { sqlite: open(directory.path(), at(0)).0, directory }
-}
-
-fn open(directory: &Path, now: Timestamp) -> (Sqlite, Recovery) {
-    let options = Options { synchronous: Synchronous::Normal, ..Options::new(7) };
-    Sqlite::open(directory, options, now).unwrap()
-}
-
-fn copy_image(from: &Path, to: &Path) {
-    for file in ["belfry.db", "belfry.db-wal", "belfry.lock"] {
-        std::fs::copy(from.join(file), to.join(file)).unwrap();
-    }
 }
 
 proptest! {

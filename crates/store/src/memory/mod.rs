@@ -14,6 +14,7 @@ mod pause;
 mod prune;
 mod quota;
 mod read;
+mod requeue;
 mod reschedule;
 mod resolve;
 mod settle;
@@ -362,9 +363,7 @@ impl Operations for Memory {
         tenant: Name,
         now: Timestamp,
     ) -> Result<Vec<Requeued>, StoreError> {
-        Ok(self.change(|books| {
-            ids.iter().map(|&id| books.requeue(id, &states, &tenant, now)).collect()
-        }))
+        Ok(self.change(|books| books.requeue(&ids, &states, &tenant, now)))
     }
 
     async fn resolve(

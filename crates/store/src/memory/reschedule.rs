@@ -1,5 +1,7 @@
 //! Another time for what waits.
 
+use std::collections::BTreeSet;
+
 use notification::{BatchId, BroadcastId, NotificationId, State, Timestamp};
 
 use super::books::Books;
@@ -44,12 +46,18 @@ impl Books {
             return refusal;
         }
         let (due_at, mut counted) = (request.due_at(), RescheduleCounts::default());
-        for (batch, index) in members {
-            let counts = self.move_member(batch, index, due_at);
-            counted.rescheduled += counts.rescheduled;
-            counted.under_way += counts.under_way;
-            counted.ended += counts.ended;
+        let batches: BTreeSet<BatchId> = members.iter().map(|(batch, _)| *batch).collect();
+        // Whole pieces, which stay apart even when they are due at one time now.
+        for piece in self.chunks.values_mut().filter(|piece| batches.contains(&piece.batch)) {
+            let count = piece.members.len() as u64;
+            if piece.lease_until.is_some() {
+                counted.under_way += count;
+            } else {
+                piece.due_at = due_at;
+                counted.rescheduled += count;
+            }
         }
+        counted.ended = members.len() as u64 - counted.rescheduled - counted.under_way;
         if counted.rescheduled > 0 {
             if let Some(broadcast) = self.broadcasts.get_mut(&id) {
                 broadcast.draft.due_at = due_at;

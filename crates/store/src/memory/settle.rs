@@ -1,6 +1,6 @@
 //! Outcomes and withdrawals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use notification::{
     BatchId, BroadcastId, ChunkId, Disposition, Event, Guarantee, Lane, Name, NotificationId,
@@ -10,8 +10,7 @@ use notification::{
 use super::books::{Books, MemoryChunk};
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::AttemptEvidence;
-use crate::rows::requeue::log_line;
-use crate::{CancelPage, CancelScope, CancelTarget, Cancelled, Requeued, Settled, Suppression};
+use crate::{CancelPage, CancelScope, CancelTarget, Cancelled, Settled, Suppression};
 
 impl Books {
     pub(super) fn settle(&mut self, settlements: &[Settlement]) -> Vec<Settled> {
@@ -159,37 +158,6 @@ impl Books {
         if let Some(chunk) = self.chunk_with(batch, index) {
             self.take_members(chunk, &[index]);
         }
-    }
-
-    /// Sends one again that stands in one of `states`.
-    pub(super) fn requeue(
-        &mut self,
-        id: NotificationId,
-        states: &BTreeSet<State>,
-        tenant: &Name,
-        now: Timestamp,
-    ) -> Requeued {
-        let Some((batch, index)) = self.place(id) else { return Requeued::Unknown };
-        let envelope = &self.batch(batch).envelope;
-        if &envelope.lane.tenant != tenant {
-            return Requeued::Unknown;
-        }
-        let is_expired = envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
-        let state = self.entry(batch, index).state;
-        if !states.contains(&state) || !state.may_be_requeued() {
-            return Requeued::OtherState;
-        }
-        let is_erased = self.recipient(batch, index).is_empty();
-        if self.batch(batch).removed > 0 || is_erased {
-            return Requeued::ContentRemoved;
-        }
-        if is_expired {
-            return Requeued::Expired;
-        }
-        self.advance(batch, index, Event::Requeue);
-        self.note(batch, index, log_line(state, now));
-        self.add_piece(MemoryChunk::first(batch, now, vec![index]));
-        Requeued::Requeued
     }
 
     /// Batch and index of an accepted notification.

@@ -14,6 +14,8 @@ pub(crate) enum Step {
     Settle { which: usize, every: usize, outcome: usize, wait: i64 },
     Cancel { position: usize },
     CancelBroadcast { which: usize },
+    Reschedule { which: usize, of_broadcast: bool, due_in: i64 },
+    Requeue { first: usize, count: usize },
     Pause { scope: usize, paused: bool },
     Suppress { recipient: u8, listed: bool, registered: i64 },
     Wait { millis: i64 },
@@ -35,7 +37,11 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         8 => (number.clone(), 1usize..4, 0usize..8, 0i64..500)
             .prop_map(|(which, every, outcome, wait)| Step::Settle { which, every, outcome, wait }),
         2 => number.clone().prop_map(|position| Step::Cancel { position }),
-        1 => number.prop_map(|which| Step::CancelBroadcast { which }),
+        1 => number.clone().prop_map(|which| Step::CancelBroadcast { which }),
+        2 => (number.clone(), any::<bool>(), -100i64..500).prop_map(|(which, of_broadcast, due_in)| {
+            Step::Reschedule { which, of_broadcast, due_in }
+        }),
+        1 => (number, 1usize..40).prop_map(|(first, count)| Step::Requeue { first, count }),
         1 => (0usize..5, any::<bool>()).prop_map(|(scope, paused)| Step::Pause { scope, paused }),
         2 => (0u8..40, any::<bool>(), 0i64..500).prop_map(|(recipient, listed, registered)| {
             Step::Suppress { recipient, listed, registered }
