@@ -1,10 +1,11 @@
 //! `/v1/cancel` by recipient or label: what waits of the notifications that a search finds is cancelled.
 
 use futures_util::future::try_join_all;
-use notification::{ByteString, Name, NotificationId, State, Timestamp, limits};
+use notification::{ByteString, Name, NotificationId, State, Timestamp};
 use store::{CancelTarget, Filter, History, Operations, StoreError};
 
 use crate::ApiState;
+use crate::answer_time::AnswerTime;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
@@ -74,8 +75,8 @@ impl FoundToCancel {
         now: Timestamp,
     ) -> Result<FoundCounts, Problem> {
         let mut counts = FoundCounts { next: self.next, ..FoundCounts::default() };
-        // A search may find hardly any that wait: after so many slices the caller is answered, and goes on with `next`.
-        for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+        let time = AnswerTime::of_work(shared);
+        loop {
             let page = shared.reads.list(self.filter.clone(), counts.next, LIST_SLICE).await?;
             let (waiting, under_way): (Vec<_>, Vec<_>) =
                 page.items.into_iter().partition(|found| found.state == State::Pending);
@@ -91,7 +92,8 @@ impl FoundToCancel {
                 }
             }
             counts.next = page.next;
-            if counts.next.is_none() {
+            // A search may find hardly any that wait: the caller goes on with `next`.
+            if counts.next.is_none() || time.is_over() {
                 break;
             }
         }

@@ -5,6 +5,7 @@
 //! its operations ([`Operations`](store::Operations)).
 
 mod access;
+mod answer_time;
 mod body;
 mod broadcast_list;
 mod broadcasts;

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use notification::{ByteString, Name, NotificationId, Priority, State, Timestamp, limits};
-use store::{Filter, History, ReadStore};
+use store::{Filter, History};
 
+use crate::ApiState;
+use crate::answer_time::AnswerTime;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
@@ -84,23 +86,24 @@ impl Matching {
     /// the limit. [`Matching::next`] is where the next request goes on, `None` at the end.
     pub(crate) async fn collect(
         &mut self,
-        reads: &dyn ReadStore,
+        shared: &ApiState,
         states: BTreeSet<State>,
         mut takes: impl FnMut(&History) -> bool + Send,
     ) -> Result<Vec<NotificationId>, Problem> {
         let filter = Filter { states, ..self.filter.clone() };
         let mut matched = Vec::new();
-        // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
-        for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+        let time = AnswerTime::of_work(shared);
+        loop {
             let slice = LIST_SLICE.min(self.items_max - matched.len());
-            let page = reads.list(filter.clone(), self.next, slice).await?;
+            let page = shared.reads.list(filter.clone(), self.next, slice).await?;
             for history in page.items.iter().filter(|history| self.narrow.matches(history)) {
                 if takes(history) {
                     matched.push(history.id);
                 }
             }
             self.next = page.next;
-            if self.next.is_none() || matched.len() >= self.items_max {
+            // A filter may match hardly anything: the caller goes on with `next`.
+            if self.next.is_none() || matched.len() >= self.items_max || time.is_over() {
                 break;
             }
         }

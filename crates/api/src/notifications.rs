@@ -12,6 +12,7 @@ use store::{CancelTarget, Cancelled, Filter, History, KeyUse, ReadStore, StoreEr
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::answer_time::AnswerTime;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
@@ -89,13 +90,14 @@ pub(crate) async fn list(
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
-    // A filter may match hardly anything: after so many slices the caller is answered, and goes on with `next`.
-    for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+    let time = AnswerTime::of_list(&shared);
+    loop {
         let slice = LIST_SLICE.min(items_max - items.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         items.extend(page.items.into_iter().map(Notification::brief));
         next = page.next;
-        if next.is_none() || items.len() >= items_max {
+        // A filter may match hardly anything, and the disk may be slow: the caller goes on with `next`.
+        if next.is_none() || items.len() >= items_max || time.is_over() {
             break;
         }
     }

@@ -1,7 +1,6 @@
 //! `/v1/prune`: what has outlived its lifetime goes now, and not with the next look.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::{Prune, Removed, Retention};
 
 use crate::ApiState;
+use crate::answer_time::AnswerTime;
 use crate::problem::Problem;
 
 /// The store's retention, as the engine is configured.
@@ -31,14 +31,11 @@ pub struct PruneAnswer {
     pub done: bool,
 }
 
-/// Time after which a request is answered, done or not.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-
 pub(crate) async fn prune(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
     let Pruning { store, retention } = &shared.pruning;
-    let began = shared.intake.clock().monotonic();
+    let time = AnswerTime::of_work(&shared);
     let mut answer = PruneAnswer::default();
-    while !answer.done && shared.intake.clock().monotonic() < began + ANSWER_WITHIN {
+    while !answer.done && !time.is_over() {
         let step = store.prune(retention, shared.intake.now()).await?;
         answer.removed.add(&step.removed);
         answer.done = !step.goes_on;

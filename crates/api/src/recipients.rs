@@ -6,12 +6,13 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use notification::{ByteString, Name, NotificationId, limits};
+use notification::{ByteString, Name, NotificationId};
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Erased, Filter, History, Operations};
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::answer_time::AnswerTime;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
@@ -72,12 +73,13 @@ pub(crate) async fn erase(
     // The addresses of an external id are known from its notifications alone, so they are forgotten before these are.
     let forgets = with_suppressions && whom.address().is_none();
     let mut erasure = Erasure { shared, operations, tenant, answer, forgets };
-    // A recipient may have a long past: after so many slices the caller is answered, and goes on with `next`.
-    for _ in 0..limits::LIST_ITEMS.div_ceil(LIST_SLICE) {
+    let time = AnswerTime::of_work(&erasure.shared);
+    loop {
         let page = erasure.shared.reads.list(filter.clone(), next, LIST_SLICE).await?;
         erasure.take(page.items).await?;
         next = page.next;
-        if next.is_none() {
+        // A recipient may have a long past: the caller goes on with `next`.
+        if next.is_none() || time.is_over() {
             break;
         }
     }

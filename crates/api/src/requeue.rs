@@ -117,7 +117,7 @@ pub(crate) async fn many(
         answer.add(expected(history, now));
         true
     };
-    let matched = matching.collect(&*shared.reads, states.clone(), takes).await?;
+    let matched = matching.collect(&shared, states.clone(), takes).await?;
     if !matching.is_dry {
         // What was counted so far is what a dry run says; the store decides, for another caller may have been faster.
         answer = ManyAnswer::default();

@@ -72,7 +72,7 @@ pub(crate) async fn many(
                       doubt, for whatever reason";
         return Err(Problem::bad_request(detail));
     }
-    let ids = matching.collect(&*shared.reads, [Stand::InDoubt].into(), |_| true).await?;
+    let ids = matching.collect(&shared, [Stand::InDoubt].into(), |_| true).await?;
     let matched = ids.len() as u64;
     let resolved = if matching.is_dry {
         matched

@@ -1,5 +1,6 @@
 //! Lists: the broadcasts of a caller, and the channels.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::http::Method;
@@ -86,4 +87,38 @@ async fn a_tenant_lists_its_own_broadcasts_and_every_channel() {
     };
     assert_eq!(list("acme", "/v1/channels").await, channels(&paused["since"]));
     assert_eq!(list("globex", "/v1/channels").await, channels(&Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_answered_in_time_with_what_it_has_and_goes_on_behind_that() {
+    let fixture = fixture(Vec::new());
+    broadcast(&fixture, "ios", 450, "").await;
+    // A page of the store has a hundred: the second is not over within 20 ms.
+    fixture.store.slow_lists(Duration::from_millis(15));
+    let (mut after, mut found) = (String::new(), Vec::new());
+    for expect in [200, 200, 50] {
+        let from = fixture.now();
+        let page = fixture.get(&format!("/v1/notifications?limit=1000{after}")).await.json();
+        assert_eq!(ids(&page).len(), expect);
+        assert_eq!(fixture.now().millis() - from.millis(), 30);
+        found.extend(ids(&page));
+        after = page["next"].as_str().map_or_else(String::new, |next| format!("&after={next}"));
+    }
+    let different: BTreeSet<&String> = found.iter().collect();
+    assert_eq!((different.len(), after.as_str()), (450, ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_that_cancels_is_answered_in_time_and_goes_on_behind_what_it_cancelled() {
+    let fixture = fixture(Vec::new());
+    broadcast(&fixture, "ios", 450, r#","send_at":"2026-11-21T09:30:00Z""#).await;
+    fixture.store.slow_lists(Duration::from_millis(600));
+    let mut after = String::new();
+    for expect in [200, 200, 50] {
+        let path = format!("/v1/cancel?to=a1&channel=ios{after}");
+        let answer = fixture.call(Method::POST, &path).await.json();
+        assert_eq!(answer["cancelled"], expect);
+        after = answer["next"].as_str().map_or_else(String::new, |next| format!("&after={next}"));
+    }
+    assert_eq!(after, "");
 }

@@ -53,6 +53,7 @@ pub struct Memory {
     ledger: Mutex<quota::Ledger>,
     rates: Mutex<quota::RateRows>,
     peers: watch::Sender<Peers>,
+    list_time: Mutex<Duration>,
 }
 
 // === impl Memory ===
@@ -71,6 +72,11 @@ impl Memory {
     /// Has [`QuotaLedger::peers`](crate::QuotaLedger::peers) answer `peers` from now on.
     pub fn show_peers(&self, peers: Peers) {
         self.peers.send_replace(peers);
+    }
+
+    /// Has each page of a list of notifications take so long from now on.
+    pub fn slow_lists(&self, time: Duration) {
+        *self.list_time.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
 
     /// Recovers as a process does that starts at `now`, after the last one ended so.
@@ -239,6 +245,8 @@ impl ReadStore for Memory {
         after: Option<NotificationId>,
         items: usize,
     ) -> Result<Page<History>, StoreError> {
+        let time = *self.list_time.lock().unwrap_or_else(PoisonError::into_inner);
+        tokio::time::sleep(time).await;
         Ok(self.read(|books| books.list(&filter, after, items)))
     }
 

@@ -22,12 +22,13 @@ pub(crate) struct ListWalk {
     pub(crate) after: Option<ListPlace>,
 }
 
-/// Batches read whole for one page of a list.
-pub(crate) const PAGE_BATCHES: usize = 64;
-/// Batches of which the recipients alone are read for one page, and about how many of these. With an index that has nothing to
-/// do, all that is not in it yet is less.
+/// Batches read whole for one page of a list. Read from a disk each takes a millisecond or two, and a caller may ask for a page of a
+/// list until its time is over.
+pub(crate) const PAGE_BATCHES: usize = 16;
+/// Batches of which the recipients alone are read for one page, and about how many of these. All that is not in an index that has
+/// nothing to do yet is four such pages at most.
 pub(crate) const PAGE_RECIPIENT_BATCHES: usize = 1_024;
-pub(crate) const PAGE_RECIPIENTS: usize = 65_536;
+pub(crate) const PAGE_RECIPIENTS: usize = 16_384;
 /// Numbers of batches looked at for one page: those that do not match cost no more than this.
 pub(crate) const PAGE_BATCHES_PASSED: u64 = 4_096;
 /// Batches with chunks looked at for one page, if only some of them may match.
