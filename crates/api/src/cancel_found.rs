@@ -75,7 +75,7 @@ impl FoundToCancel {
         now: Timestamp,
     ) -> Result<FoundCounts, Problem> {
         let mut counts = FoundCounts { next: self.next, ..FoundCounts::default() };
-        let time = AnswerTime::of_work(shared);
+        let mut time = AnswerTime::of_work(shared);
         loop {
             let page = shared.reads.list(self.filter.clone(), counts.next, LIST_SLICE).await?;
             let (waiting, under_way): (Vec<_>, Vec<_>) =

@@ -92,7 +92,7 @@ impl Matching {
     ) -> Result<Vec<NotificationId>, Problem> {
         let filter = Filter { states, ..self.filter.clone() };
         let mut matched = Vec::new();
-        let time = AnswerTime::of_work(shared);
+        let mut time = AnswerTime::of_work(shared);
         loop {
             let slice = LIST_SLICE.min(self.items_max - matched.len());
             let page = shared.reads.list(filter.clone(), self.next, slice).await?;

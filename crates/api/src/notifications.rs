@@ -90,7 +90,7 @@ pub(crate) async fn list(
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
-    let time = AnswerTime::of_list(&shared);
+    let mut time = AnswerTime::of_list(&shared);
     loop {
         let slice = LIST_SLICE.min(items_max - items.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;

@@ -33,7 +33,7 @@ pub struct PruneAnswer {
 
 pub(crate) async fn prune(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
     let Pruning { store, retention } = &shared.pruning;
-    let time = AnswerTime::of_work(&shared);
+    let mut time = AnswerTime::of_work(&shared);
     let mut answer = PruneAnswer::default();
     while !answer.done && !time.is_over() {
         let step = store.prune(retention, shared.intake.now()).await?;

@@ -73,7 +73,7 @@ pub(crate) async fn erase(
     // The addresses of an external id are known from its notifications alone, so they are forgotten before these are.
     let forgets = with_suppressions && whom.address().is_none();
     let mut erasure = Erasure { shared, operations, tenant, answer, forgets };
-    let time = AnswerTime::of_work(&erasure.shared);
+    let mut time = AnswerTime::of_work(&erasure.shared);
     loop {
         let page = erasure.shared.reads.list(filter.clone(), next, LIST_SLICE).await?;
         erasure.take(page.items).await?;

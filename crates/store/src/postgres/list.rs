@@ -9,8 +9,8 @@ use super::read::Snapshot;
 use crate::rows::members::Members;
 use crate::rows::model::BatchHistory;
 use crate::rows::places::{
-    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_PARTS,
-    PAGE_RECIPIENT_BATCHES, PAGE_RECIPIENTS,
+    self, ALL, ListPlace, ListWalk, PAGE_BATCHES_PASSED, PAGE_CANDIDATES, PAGE_PARTS,
+    PAGE_RECIPIENT_BATCHES, PAGE_RECIPIENTS, PageRoom,
 };
 use crate::rows::search::lookup::Lookup;
 use crate::rows::stretches::StretchIndex;
@@ -23,8 +23,7 @@ struct PostgresListing<'a> {
     filter: &'a Filter,
     walk: ListWalk,
     items_max: usize,
-    /// Batches that may still be read whole.
-    batches_left: usize,
+    room: PageRoom,
     /// How many more members than there is room for are read at once. It doubles, for the more were read the fewer match.
     surplus: usize,
     page: Page<History>,
@@ -63,7 +62,7 @@ impl Snapshot<'_> {
             filter,
             walk,
             items_max: items,
-            batches_left: PAGE_BATCHES,
+            room: PageRoom::ALL,
             surplus: sources.as_ref().map_or(1, ListSources::surplus),
             page,
         };
@@ -141,12 +140,11 @@ impl PostgresListing<'_> {
         let batches = snapshot.batches_among(filter, &found_batches).await?;
         let mut listed = Vec::with_capacity(found_batches.len());
         for id in found_batches.iter().copied().map(BatchId) {
-            if self.batches_left == 0 {
+            let count = batches.get(&id).map_or(0, |batch| batch.count);
+            if count > 0 && !self.room.take(count) {
                 self.add_all(&listed).await?;
                 return Ok(false);
             }
-            let count = batches.get(&id).map_or(0, |batch| batch.count);
-            self.batches_left -= usize::from(count > 0);
             let (wanted, place) = (self.walk.members(id, count), self.walk.end_of(id));
             listed.push(LookedAtBatch { id, count, wanted, place });
         }
@@ -162,10 +160,10 @@ impl PostgresListing<'_> {
     /// Has the next page begin where the search index has the next match among `numbers`; true if there is none.
     async fn skip(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
         let mut index = self.stretch_index().await?;
-        if !index.as_ref().is_some_and(|index| index.has_next_of(numbers, &self.walk)) {
+        let Some(index) = index.as_mut().filter(|it| it.has_next_of(numbers, &self.walk)) else {
             return Ok(false);
-        }
-        let Some(part) = self.next_part(numbers, index.as_mut()).await? else { return Ok(true) };
+        };
+        let Some(part) = self.next_part(numbers, index).await? else { return Ok(true) };
         if let Some(place) = self.walk.place_before(&part) {
             self.pass(place);
         }
@@ -189,6 +187,10 @@ impl PostgresListing<'_> {
             let (id, count) = (place.0, batches.get(&place.0).copied().unwrap_or(0));
             let indexes = places.iter().map(|(_, index)| *index);
             let wanted = indexes.filter(|index| usize::from(*index) < count).collect();
+            if count > 0 && !self.room.take(count) {
+                self.add_all(&listed).await?;
+                return Ok(false);
+            }
             listed.push(LookedAtBatch { id, count, wanted, place });
         }
         Ok(self.add_all(&listed).await? && (is_behind || !found.has_more))
@@ -197,25 +199,27 @@ impl PostgresListing<'_> {
     /// Walks over the batches with these `numbers`; true at the end of them.
     async fn walk_over(&mut self, numbers: Range<u64>) -> Result<bool, StoreError> {
         let mut numbers = self.walk.behind(numbers);
-        let mut index = None;
+        let Some(next) = self.snapshot.next_number(&numbers, self.walk.order).await? else {
+            return Ok(true);
+        };
+        let mut index = self.stretch_index().await?;
+        let mut part = StretchIndex::first_part(index.as_ref(), &numbers, next, &self.walk);
         for _ in 0..PAGE_PARTS {
-            let Some(part) = self.next_part(&numbers, index.as_mut()).await? else {
-                return Ok(true);
-            };
             if !self.walk_part(&part).await? {
                 return Ok(false);
             }
             // Fewer than a page may have were found in this part: the next page begins behind it.
             let (rest, end) = self.walk.rest(&numbers, &part);
             self.pass(end);
-            if index.is_none() {
-                index = self.stretch_index().await?;
-            }
-            if !index.as_ref().is_some_and(|index| index.has_next_of(&rest, &self.walk)) {
+            let Some(index) = index.as_mut().filter(|it| it.has_next_of(&rest, &self.walk)) else {
                 let next = self.snapshot.next_number(&rest, self.walk.order).await?;
                 return Ok(next.is_none());
-            }
+            };
             numbers = rest;
+            match self.next_part(&numbers, index).await? {
+                Some(next) => part = next,
+                None => return Ok(true),
+            }
         }
         Ok(false)
     }
@@ -229,32 +233,30 @@ impl PostgresListing<'_> {
         Ok(key.of_stretches(self.filter).map(|term| StretchIndex::new(term, indexed)))
     }
 
-    /// The part of `numbers` that is to be walked over next: where `index` has a match, or the next ones; `None` if there is nothing.
+    /// The part of `numbers` that is to be walked over next: where `index` has a match, or behind all that it knows; `None` if there is
+    /// nothing.
     async fn next_part(
         &self,
         numbers: &Range<u64>,
-        index: Option<&mut StretchIndex>,
+        index: &mut StretchIndex,
     ) -> Result<Option<Range<u64>>, StoreError> {
-        let mut behind = numbers.clone();
-        if let Some(index) = index {
-            let part = index.next_part(numbers);
-            if part.is_some() {
-                return Ok(part);
-            }
-            let lookup = index.lookup(numbers, &self.walk);
-            if index.learn(&self.snapshot.candidates(&lookup).await?) {
-                return Ok(index.next_part(numbers));
-            }
-            behind = index.behind(numbers);
+        let part = index.next_part(numbers);
+        if part.is_some() {
+            return Ok(part);
         }
+        let lookup = index.lookup(numbers, &self.walk);
+        if index.learn(&self.snapshot.candidates(&lookup).await?) {
+            return Ok(index.next_part(numbers));
+        }
+        let behind = index.behind(numbers);
         let next = self.snapshot.next_number(&behind, self.walk.order).await?;
-        Ok(next.map(|next| self.walk.stretch(&behind, next)))
+        Ok(next.map(|next| self.walk.stretch(&behind, next, PAGE_BATCHES_PASSED)))
     }
 
     /// Adds what matches of the batches with these `numbers`; false if a page may not look at all of them.
     async fn walk_part(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
         let is_searched = self.filter.is_searched();
-        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.batches_left };
+        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.room.batches() };
         let batches = self.snapshot.batches_in(self.filter, numbers, batches_max).await?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         let at_once = if is_searched { RECIPIENT_BATCHES_AT_ONCE } else { BATCHES_AT_ONCE };
@@ -265,11 +267,14 @@ impl PostgresListing<'_> {
             let matching = if is_searched {
                 Some(self.snapshot.members_of(some, self.filter).await?)
             } else {
-                self.batches_left -= some.len();
                 None
             };
             let mut listed = Vec::with_capacity(some.len());
             for &CountedBatch { id, count } in some {
+                if !is_searched && !self.room.take(count) {
+                    self.add_all(&listed).await?;
+                    return Ok(false);
+                }
                 let mut wanted = self.walk.members(id, count);
                 if let Some(members) = &matching {
                     recipients += count;

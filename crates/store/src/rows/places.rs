@@ -22,9 +22,13 @@ pub(crate) struct ListWalk {
     pub(crate) after: Option<ListPlace>,
 }
 
-/// Batches read whole for one page of a list. Read from a disk each takes a millisecond or two, and a caller may ask for a page of a
-/// list until its time is over.
-pub(crate) const PAGE_BATCHES: usize = 16;
+/// Batches that a page of a list may still read whole. Read from a disk, one of a thousand members takes a millisecond or two.
+#[derive(Debug)]
+pub(crate) struct PageRoom {
+    batches: usize,
+    members: usize,
+}
+
 /// Batches of which the recipients alone are read for one page, and about how many of these. All that is not in an index that has
 /// nothing to do yet is four such pages at most.
 pub(crate) const PAGE_RECIPIENT_BATCHES: usize = 1_024;
@@ -86,12 +90,12 @@ impl ListWalk {
         }
     }
 
-    /// The part of `numbers` that one page may walk, if the first batch in it is `next`.
-    pub(crate) fn stretch(&self, numbers: &Range<u64>, next: u64) -> Range<u64> {
+    /// The first of `numbers` from `next` on, the first number of a batch among them: at most `passed_max`.
+    pub(crate) fn stretch(&self, numbers: &Range<u64>, next: u64, passed_max: u64) -> Range<u64> {
         match self.order {
-            ListOrder::OldestFirst => next..numbers.end.min(next + PAGE_BATCHES_PASSED),
+            ListOrder::OldestFirst => next..numbers.end.min(next + passed_max),
             ListOrder::NewestFirst => {
-                numbers.start.max((next + 1).saturating_sub(PAGE_BATCHES_PASSED))..next + 1
+                numbers.start.max((next + 1).saturating_sub(passed_max))..next + 1
             }
         }
     }
@@ -137,6 +141,26 @@ impl ListWalk {
             ListOrder::NewestFirst => 0,
         };
         (batch, u16::try_from(last).unwrap_or(u16::MAX))
+    }
+}
+
+// === impl PageRoom ===
+
+impl PageRoom {
+    /// The room of a page that has read nothing yet.
+    pub(crate) const ALL: Self = Self { batches: 64, members: 16_384 };
+
+    /// Batches that may still be read, if they are small.
+    pub(crate) const fn batches(&self) -> usize {
+        if self.members == 0 { 0 } else { self.batches }
+    }
+
+    /// Takes a batch of so many members out of the room; false if there is none left.
+    pub(crate) fn take(&mut self, members: usize) -> bool {
+        let has_room = self.batches() > 0;
+        self.batches = self.batches.saturating_sub(1);
+        self.members = self.members.saturating_sub(members);
+        has_room
     }
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use notification::BatchId;
 
-use super::places::{ListWalk, PAGE_PARTS};
+use super::places::{ListWalk, PAGE_BATCHES_PASSED, PAGE_PARTS};
 use super::search::lookup::{Candidates, Lookup};
 use super::search::term::Term;
 use crate::ListOrder;
@@ -31,6 +31,18 @@ impl StretchIndex {
     /// The stretches that have `term`, in an index that goes up to the batch `indexed`.
     pub(crate) fn new(term: Term, indexed: BatchId) -> Self {
         Self { term, indexed, ahead: VecDeque::new() }
+    }
+
+    /// The part of `numbers` that is walked over before an index is asked, from `next` on: one stretch if there is an index, for of a
+    /// list that has most of what is there it fills the page.
+    pub(crate) fn first_part(
+        index: Option<&Self>,
+        numbers: &Range<u64>,
+        next: u64,
+        walk: &ListWalk,
+    ) -> Range<u64> {
+        let has_index = index.is_some_and(|index| index.has_next_of(numbers, walk));
+        walk.stretch(numbers, next, if has_index { STRETCH } else { PAGE_BATCHES_PASSED })
     }
 
     /// True if all of `numbers` that are next in the order of `walk` are in the index.

@@ -11,8 +11,8 @@ use crate::rows::codes::LaneId;
 use crate::rows::matching::matching_members;
 use crate::rows::members::Members;
 use crate::rows::places::{
-    self, ALL, ListPlace, ListWalk, PAGE_BATCHES, PAGE_CANDIDATES, PAGE_PARTS,
-    PAGE_RECIPIENT_BATCHES, PAGE_RECIPIENTS,
+    self, ALL, ListPlace, ListWalk, PAGE_BATCHES_PASSED, PAGE_CANDIDATES, PAGE_PARTS,
+    PAGE_RECIPIENT_BATCHES, PAGE_RECIPIENTS, PageRoom,
 };
 use crate::rows::search::at_once;
 use crate::rows::search::lookup::Lookup;
@@ -28,8 +28,7 @@ struct SqliteListing<'a> {
     filter: &'a Filter,
     walk: ListWalk,
     items_max: usize,
-    /// Batches that may still be read whole.
-    batches_left: usize,
+    room: PageRoom,
     page: Page<History>,
 }
 
@@ -56,7 +55,7 @@ impl Snapshot {
             filter,
             walk,
             items_max: items,
-            batches_left: PAGE_BATCHES,
+            room: PageRoom::ALL,
             page,
         };
         let term = self.term_key()?.and_then(|key| key.of_filter(filter));
@@ -228,13 +227,11 @@ impl SqliteListing<'_> {
         let numbers = self.walk.behind(numbers);
         let found = self.snapshot.found_in(self.filter, sources, &numbers)?;
         for number in found.batches() {
-            if self.batches_left == 0 {
-                return Ok(false);
-            }
             let one = number..number + 1;
             for batch in &self.snapshot.batches_in(self.filter, &one, 1)? {
-                self.batches_left -= 1;
-                if !self.add(batch, &self.walk.members(batch.id, batch.count))? {
+                if !self.room.take(batch.count)
+                    || !self.add(batch, &self.walk.members(batch.id, batch.count))?
+                {
                     return Ok(false);
                 }
             }
@@ -249,10 +246,10 @@ impl SqliteListing<'_> {
     /// Has the next page begin where the search index has the next match among `numbers`; true if there is none.
     fn skip(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
         let mut index = self.stretch_index()?;
-        if !index.as_ref().is_some_and(|index| index.has_next_of(numbers, &self.walk)) {
+        let Some(index) = index.as_mut().filter(|it| it.has_next_of(numbers, &self.walk)) else {
             return Ok(false);
-        }
-        let Some(part) = self.next_part(numbers, index.as_mut())? else { return Ok(true) };
+        };
+        let Some(part) = self.next_part(numbers, index)? else { return Ok(true) };
         if let Some(place) = self.walk.place_before(&part) {
             self.pass(place);
         }
@@ -272,7 +269,7 @@ impl SqliteListing<'_> {
             if let Some(batch) = self.snapshot.accepted_batch(id)? {
                 let indexes = places.iter().map(|(_, index)| *index);
                 let wanted = indexes.filter(|index| usize::from(*index) < batch.count).collect();
-                if !self.add(&batch, &wanted)? {
+                if !self.room.take(batch.count) || !self.add(&batch, &wanted)? {
                     return Ok(false);
                 }
             }
@@ -284,23 +281,27 @@ impl SqliteListing<'_> {
     /// Walks over the batches with these `numbers`; true at the end of them.
     fn walk_over(&mut self, numbers: Range<u64>) -> Result<bool, StoreError> {
         let mut numbers = self.walk.behind(numbers);
-        let mut index = None;
+        let Some(next) = self.snapshot.next_number(&numbers, self.walk.order)? else {
+            return Ok(true);
+        };
+        let mut index = self.stretch_index()?;
+        let mut part = StretchIndex::first_part(index.as_ref(), &numbers, next, &self.walk);
         for _ in 0..PAGE_PARTS {
-            let Some(part) = self.next_part(&numbers, index.as_mut())? else { return Ok(true) };
             if !self.walk_part(&part)? {
                 return Ok(false);
             }
             // Fewer than a page may have were found in this part: the next page begins behind it.
             let (rest, end) = self.walk.rest(&numbers, &part);
             self.pass(end);
-            if index.is_none() {
-                index = self.stretch_index()?;
-            }
-            if !index.as_ref().is_some_and(|index| index.has_next_of(&rest, &self.walk)) {
+            let Some(index) = index.as_mut().filter(|it| it.has_next_of(&rest, &self.walk)) else {
                 let next = self.snapshot.next_number(&rest, self.walk.order)?;
                 return Ok(next.is_none());
-            }
+            };
             numbers = rest;
+            match self.next_part(&numbers, index)? {
+                Some(next) => part = next,
+                None => return Ok(true),
+            }
         }
         Ok(false)
     }
@@ -312,32 +313,30 @@ impl SqliteListing<'_> {
         Ok(Some(StretchIndex::new(term, self.snapshot.search_cursor()?)))
     }
 
-    /// The part of `numbers` that is to be walked over next: where `index` has a match, or the next ones; `None` if there is nothing.
+    /// The part of `numbers` that is to be walked over next: where `index` has a match, or behind all that it knows; `None` if there is
+    /// nothing.
     fn next_part(
         &self,
         numbers: &Range<u64>,
-        index: Option<&mut StretchIndex>,
+        index: &mut StretchIndex,
     ) -> Result<Option<Range<u64>>, StoreError> {
-        let mut behind = numbers.clone();
-        if let Some(index) = index {
-            let part = index.next_part(numbers);
-            if part.is_some() {
-                return Ok(part);
-            }
-            let lookup = index.lookup(numbers, &self.walk);
-            if index.learn(&at_once(lookup.find(self.snapshot, &self.snapshot.complete_runs()?))?) {
-                return Ok(index.next_part(numbers));
-            }
-            behind = index.behind(numbers);
+        let part = index.next_part(numbers);
+        if part.is_some() {
+            return Ok(part);
         }
+        let lookup = index.lookup(numbers, &self.walk);
+        if index.learn(&at_once(lookup.find(self.snapshot, &self.snapshot.complete_runs()?))?) {
+            return Ok(index.next_part(numbers));
+        }
+        let behind = index.behind(numbers);
         let next = self.snapshot.next_number(&behind, self.walk.order)?;
-        Ok(next.map(|next| self.walk.stretch(&behind, next)))
+        Ok(next.map(|next| self.walk.stretch(&behind, next, PAGE_BATCHES_PASSED)))
     }
 
     /// Adds what matches of the batches with these `numbers`; false if a page may not look at all of them.
     fn walk_part(&mut self, numbers: &Range<u64>) -> Result<bool, StoreError> {
         let is_searched = self.filter.is_searched();
-        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.batches_left };
+        let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.room.batches() };
         let batches = self.snapshot.batches_in(self.filter, numbers, batches_max)?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
         for batch in batches {
@@ -349,8 +348,8 @@ impl SqliteListing<'_> {
                 recipients += batch.count;
                 let matching = self.snapshot.members_of(&batch, self.filter)?;
                 wanted = wanted.iter().filter(|index| matching.contains(*index)).collect();
-            } else {
-                self.batches_left -= 1;
+            } else if !self.room.take(batch.count) {
+                return Ok(false);
             }
             if !self.add(&batch, &wanted)? {
                 return Ok(false);

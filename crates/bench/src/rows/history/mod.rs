@@ -95,8 +95,9 @@ const WARM_UP: u64 = 250_000;
 const RATE_MIN: f64 = 0.9;
 /// How many times as on an empty store a request may take, and how much memory.
 const MORE_MAX: f64 = 1.1;
-/// How long an engine has to use next to nothing to be idle, and how often that is looked at.
+/// An engine is idle that uses next to nothing in a look of so long, and so often in a row: one may wait for the disk once.
 const IDLE_LOOK: Duration = Duration::from_secs(2);
+const IDLE_IN_A_ROW: u32 = 3;
 const IDLE_LOOKS: u32 = 600;
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
 
@@ -255,11 +256,13 @@ impl HistoryStore {
 
     /// Waits until the engine has nothing left to do: after a history was made, its search index has.
     fn wait_until_idle(&self) -> Result<()> {
+        let mut idle = 0;
         for _ in 0..IDLE_LOOKS {
             let before = self.trial.engine().usage()?.cpu;
             std::thread::sleep(IDLE_LOOK);
             let used = self.trial.engine().usage()?.cpu.saturating_sub(before);
-            if used < IDLE_LOOK / 20 {
+            idle = if used < IDLE_LOOK / 20 { idle + 1 } else { 0 };
+            if idle == IDLE_IN_A_ROW {
                 return Ok(());
             }
         }
