@@ -6,6 +6,7 @@
 //! idempotency key names that range. A process that continues after a crash, or runs the same feed at the same time, therefore
 //! submits each notification once.
 
+mod ahead;
 mod dead_letters;
 mod event;
 mod progress;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::LogThrottle;
-use notification::{ByteString, Idempotency, Name, NotificationId, State, Timestamp, limits};
+use notification::{ByteString, Idempotency, Name, NotificationId, State, Timestamp};
 use pipeline::Intake;
 use pipeline::ingest::Submission;
 use store::{
@@ -26,6 +27,7 @@ use store::{
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use ahead::EventsAhead;
 use event::FeedEvent;
 
 pub use dead_letters::DeadLetters;
@@ -66,6 +68,7 @@ struct FeedRun {
     under_way: Option<NotificationUnderWay>,
     /// The position up to which no event follows the cursor, and the rows of the log that were passed to learn that.
     passed: Option<PassedOver>,
+    ahead: Option<EventsAhead>,
     /// Limit on log lines about a standstill.
     log_throttle: LogThrottle,
     /// True from a log line about a standstill until the application accepts again.
@@ -103,9 +106,6 @@ enum StepWait {
     UntilChangedOrFor(Duration),
 }
 
-/// Bytes of events in one notification: the rest is for what stands around them.
-const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
-
 /// Age of the first event at which a notification is formed: later ones up to then go with it.
 const GATHER: Duration = Duration::from_secs(1);
 /// Time between two looks without a notice from a store that several processes change.
@@ -139,6 +139,7 @@ impl Feed {
             feed: self,
             under_way: None,
             passed: None,
+            ahead: None,
             log_throttle: LogThrottle::new(WARN_EVERY),
             is_stall_logged: false,
         };
@@ -255,26 +256,31 @@ impl FeedRun {
         let passed = self.passed.take().filter(|passed| passed.cursor == cursor);
         let (from, rows) = passed.map_or((cursor.position, 0), |it| (it.until, it.rows));
         let Feed { source, reads, intake, .. } = &self.feed;
-        let page = source.page(&**reads, from, source.events_max()).await?;
-        let ends = page.events.iter().scan(0, |end, event| {
-            *end += event.bytes();
-            Some((*end, event))
-        });
-        // One event always fits: a recipient has 2 KiB and a reason 200 characters at most. So the feed never stops at one.
-        let fitting = ends.take_while(|(end, _)| *end <= CONTENT_BYTES).map(|(_, event)| event);
-        let fitting: Vec<&FeedEvent> = fitting.collect();
-        let (Some(first), Some(last)) = (fitting.first(), fitting.last()) else {
+        let at = intake.clock().monotonic();
+        let ahead = self.ahead.take().filter(|ahead| ahead.is_behind(cursor.position, at));
+        let none = || EventsAhead::new(cursor.position, from, source.events_max(), at);
+        let mut ahead = ahead.unwrap_or_else(none);
+        let page = source.page(&**reads, ahead.next, ahead.room()).await?;
+        ahead.add(page.events, page.next);
+        let Some([first, last]) = ahead.ends() else {
             return self.pass_over(cursor, from, page.next, rows + page.rows).await;
         };
         let (now, until) = (intake.now(), last.position);
-        // A pause gathers nothing where more events wait than fit.
-        let is_full = fitting.len() == source.events_max() || fitting.len() < page.events.len();
         // An event from the future comes of a clock that was set: it has no age.
         let age = if first.at > now { GATHER } else { now.since(first.at) };
-        if !is_full && age < GATHER {
+        // A pause gathers nothing where more events wait than fit.
+        if !ahead.is_full() && age < GATHER {
             return Ok(StepWait::For(GATHER.saturating_sub(age)));
         }
+        self.ahead = Some(ahead);
         self.feed.move_on(cursor, FeedCursor { until: Some(until), ..cursor }).await
+    }
+
+    /// The last event of the notification behind `position`, if enough was read to know that it is full.
+    fn full_behind(&self, position: EventPosition) -> Option<EventPosition> {
+        let now = self.feed.intake.clock().monotonic();
+        let ahead = self.ahead.as_ref().filter(|it| it.is_behind(position, now) && it.is_full())?;
+        ahead.ends().map(|[_, last]| last.position)
     }
 
     /// Notes that nothing between `from` and `next` is for the feed. Kept in memory, so that a feed of a quiet tenant beside busy
@@ -301,7 +307,13 @@ impl FeedRun {
         until: EventPosition,
     ) -> Result<Option<NotificationUnderWay>, StoreError> {
         let FeedCursor { position, tries, .. } = cursor;
-        let Some(events) = self.feed.events(position, until).await? else {
+        let now = self.feed.intake.clock().monotonic();
+        let ahead = self.ahead.as_mut().and_then(|ahead| ahead.take(position, until, now));
+        let events = match ahead {
+            Some(events) => Some(events),
+            None => self.feed.events(position, until).await?,
+        };
+        let Some(events) = events else {
             // Another transaction may hide them for a moment. Either way no other notification need wait for it.
             if self.is_warning_due() {
                 let feed = &self.feed.name;
@@ -359,7 +371,7 @@ impl FeedRun {
                 let feed = &self.feed.name;
                 tracing::info!(%feed, "the application takes the feed again");
             }
-            let done = FeedCursor { position: until, until: None, tries: 0 };
+            let done = FeedCursor { position: until, until: self.full_behind(until), tries: 0 };
             return self.feed.move_on(cursor, done).await;
         }
         let is_stalled = history.state.is_terminal() || now.since(since) >= STALLED_AFTER;

@@ -11,7 +11,7 @@ use feed::{Feed, FeedPlan, FeedProgress, FeedSource};
 use notification::{Answer, Guarantee, State};
 use pipeline::{Channels, Intake};
 use serde_json::Value;
-use store::{Claims, DeliveryFilter, EventPosition, Filter, ReadStore as _};
+use store::{Claims, DeliveryFilter, EventPosition, Filter, Operations as _, ReadStore as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -48,7 +48,7 @@ fn start(rig: &Rig, source: FeedSource) -> (watch::Sender<bool>, JoinHandle<()>)
 /// The requests that the application accepted, checked to follow each other from `after` on.
 async fn taken(rig: &Rig, after: EventPosition) -> Vec<Value> {
     let (mut events, mut position) = (Vec::new(), Value::from(after.to_string()));
-    for history in rig.store.list(Filter::default(), None, 9_000).await.unwrap().items {
+    for history in rig.store.list(Filter::default(), None, 20_000).await.unwrap().items {
         if history.recipient.as_deref() != Some("app") || history.state != State::Delivered {
             continue;
         }
@@ -190,6 +190,70 @@ fn what_the_application_refuses_is_handed_on_again_and_nothing_is_skipped() {
         up_to_date(&rig, &every()).await;
         let events = taken(&rig, EventPosition::default()).await;
         assert_eq!(recipients(&events), ["a", "b", "c"]);
+        feeding.1.abort();
+        running.stop().await;
+    });
+}
+
+/// Delivers to so many recipients of whom each takes as much of a notification of the feed as a device token does: about a thousand
+/// fit. Returns them.
+async fn deliver_to(rig: &Rig, count: usize) -> Vec<String> {
+    let all: Vec<String> = (0..count).map(|number| format!("{number:064}")).collect();
+    for some in all.chunks(500) {
+        let to: Vec<&str> = some.iter().map(String::as_str).collect();
+        rig.accept(&to, Guarantee::AtLeastOnce).await;
+    }
+    tokio::time::sleep(10_000 * MS).await;
+    all
+}
+
+#[test]
+fn what_waits_is_handed_on_in_full_notifications_also_across_crashes() {
+    on_one_thread(async || {
+        let rig = rig();
+        let running = rig.start();
+        let all = deliver_to(&rig, 9_000).await;
+        let (mut one, two) = (start(&rig, every()), start(&rig, every()));
+        for round in 0..8_u32 {
+            // At most some notifications later, each time elsewhere.
+            tokio::time::sleep((31 + 17 * round) * MS).await;
+            one.1.abort();
+            one = start(&rig, every());
+        }
+        tokio::time::sleep(2_000 * MS).await;
+        up_to_date(&rig, &every()).await;
+        let events = taken(&rig, EventPosition::default()).await;
+        let told: BTreeSet<&str> = recipients(&events).into_iter().collect();
+        assert_eq!((events.len(), told.len()), (all.len(), all.len()), "each of them once");
+        let full = rig.script.attempts().iter().filter(|to| *to == "app").count();
+        assert!((9..=12).contains(&full), "{full} notifications");
+        one.1.abort();
+        two.1.abort();
+        running.stop().await;
+    });
+}
+
+#[test]
+fn what_was_erased_while_the_application_was_away_is_not_handed_on() {
+    on_one_thread(async || {
+        let rig = rig();
+        let running = rig.start();
+        deliver_to(&rig, 3_000).await;
+        let ids: Vec<_> = (rig.store.list(Filter::default(), None, 9_000).await.unwrap().items)
+            .into_iter()
+            .map(|history| history.id)
+            .collect();
+        rig.script.answers("app", [Answer::deferred(503, Some(5_000 * MS), "")]);
+        let feeding = start(&rig, every());
+        tokio::time::sleep(1_500 * MS).await;
+        // The first notification is under way, and the events of the second were read with its.
+        rig.store.erase(ids, name("default")).await.unwrap();
+        tokio::time::sleep(20_000 * MS).await;
+        up_to_date(&rig, &every()).await;
+        let events = taken(&rig, EventPosition::default()).await;
+        let told: Vec<&str> = events.iter().filter_map(|event| event["to"].as_str()).collect();
+        assert_eq!(events.len(), 3_000);
+        assert!((800..1_200).contains(&told.len()), "{} of the first notification", told.len());
         feeding.1.abort();
         running.stop().await;
     });
