@@ -102,8 +102,11 @@ enum StepWait {
     Not,
     UntilChanged,
     For(Duration),
-    /// Until something changed, or for this long at most.
-    UntilChangedOrFor(Duration),
+    /// Until so long after something changed, or for this long at most.
+    UntilChangedOrFor {
+        after: Duration,
+        most: Duration,
+    },
 }
 
 /// Age of the first event at which a notification is formed: later ones up to then go with it.
@@ -114,8 +117,9 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
 /// Time to the first look at the notification under way; doubled with each look, so that a long one costs few.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
-/// From a change of the store to the look at the notification under way, so that a busy store is not read without a pause.
-const LOOK_AFTER: Duration = Duration::from_millis(5);
+/// From a change of the store to the first look at the notification under way; doubled likewise, so that a busy store is not read
+/// without a pause.
+const LOOK_AFTER: Duration = Duration::from_millis(1);
 const LOOK_DOUBLINGS: u32 = 6;
 /// The longest time between two looks at a notification whose attempt is far off: a cancellation is logged within it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -209,14 +213,14 @@ impl Feed {
         match pause {
             StepWait::Not => {}
             StepWait::For(span) => sleep(span).await,
-            StepWait::UntilChangedOrFor(span) => {
+            StepWait::UntilChangedOrFor { after, most } => {
                 let looking = async {
                     changed.await;
-                    sleep(LOOK_AFTER).await;
+                    sleep(after).await;
                 };
                 tokio::select! {
                     () = looking => {}
-                    () = sleep(span) => {}
+                    () = sleep(most) => {}
                 }
             }
             StepWait::UntilChanged if self.is_shared => tokio::select! {
@@ -240,12 +244,12 @@ impl FeedRun {
         let Some(until) = cursor.until else { return self.fix(cursor).await };
         // Another process may have moved the feed since: the notification under way here is then settled.
         let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
-        let under_way = match known {
-            Some(under_way) => under_way,
-            None => match self.take_in(cursor, until).await? {
-                Some(under_way) => under_way,
-                None => return Ok(StepWait::For(TRY_AGAIN_AFTER)),
-            },
+        let Some(under_way) = known else {
+            self.under_way = self.take_in(cursor, until).await?;
+            // Its own acceptance is no reason to look: it was not sent before.
+            self.feed.changes.mark_unchanged();
+            let is_taken_in = self.under_way.is_some();
+            return Ok(if is_taken_in { look_in(0) } else { StepWait::For(TRY_AGAIN_AFTER) });
         };
         self.under_way = Some(NotificationUnderWay { looks: under_way.looks + 1, ..under_way });
         self.look_at(under_way).await
@@ -379,13 +383,10 @@ impl FeedRun {
             warn_of_stall(&self.feed.name, &history, now.since(since));
         }
         if !history.state.is_terminal() {
-            let look = FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS));
-            // An attempt that is due may be under way: `look` keeps the wait above zero.
             let next = history.next_attempt_at.map_or(Duration::ZERO, |at| at.since(now));
-            // The end of one that is under way is a change of the store, so the next range need not wait for the look.
             return Ok(match next {
-                Duration::ZERO => StepWait::UntilChangedOrFor(look),
-                next => StepWait::For(next.min(LONGEST_WAIT).max(look)),
+                Duration::ZERO => look_in(looks + 1),
+                next => StepWait::For(next.min(LONGEST_WAIT).max(FIRST_LOOK)),
             });
         }
         // The log says when it ended, so a restart does not begin the wait anew.
@@ -405,6 +406,13 @@ impl FeedRun {
         self.is_stall_logged |= is_due;
         is_due
     }
+}
+
+/// The wait before the look at a notification under way, after so many. Its end is a change of the store, so the next range need not
+/// wait for the longest time.
+fn look_in(looks: u32) -> StepWait {
+    let doubled = 1 << looks.min(LOOK_DOUBLINGS);
+    StepWait::UntilChangedOrFor { after: LOOK_AFTER * doubled, most: FIRST_LOOK * doubled }
 }
 
 /// Logs that the feed stands still, with advice; without the endpoint, which is a secret.
