@@ -43,9 +43,11 @@ pub(crate) const ALL: &[(System, System)] = &[
 ];
 
 /// Restarts that every test run passes with one seed.
-const FEW_RESTARTS: &[(System, System, RestartedEnd)] =
-    &[(System::RabbitMq, System::Nats, RestartedEnd::Target)];
-/// Restarts of the long run: each server that keeps what it confirmed, at each end.
+const FEW_RESTARTS: &[(System, System, RestartedEnd)] = &[
+    (System::RabbitMq, System::Nats, RestartedEnd::Target),
+    (System::Sqs, System::Kinesis, RestartedEnd::Target),
+];
+/// Restarts of the long run: each server at each end.
 pub(crate) const RESTARTS: &[(System, System, RestartedEnd)] = &[
     (System::RabbitMq, System::Nats, RestartedEnd::Target),
     (System::RabbitMq, System::Nats, RestartedEnd::Source),
@@ -55,6 +57,8 @@ pub(crate) const RESTARTS: &[(System, System, RestartedEnd)] = &[
     (System::Kafka, System::Kafka, RestartedEnd::Source),
     (System::Kafka, System::Sqs, RestartedEnd::Target),
     (System::Sqs, System::Kinesis, RestartedEnd::Source),
+    (System::Sqs, System::Kinesis, RestartedEnd::Target),
+    (System::Kinesis, System::RabbitMq, RestartedEnd::Source),
 ];
 /// Messages that the judge has in hand at most.
 const JUDGED: usize = 1_000;

@@ -95,7 +95,7 @@ const WARM_UP: u64 = 250_000;
 const RATE_MIN: f64 = 0.9;
 /// How many times as on an empty store a request may take, and how much memory.
 const MORE_MAX: f64 = 1.1;
-/// An engine is idle that uses next to nothing in a look of so long, and so often in a row: one may wait for the disk once.
+/// An engine is idle that uses next to nothing in a look of so long, and so often in a row: it may wait for the disk once.
 const IDLE_LOOK: Duration = Duration::from_secs(2);
 const IDLE_IN_A_ROW: u32 = 3;
 const IDLE_LOOKS: u32 = 600;
@@ -254,14 +254,15 @@ impl HistoryStore {
         LoadCaller::connect(self.trial.engine().listen())
     }
 
-    /// Waits until the engine has nothing left to do: after a history was made, its search index has.
+    /// Waits until engine and server have nothing left to do: after a history was made, the search index has, and the vacuum.
     fn wait_until_idle(&self) -> Result<()> {
         let mut idle = 0;
         for _ in 0..IDLE_LOOKS {
             let before = self.trial.engine().usage()?.cpu;
             std::thread::sleep(IDLE_LOOK);
             let used = self.trial.engine().usage()?.cpu.saturating_sub(before);
-            idle = if used < IDLE_LOOK / 20 { idle + 1 } else { 0 };
+            let is_idle = used < IDLE_LOOK / 20 && !self.is_vacuuming()?;
+            idle = if is_idle { idle + 1 } else { 0 };
             if idle == IDLE_IN_A_ROW {
                 return Ok(());
             }
@@ -270,6 +271,14 @@ impl HistoryStore {
             "the engine has work to do {:?} after the last notification",
             IDLE_LOOK * IDLE_LOOKS
         )
+    }
+
+    /// True while the server vacuums: what was written within minutes, and not over months.
+    fn is_vacuuming(&self) -> Result<bool> {
+        let Some(database) = &self.database else { return Ok(false) };
+        let workers =
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'";
+        Ok(database.query(workers)?.trim() != "0")
     }
 
     /// Starts the engine, and the server, on files of which nothing is in memory.
