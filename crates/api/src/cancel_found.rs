@@ -67,7 +67,7 @@ impl FoundToCancel {
         Ok(Some(Self { tenant, filter, next, is_dry }))
     }
 
-    /// Cancels a bounded number of those that are found.
+    /// Cancels those that are found, as far as the time of a call allows.
     pub(crate) async fn cancel(
         &self,
         shared: &ApiState,

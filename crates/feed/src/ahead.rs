@@ -23,13 +23,13 @@ pub(crate) struct EventsAhead {
 
 /// Bytes of events in one notification: the rest is for what stands around them.
 const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
-/// Age from which on events are read anew: what was erased since is not handed on.
+/// Age from which on events are read anew: what was erased so long ago is not handed on.
 const FRESH: Duration = Duration::from_secs(1);
 
 // === impl EventsAhead ===
 
 impl EventsAhead {
-    /// No events yet behind `from`; there are none up to `next`. At most `events_max` are read from `now` on.
+    /// No events yet behind `from`; there are none up to `next`. Reading begins `now`, and `events_max` are the most at a time.
     pub(crate) const fn new(
         from: EventPosition,
         next: EventPosition,

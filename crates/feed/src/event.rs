@@ -54,7 +54,7 @@ pub(crate) struct FeedContent<'a> {
 
 /// Events of the suppression list in one notification.
 const SUPPRESSIONS: usize = 500;
-/// Delivery events read for one notification: more than fit into one, so that its bytes alone bound it.
+/// Delivery events read at a time: more than fit into one notification, so that its bytes alone bound it.
 const DELIVERIES: usize = 2_000;
 
 // === impl FeedSource ===

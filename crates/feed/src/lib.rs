@@ -68,6 +68,7 @@ struct FeedRun {
     under_way: Option<NotificationUnderWay>,
     /// The position up to which no event follows the cursor, and the rows of the log that were passed to learn that.
     passed: Option<PassedOver>,
+    /// Events that were read and not handed on.
     ahead: Option<EventsAhead>,
     /// Limit on log lines about a standstill.
     log_throttle: LogThrottle,
@@ -117,9 +118,10 @@ const LOOK_AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(15);
 /// Time to the first look at the notification under way; doubled with each look, so that a long one costs few.
 const FIRST_LOOK: Duration = Duration::from_millis(25);
-/// From a change of the store to the first look at the notification under way; doubled likewise, so that a busy store is not read
-/// without a pause.
+/// From a change of the store to the first look at the notification under way; doubled three times at most, so that a busy store is
+/// not read without a pause.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
+const LOOK_AFTER_DOUBLINGS: u32 = 3;
 const LOOK_DOUBLINGS: u32 = 6;
 /// The longest time between two looks at a notification whose attempt is far off: a cancellation is logged within it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -245,13 +247,27 @@ impl FeedRun {
         // Another process may have moved the feed since: the notification under way here is then settled.
         let known = self.under_way.filter(|under_way| under_way.cursor == cursor);
         let Some(under_way) = known else {
-            self.under_way = self.take_in(cursor, until).await?;
-            // Its own acceptance is no reason to look: it was not sent before.
-            self.feed.changes.mark_unchanged();
-            let is_taken_in = self.under_way.is_some();
-            return Ok(if is_taken_in { look_in(0) } else { StepWait::For(TRY_AGAIN_AFTER) });
+            return self.begin_hand_on(cursor, until).await;
         };
         self.under_way = Some(NotificationUnderWay { looks: under_way.looks + 1, ..under_way });
+        self.look_at(under_way).await
+    }
+
+    /// Submits the notification of the events from `cursor` to `until`, and looks at it if it was submitted before.
+    async fn begin_hand_on(
+        &mut self,
+        cursor: FeedCursor,
+        until: EventPosition,
+    ) -> Result<StepWait, StoreError> {
+        let Some((under_way, is_new)) = self.take_in(cursor, until).await? else {
+            return Ok(StepWait::For(TRY_AGAIN_AFTER));
+        };
+        self.under_way = Some(under_way);
+        if is_new {
+            // Its acceptance is a change as well, which tells nothing of its end; an end that is missed here is seen a look later.
+            self.feed.changes.mark_unchanged();
+            return Ok(look_in(0));
+        }
         self.look_at(under_way).await
     }
 
@@ -303,19 +319,22 @@ impl FeedRun {
         Ok(if next == from { StepWait::UntilChanged } else { StepWait::Not })
     }
 
-    /// Submits the notification of the events from `cursor` to `until`, once; `None` if the events cannot be read yet or the
-    /// channel refuses the notification.
+    /// Submits the notification of the events from `cursor` to `until`, once, and tells whether this is the first time; `None` if the
+    /// events cannot be read yet or the channel refuses the notification.
     async fn take_in(
         &mut self,
         cursor: FeedCursor,
         until: EventPosition,
-    ) -> Result<Option<NotificationUnderWay>, StoreError> {
+    ) -> Result<Option<(NotificationUnderWay, bool)>, StoreError> {
         let FeedCursor { position, tries, .. } = cursor;
         let now = self.feed.intake.clock().monotonic();
         let ahead = self.ahead.as_mut().and_then(|ahead| ahead.take(position, until, now));
-        let events = match ahead {
-            Some(events) => Some(events),
-            None => self.feed.events(position, until).await?,
+        let events = if let Some(events) = ahead {
+            Some(events)
+        } else {
+            // Of no use any more.
+            self.ahead = None;
+            self.feed.events(position, until).await?
         };
         let Some(events) = events else {
             // Another transaction may hide them for a moment. Either way no other notification need wait for it.
@@ -350,10 +369,12 @@ impl FeedRun {
         let range = format!("{name} {position} {until} {tries}");
         draft.idempotency = Some(Idempotency::of_feed(&range));
         let admissions = intake.accept_all(vec![draft]).await?;
-        let under_way = |admission| match admission {
-            Admission::Accepted(id) | Admission::Replayed(id) => {
-                NotificationUnderWay { cursor, until, id, since, looks: 0 }
-            }
+        let under_way = |admission| {
+            let (id, is_new) = match admission {
+                Admission::Accepted(id) => (id, true),
+                Admission::Replayed(id) => (id, false),
+            };
+            (NotificationUnderWay { cursor, until, id, since, looks: 0 }, is_new)
         };
         Ok(admissions.into_iter().next().map(under_way))
     }
@@ -411,8 +432,8 @@ impl FeedRun {
 /// The wait before the look at a notification under way, after so many. Its end is a change of the store, so the next range need not
 /// wait for the longest time.
 fn look_in(looks: u32) -> StepWait {
-    let doubled = 1 << looks.min(LOOK_DOUBLINGS);
-    StepWait::UntilChangedOrFor { after: LOOK_AFTER * doubled, most: FIRST_LOOK * doubled }
+    let after = LOOK_AFTER * (1 << looks.min(LOOK_AFTER_DOUBLINGS));
+    StepWait::UntilChangedOrFor { after, most: FIRST_LOOK * (1 << looks.min(LOOK_DOUBLINGS)) }
 }
 
 /// Logs that the feed stands still, with advice; without the endpoint, which is a secret.

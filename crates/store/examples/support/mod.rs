@@ -44,7 +44,9 @@ impl MeasuredStore {
     pub(crate) fn new(place: &str) -> Self {
         if place == "postgres" {
             // With the settings of an ordinary server, which syncs each commit.
-            let options = PostgresOptions { settings: &[("shared_buffers", "1GB")], tls: None };
+            // Days pass in seconds, so the server looks for what is to be vacuumed as often.
+            let settings = &[("shared_buffers", "1GB"), ("autovacuum_naptime", "1s")];
+            let options = PostgresOptions { settings, tls: None };
             let server = PostgresServer::start_with(options).expect("a server");
             let database = server.create_database().expect("a database");
             return Self::Server(server, database);

@@ -40,7 +40,7 @@ struct LookedAtBatch {
 }
 
 /// Batches whose recipients are read at once.
-const RECIPIENT_BATCHES_AT_ONCE: usize = 16;
+const RECIPIENT_BATCHES_AT_ONCE: usize = 8;
 /// Batches of which everything is read at once, and about how many members these have.
 const BATCHES_AT_ONCE: usize = 64;
 const MEMBERS_AT_ONCE: usize = 16_384;
@@ -204,7 +204,8 @@ impl PostgresListing<'_> {
         };
         let mut index = self.stretch_index().await?;
         let mut part = StretchIndex::first_part(index.as_ref(), &numbers, next, &self.walk);
-        for _ in 0..PAGE_PARTS {
+        // The first one, and those of the index.
+        for _ in 0..=PAGE_PARTS {
             if !self.walk_part(&part).await? {
                 return Ok(false);
             }

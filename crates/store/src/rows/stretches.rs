@@ -33,16 +33,23 @@ impl StretchIndex {
         Self { term, indexed, ahead: VecDeque::new() }
     }
 
-    /// The part of `numbers` that is walked over before an index is asked, from `next` on: one stretch if there is an index, for of a
-    /// list that has most of what is there it fills the page.
+    /// The part of `numbers` that is walked over before an index is asked, from the first batch, `next`, on. As many numbers as a
+    /// stretch has if it is indexed: of a list that has most of what is there, they fill the page. Else as many as a page may pass,
+    /// but none that are indexed.
     pub(crate) fn first_part(
         index: Option<&Self>,
         numbers: &Range<u64>,
         next: u64,
         walk: &ListWalk,
     ) -> Range<u64> {
-        let has_index = index.is_some_and(|index| index.has_next_of(numbers, walk));
-        walk.stretch(numbers, next, if has_index { STRETCH } else { PAGE_BATCHES_PASSED })
+        let Some(BatchId(indexed)) = index.map(|index| index.indexed) else {
+            return walk.stretch(numbers, next, PAGE_BATCHES_PASSED);
+        };
+        if next <= indexed {
+            return walk.stretch(numbers, next, STRETCH);
+        }
+        let part = walk.stretch(numbers, next, PAGE_BATCHES_PASSED);
+        part.start.max(indexed + 1)..part.end
     }
 
     /// True if all of `numbers` that are next in the order of `walk` are in the index.
@@ -87,5 +94,29 @@ impl StretchIndex {
     /// The part of `numbers` that the index knows nothing of.
     pub(crate) fn behind(&self, numbers: &Range<u64>) -> Range<u64> {
         numbers.start.max(self.indexed.0 + 1)..numbers.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::places::ALL;
+
+    #[test]
+    fn a_walk_begins_with_a_stretch_where_the_index_knows_and_with_all_that_it_does_not_know() {
+        let index = StretchIndex::new(Term(1), BatchId(10_000));
+        let part = |order, next| {
+            let walk = ListWalk::new(order, ALL, None);
+            let numbers = if order == ListOrder::OldestFirst { next..ALL.end } else { 0..next + 1 };
+            StretchIndex::first_part(Some(&index), &numbers, next, &walk)
+        };
+        let (oldest, newest) = (ListOrder::OldestFirst, ListOrder::NewestFirst);
+        assert_eq!(part(oldest, 7), 7..7 + STRETCH);
+        assert_eq!(part(oldest, 10_001), 10_001..10_001 + PAGE_BATCHES_PASSED);
+        assert_eq!(part(newest, 10_000), 10_001 - STRETCH..10_001);
+        assert_eq!(part(newest, 10_300), 10_001..10_301, "as far as it is not indexed");
+        assert_eq!(part(newest, 20_000), 20_001 - PAGE_BATCHES_PASSED..20_001);
+        let walk = ListWalk::new(oldest, ALL, None);
+        assert_eq!(StretchIndex::first_part(None, &ALL, 7, &walk), 7..7 + PAGE_BATCHES_PASSED);
     }
 }

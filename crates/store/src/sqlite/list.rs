@@ -286,7 +286,8 @@ impl SqliteListing<'_> {
         };
         let mut index = self.stretch_index()?;
         let mut part = StretchIndex::first_part(index.as_ref(), &numbers, next, &self.walk);
-        for _ in 0..PAGE_PARTS {
+        // The first one, and those of the index.
+        for _ in 0..=PAGE_PARTS {
             if !self.walk_part(&part)? {
                 return Ok(false);
             }
