@@ -97,7 +97,7 @@ impl ListSources {
             ends: states.into_iter().filter(|state| state.is_terminal()).collect(),
             chunks,
         };
-        // A walk compares more recipients in a page than there are batches that it may read whole.
+        // A walk compares the recipients of more batches in a page than may be read whole.
         (!filter.is_searched() || sources.matches_few()).then_some(sources)
     }
 
