@@ -36,6 +36,10 @@ const LISTED_BY: [&str; 13] = [
     "limit",
 ];
 
+/// Items of the first slice of a list. Each may be of a batch of its own, and that on a slow disk; each slice is twice as long as the
+/// one before, while there is time.
+const FIRST_SLICE: usize = 8;
+
 /// The answer to cancelling a notification, or a broadcast.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CancelAnswer {
@@ -90,9 +94,9 @@ pub(crate) async fn list(
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
-    let mut time = AnswerTime::of_list(&shared);
+    let (mut time, mut slice_max) = (AnswerTime::of_list(&shared), FIRST_SLICE);
     loop {
-        let slice = LIST_SLICE.min(items_max - items.len());
+        let slice = slice_max.min(items_max - items.len());
         let page = shared.reads.list(filter.clone(), next, slice).await?;
         items.extend(page.items.into_iter().map(Notification::brief));
         next = page.next;
@@ -100,6 +104,7 @@ pub(crate) async fn list(
         if next.is_none() || items.len() >= items_max || time.is_over() {
             break;
         }
+        slice_max = LIST_SLICE.min(slice_max * 2);
     }
     Ok(Json(ListAnswer { items, next: next.map(show) }).into_response())
 }
