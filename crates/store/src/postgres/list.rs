@@ -39,9 +39,9 @@ struct LookedAtBatch {
     place: ListPlace,
 }
 
-/// Batches whose recipients are read at once.
-const RECIPIENT_BATCHES_AT_ONCE: usize = 8;
-/// Batches of which everything is read at once, and about how many members these have.
+/// About how many recipients are read at once.
+const RECIPIENTS_AT_ONCE: usize = 8_192;
+/// Batches that are read at once, and about how many members these have if everything is read.
 const BATCHES_AT_ONCE: usize = 64;
 const MEMBERS_AT_ONCE: usize = 16_384;
 
@@ -260,8 +260,10 @@ impl PostgresListing<'_> {
         let batches_max = if is_searched { PAGE_RECIPIENT_BATCHES } else { self.room.batches() };
         let batches = self.snapshot.batches_in(self.filter, numbers, batches_max).await?;
         let (looked_at_all, mut recipients) = (batches.len() < batches_max, 0);
-        let at_once = if is_searched { RECIPIENT_BATCHES_AT_ONCE } else { BATCHES_AT_ONCE };
-        for some in batches.chunks(at_once) {
+        let mut rest = batches.as_slice();
+        while !rest.is_empty() {
+            let (some, others) = rest.split_at(compared_at_once(rest));
+            rest = others;
             if recipients >= PAGE_RECIPIENTS {
                 return Ok(false);
             }
@@ -363,4 +365,15 @@ impl PostgresListing<'_> {
     fn pass(&mut self, place: ListPlace) {
         places::pass(&mut self.page.next, self.snapshot.store_id, place);
     }
+}
+
+/// How many of these batches are looked at at once: a walk compares the recipients of many small ones, or of a few large ones.
+fn compared_at_once(batches: &[CountedBatch]) -> usize {
+    let mut recipients = 0;
+    let is_room = |batch: &&CountedBatch| {
+        let is_room = recipients < RECIPIENTS_AT_ONCE;
+        recipients += batch.count;
+        is_room
+    };
+    batches.iter().take(BATCHES_AT_ONCE).take_while(is_room).count()
 }
