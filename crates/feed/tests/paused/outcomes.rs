@@ -79,6 +79,16 @@ fn recipients(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["to"].as_str().unwrap()).collect()
 }
 
+/// Waits until everything is told, and checks that it was told of `count` recipients, of each once.
+async fn told_once(rig: &Rig, count: usize) {
+    tokio::time::sleep(2_000 * MS).await;
+    up_to_date(rig, &every()).await;
+    let events = taken(rig, EventPosition::default()).await;
+    let told: BTreeSet<&str> = recipients(&events).into_iter().collect();
+    assert_eq!((events.len(), told.len()), (count, count), "each of them once");
+    assert!(!told.contains("app"), "an event about the feed's own notification is never one");
+}
+
 #[test]
 fn outcomes_are_told_once_and_in_order_however_many_feeds_and_crashes_there_are() {
     on_one_thread(async || {
@@ -94,12 +104,7 @@ fn outcomes_are_told_once_and_in_order_however_many_feeds_and_crashes_there_are(
             one.1.abort();
             one = start(&rig, every());
         }
-        tokio::time::sleep(2_000 * MS).await;
-        up_to_date(&rig, &every()).await;
-        let events = taken(&rig, EventPosition::default()).await;
-        let told: BTreeSet<&str> = recipients(&events).into_iter().collect();
-        assert_eq!((events.len(), told.len()), (3_000, 3_000), "each of them once");
-        assert!(!told.contains("app"), "an event about the feed's own notification is never one");
+        told_once(&rig, 3_000).await;
         one.1.abort();
         two.1.abort();
         running.stop().await;
@@ -220,11 +225,7 @@ fn what_waits_is_handed_on_in_full_notifications_also_across_crashes() {
             one.1.abort();
             one = start(&rig, every());
         }
-        tokio::time::sleep(2_000 * MS).await;
-        up_to_date(&rig, &every()).await;
-        let events = taken(&rig, EventPosition::default()).await;
-        let told: BTreeSet<&str> = recipients(&events).into_iter().collect();
-        assert_eq!((events.len(), told.len()), (all.len(), all.len()), "each of them once");
+        told_once(&rig, all.len()).await;
         let full = rig.script.attempts().iter().filter(|to| *to == "app").count();
         assert!((9..=12).contains(&full), "{full} notifications");
         one.1.abort();
