@@ -2,7 +2,8 @@
 //!
 //! Other processes add to the list as well. Each claim therefore reads what was added since the one before it, in its own transaction,
 //! and no earlier than it would look recipients up. Transactions end in another order than that of their numbers: what is read is
-//! all that those from the first one on added that had not ended when it was read last.
+//! all that those added which had not ended when it was read last. Nothing is read twice, however long one of them runs: a server
+//! counts transactions of all its databases.
 
 use tokio_postgres::{Error, Row};
 
@@ -12,11 +13,20 @@ use crate::rows::recipient_filter::RecipientFilter;
 #[derive(Debug, Default)]
 pub(super) struct ListedRecipients {
     filter: RecipientFilter,
-    /// All that transactions with lower numbers added is in the filter, or in the part of the list that is not read yet; `None` before
-    /// the list is read at all.
-    pub(super) added_from: Option<i64>,
+    /// All that other transactions added is in the filter, or in the part of the list that is not read yet; `None` before the list is
+    /// read at all.
+    pub(super) unseen: Option<Unseen>,
     /// Channel and recipient behind which the list is not read yet; `None` if all of it is.
     pub(super) unread_behind: Option<(String, String)>,
+}
+
+/// Transactions of which nothing was seen, by their numbers.
+#[derive(Debug, Clone)]
+pub(super) struct Unseen {
+    /// The first one that had not begun.
+    pub(super) from: i64,
+    /// Lower ones that had not ended, the reader's own among them.
+    pub(super) running: Vec<i64>,
 }
 
 /// How much of the list a claim reads.
@@ -39,7 +49,7 @@ impl ListReading {
 impl ListedRecipients {
     /// True if the recipient may be on the list, as far as the list was read.
     pub(super) fn may_contain(&self, channel: &str, recipient: &str) -> bool {
-        self.added_from.is_none()
+        self.unseen.is_none()
             || self.unread_behind.is_some()
             || self.filter.may_contain(channel, recipient)
     }
@@ -47,24 +57,24 @@ impl ListedRecipients {
     /// True if all of the list was read.
     #[cfg(test)]
     pub(super) fn is_complete(&self) -> bool {
-        self.added_from.is_some() && self.unread_behind.is_none()
+        self.unseen.is_some() && self.unread_behind.is_none()
     }
 
     /// Takes in all that was `added` since it was told so last, or has the list read anew if that is nothing or too much to read at
-    /// once. `running` is the first transaction that has not ended yet.
+    /// once. Of those that are `unseen` now it is told the next time.
     pub(super) fn add(
         &mut self,
         added: &[Row],
-        running: i64,
+        unseen: Unseen,
         reading: ListReading,
     ) -> Result<(), Error> {
-        if self.added_from.is_none() || added.len() > reading.added {
+        if self.unseen.is_none() || added.len() > reading.added {
             let beginning = Some((String::new(), String::new()));
             *self = Self { unread_behind: beginning, ..Self::default() };
         } else {
-            self.insert(added, 1)?;
+            self.insert(added, 2)?;
         }
-        self.added_from = Some(running);
+        self.unseen = Some(unseen);
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use super::Postgres;
 use super::listed::ListReading;
 use super::request::WriterRequest;
 use super::setup_tests::{connect, fresh, open};
+use super::suppress::SuppressionReport;
 use super::transaction::{RunError, Transaction};
 use crate::conformance::at;
 use crate::{Lift, Operations as _, Suppression};
@@ -32,19 +33,45 @@ impl WriterRequest for ReadOn {
     }
 }
 
+/// Adds a recipient, reads on in the list once `other` has added one, and adds a third, all in one transaction.
+#[derive(Debug)]
+struct AddAroundReading {
+    other: Postgres,
+}
+
+#[async_trait]
+impl WriterRequest for AddAroundReading {
+    type Answer = ();
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
+        let report = |number| {
+            let reported = suppression(number);
+            vec![SuppressionReport { reported, gone_since: None, at: at(2) }]
+        };
+        transaction.suppress(report(1)).await?;
+        // It ends first, although it has the higher number.
+        suppress(&self.other, 2..3).await;
+        transaction.read_listed(SMALL).await?;
+        transaction.suppress(report(3)).await
+    }
+}
+
 fn recipient(number: u32) -> String {
     format!("token-{number:04}")
 }
 
-async fn suppress(store: &Postgres, numbers: Range<u32>) {
-    let entry = |number| Suppression {
+fn suppression(number: u32) -> Suppression {
+    Suppression {
         channel: CHANNEL.parse().unwrap(),
         recipient: recipient(number).into(),
         reason: "gone".into(),
         status: 410,
         since: at(1),
-    };
-    store.suppress(numbers.map(entry).collect(), at(2)).await.unwrap();
+    }
+}
+
+async fn suppress(store: &Postgres, numbers: Range<u32>) {
+    store.suppress(numbers.map(suppression).collect(), at(2)).await.unwrap();
 }
 
 async fn read_on(store: &Postgres, numbers: Range<u32>) -> (Vec<u32>, bool) {
@@ -65,6 +92,11 @@ async fn read_all(store: &Postgres) -> Vec<u32> {
 #[tokio::test]
 async fn what_is_added_while_the_list_is_read_is_known_once_all_of_it_is() {
     let database = fresh();
+    // A server counts transactions of all its databases: what was added since this one began is read once all the same.
+    let (beside, mut tasks) = (fresh(), Tasks::default());
+    let mut client = connect(&beside, &mut tasks).await;
+    let long = client.transaction().await.unwrap();
+    long.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
     let (store, other) = (open(&database).await, open(&database).await);
     suppress(&other, 500..535).await;
     let mut pages = 0;
@@ -108,6 +140,15 @@ async fn an_entry_of_an_early_transaction_that_is_committed_late_is_known() {
     early.execute(add, &[&CHANNEL, &recipient(3)]).await.unwrap();
     assert_eq!(read_all(&store).await, [1, 2]);
     early.commit().await.unwrap();
+    assert_eq!(read_on(&store, 0..1_000).await, (vec![1, 2, 3], true));
+}
+
+#[tokio::test]
+async fn what_the_readers_own_transaction_adds_behind_the_reading_is_known() {
+    let database = fresh();
+    let (store, other) = (open(&database).await, open(&database).await);
+    assert_eq!(read_all(&store).await, [] as [u32; 0]);
+    store.work.run(AddAroundReading { other }).await.unwrap();
     assert_eq!(read_on(&store, 0..1_000).await, (vec![1, 2, 3], true));
 }
 

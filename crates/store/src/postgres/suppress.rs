@@ -8,7 +8,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::columns::{is_text, signed};
-use super::listed::ListReading;
+use super::listed::{ListReading, Unseen};
 use super::read::{Snapshot, instant, unsigned};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
@@ -106,11 +106,16 @@ const MARK: &str = "INSERT INTO suppression_lift (channel, recipient, lifted_at,
      SET lifted_at = greatest(suppression_lift.lifted_at, excluded.lifted_at), \
          txid = greatest(suppression_lift.txid, excluded.txid)";
 
-/// The first transaction that has not ended, and entries that it or a later one added.
-const SELECT_ADDED: &str = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::int8 \
-       + (SELECT value FROM meta WHERE key = 'transaction_shift'), added.channel, added.recipient \
-     FROM (SELECT) AS now LEFT JOIN LATERAL \
-       (SELECT channel, recipient FROM suppression WHERE txid >= $1 ORDER BY txid LIMIT $2) AS added ON true";
+/// The transactions of which nothing is seen now, and entries that those added of which nothing was seen before.
+const SELECT_ADDED: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::int8 \
+       + (SELECT value FROM meta WHERE key = 'transaction_shift'), \
+     ARRAY(SELECT number::text::int8 + value FROM meta, \
+       (SELECT pg_snapshot_xip(pg_current_snapshot()) UNION ALL SELECT pg_current_xact_id_if_assigned()) AS running (number) \
+       WHERE key = 'transaction_shift' AND number IS NOT NULL), \
+     added.channel, added.recipient \
+     FROM (SELECT) AS now LEFT JOIN LATERAL ( \
+       (SELECT channel, recipient FROM suppression WHERE txid >= $1 ORDER BY txid LIMIT $3) UNION ALL \
+       (SELECT channel, recipient FROM suppression WHERE txid = ANY ($2) ORDER BY txid LIMIT $3)) AS added ON true";
 const SELECT_PAGE: &str = "SELECT channel, recipient FROM suppression WHERE (channel, recipient) > ($1, $2) \
      ORDER BY channel, recipient LIMIT $3";
 
@@ -345,12 +350,16 @@ impl Transaction<'_> {
 
     /// Reads what was added to the list by now, and more of the list if not all of it was read.
     pub(super) async fn read_listed(&mut self, reading: ListReading) -> Result<(), Error> {
-        // Before the list is read the number alone is of use: from it on is told what is added meanwhile.
-        let from = self.state.listed.added_from.unwrap_or(i64::MAX);
-        let mut added = self.rows(SELECT_ADDED, &[&from, &signed(reading.added + 1)]).await?;
-        let running = added.first().map_or(Ok(0), |row| row.try_get(0))?;
-        added.retain(|row| !matches!(row.try_get::<_, Option<&str>>(1), Ok(None)));
-        self.state.listed.add(&added, running, reading)?;
+        // Before the list is read the numbers alone are of use: by them it is told what is added meanwhile.
+        let before = Unseen { from: i64::MAX, running: Vec::new() };
+        let Unseen { from, running } = self.state.listed.unseen.clone().unwrap_or(before);
+        let parameters: [&(dyn ToSql + Sync); 3] = [&from, &running, &signed(reading.added + 1)];
+        let mut added = self.rows(SELECT_ADDED, &parameters).await?;
+        // There is a row without an entry if none was added.
+        let Some(now) = added.first() else { return Ok(()) };
+        let unseen = Unseen { from: now.try_get(0)?, running: now.try_get(1)? };
+        added.retain(|row| !matches!(row.try_get::<_, Option<&str>>(2), Ok(None)));
+        self.state.listed.add(&added, unseen, reading)?;
         let Some((channel, recipient)) = self.state.listed.unread_behind.clone() else {
             return Ok(());
         };

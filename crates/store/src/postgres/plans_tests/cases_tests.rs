@@ -351,7 +351,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new("source_shards.rs", "INSERT INTO source_shard", "'40000', 'new', '', 1, 1"),
     Case::new("source_shards.rs", "SELECT shard", "'40000'"),
     Case::new("source_shards.rs", "UPDATE source_shard", "'40000', 'shard', '', 1, 1, '7', 1, 2"),
-    Case::new("suppress.rs", "SELECT pg_snapshot_xmin", "-10, 16385"),
+    Case::new("suppress.rs", "SELECT pg_snapshot_xmax", "-10, '{-20,-30}', 16385"),
     Case::new("suppress.rs", "WHERE (channel, recipient) >", "'channel', '40000', 20"),
     Case::new("suppress.rs", "INSERT INTO feed", "'new'"),
     Case::new(
