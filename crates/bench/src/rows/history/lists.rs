@@ -1,4 +1,4 @@
-//! Lists on a store with a long history: what ended badly, what one recipient got, and what a channel has that is seldom used.
+//! Lists on a store with a long history, by each of the filters that there are: of much, of little, and of one.
 
 use anyhow::{Context as _, Result, ensure};
 use flow::Clock;
@@ -7,12 +7,25 @@ use crate::caller::LoadCaller;
 use crate::report::{Check, RowReport, percentile};
 use crate::workload::token;
 
+/// The tag of all broadcasts of the history.
+pub(super) const BROAD_TAG: &str = "history";
+/// The tag of the notifications that are sent one by one among them.
+const RARE_TAG: &str = "single";
 /// Of so many recipients of the history one is on the suppression list, and so ends badly.
 const SUPPRESSED_EVERY: u64 = 100_000;
-/// Pages that are asked for of each list.
-const PAGES: usize = 300;
 /// Milliseconds that 99 of 100 pages may take.
 const PAGE_MAX: f64 = 50.0;
+
+/// What the lists are asked of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListedHistory {
+    /// Recipients of its broadcasts: the first so many tokens.
+    pub(super) recipients: u64,
+    /// Notifications that were sent one by one.
+    pub(super) singles: u64,
+    /// Pages that are asked for of each list.
+    pub(super) pages: usize,
+}
 
 /// Has some of the recipients with numbers below `history` not be tried.
 pub(super) fn suppress(caller: &mut LoadCaller, history: u64) -> Result<()> {
@@ -24,29 +37,84 @@ pub(super) fn suppress(caller: &mut LoadCaller, history: u64) -> Result<()> {
     Ok(())
 }
 
-/// Asks for lists, and adds what 99 of 100 pages took.
-pub(super) fn measure(
-    caller: &mut LoadCaller,
-    history: u64,
-    name: &str,
-    report: &mut RowReport,
-) -> Result<()> {
-    // Far apart, and each asked for once.
-    let recipients = (0..history).step_by(usize::try_from(history)?.div_ceil(PAGES));
-    let recipients = recipients.map(|number| format!("order=newest&to={}", token(number)));
-    let of = |filter: &str| vec![filter.to_owned(); PAGES];
-    let lists: [(&str, Vec<String>); 3] = [
-        ("what ended badly", of("order=newest&state=suppressed")),
-        ("one recipient", recipients.collect()),
-        ("a channel that is seldom used", of("order=oldest&channel=ios")),
-    ];
-    for (what, filters) in lists {
-        let times_ms = pages(caller, &filters)?;
-        let found = percentile(&times_ms, 99);
-        let what = format!("{name}: 99 of 100 pages of a list, {what}, ms");
-        report.checks.push(Check::at_most(&what, found, PAGE_MAX));
-    }
+/// Sends a notification of its own, to be found by its key, its external id, or its tag.
+pub(super) fn send_single(caller: &mut LoadCaller, number: u64, content: &str) -> Result<()> {
+    let content: serde_json::Value = serde_json::from_str(content)?;
+    let body = serde_json::json!({
+        "channel": "past",
+        "to": token(number),
+        "content": content,
+        "idempotency_key": label(number),
+        "external_id": label(number),
+        "tags": [RARE_TAG],
+    });
+    let (status, answer) = caller.request("", "POST /v1/notifications", &body.to_string())?;
+    ensure!(status == 201, "{status} {answer}");
     Ok(())
+}
+
+fn label(number: u64) -> String {
+    format!("single-{number}")
+}
+
+// === impl ListedHistory ===
+
+impl ListedHistory {
+    /// Asks for lists, and adds what 99 of 100 pages took.
+    pub(super) fn measure(
+        self,
+        caller: &mut LoadCaller,
+        name: &str,
+        report: &mut RowReport,
+    ) -> Result<()> {
+        for (what, filters) in self.lists(caller)? {
+            let times_ms = pages(caller, &filters)?;
+            let found = percentile(&times_ms, 99);
+            let what = format!("{name}: 99 of 100 pages of a list, {what}, ms");
+            report.checks.push(Check::at_most(&what, found, PAGE_MAX));
+        }
+        Ok(())
+    }
+
+    /// Lists, each with the filters of its pages.
+    fn lists(self, caller: &mut LoadCaller) -> Result<Vec<(&'static str, Vec<String>)>> {
+        let of = |filter: &str| vec![format!("order=newest&{filter}"); self.pages];
+        // Far apart, and each asked for once where there are as many.
+        let each = |count: u64, filter: fn(u64) -> String| -> Result<Vec<String>> {
+            let pages = u64::try_from(self.pages)?;
+            let numbers = (0..pages).map(|page| page * count / pages);
+            Ok(numbers.map(|number| format!("order=newest&{}", filter(number))).collect())
+        };
+        Ok(vec![
+            ("the newest", of("")),
+            ("what ended badly", of("state=suppressed")),
+            ("a reason", of("reason=measured")),
+            ("one recipient", each(self.recipients, |number| format!("to={}", token(number)))?),
+            (
+                "an external id",
+                each(self.singles, |number| format!("external_id={}", label(number)))?,
+            ),
+            ("an idempotency key", each(self.singles, |number| format!("key={}", label(number)))?),
+            ("a tag of few", of(&format!("tag={RARE_TAG}"))),
+            ("a tag of all", of(&format!("tag={BROAD_TAG}"))),
+            ("one broadcast", of(&format!("broadcast={}", broadcast_amid(caller)?))),
+            (
+                "a channel that is seldom used",
+                vec!["order=oldest&channel=ios".to_owned(); self.pages],
+            ),
+        ])
+    }
+}
+
+/// The identifier of a broadcast of the history, with as many behind it as before it.
+fn broadcast_amid(caller: &mut LoadCaller) -> Result<String> {
+    let line = "GET /v1/broadcasts?channel=past&limit=1000";
+    let (status, answer) = caller.request("", line, "")?;
+    ensure!(status == 200, "{status} {answer}");
+    let answer: serde_json::Value = serde_json::from_str(&answer)?;
+    let items = answer.get("items").and_then(|items| items.as_array()).context("no items")?;
+    let amid = items.get(items.len() / 2).and_then(|broadcast| broadcast.get("id"));
+    Ok(amid.and_then(|id| id.as_str()).context("no broadcast")?.to_owned())
 }
 
 /// How long pages of 100 took, milliseconds: one for each filter, that goes on where the page before it ended if it had

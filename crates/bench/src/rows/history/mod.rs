@@ -14,6 +14,7 @@ use rustix::fs::statvfs;
 use tempfile::TempDir;
 use testbed::{Database, PostgresOptions, PostgresServer};
 
+use self::lists::ListedHistory;
 use super::job::{BroadcastResult, as_float};
 use super::{Bench, BroadcastJob, PATIENCE, count, missing, times};
 use crate::caller::LoadCaller;
@@ -35,6 +36,8 @@ struct HistoryPlan {
     /// Notifications that are posted one by one to each store, and how many to one before the other gets as many.
     posts: u64,
     posts_in_turn: u64,
+    /// Pages that are asked for of each list.
+    pages: usize,
 }
 
 /// Where the stores of one kind are.
@@ -59,6 +62,8 @@ struct HistoryStore {
 #[derive(Debug, Clone, Copy)]
 struct Filled {
     count: u64,
+    /// Of them those that were sent one by one.
+    singles: u64,
     /// Of the store on the disk.
     bytes: u64,
     /// Why it ended before the history was whole.
@@ -79,6 +84,7 @@ const SHORT: HistoryPlan = HistoryPlan {
     job: 1_000_000,
     posts: 2_000,
     posts_in_turn: 200,
+    pages: 100,
 };
 const FULL: HistoryPlan = HistoryPlan {
     history: 100_000_000,
@@ -86,9 +92,11 @@ const FULL: HistoryPlan = HistoryPlan {
     job: 2_000_000,
     posts: 20_000,
     posts_in_turn: 500,
+    pages: 300,
 };
-/// Recipients of one broadcast of the history.
+/// Recipients of one broadcast of the history, and notifications that are sent one by one behind it.
 const BROADCAST: u64 = 1_000_000;
+const SINGLES: u64 = 20;
 /// Recipients of the broadcast before the job: connections are open then, and the limit is learned.
 const WARM_UP: u64 = 250_000;
 /// The share of the rate on an empty store that is left.
@@ -167,9 +175,14 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
     bench.say(format!("{name}: lists on the old store"));
     old.wait_until_idle()?;
     old.start_cold(&mut backing)?;
+    let listed = ListedHistory {
+        recipients: filled.count - filled.singles,
+        singles: filled.singles,
+        pages: plan.pages,
+    };
     // Nothing of the store is in memory at first, and what the same pages are made of is afterwards.
     for memory in ["cold", "warm"] {
-        lists::measure(&mut old.caller()?, filled.count, &format!("{name}, {memory}"), report)?;
+        listed.measure(&mut old.caller()?, &format!("{name}, {memory}"), report)?;
     }
     Ok(())
 }
@@ -331,15 +344,22 @@ impl HistoryPlan {
         let clock = Clock::system();
         let (started, disk) = (clock.monotonic(), statvfs(store.directory.path())?);
         let free_bytes = disk.f_bavail * disk.f_frsize;
-        let mut filled = Filled { count: 0, bytes: 0, cut_by: None };
+        let mut filled = Filled { count: 0, singles: 0, bytes: 0, cut_by: None };
+        let (mut caller, mut recipients) = (store.caller()?, 0);
         while filled.count < self.history && filled.cut_by.is_none() {
-            let end = (filled.count + BROADCAST).min(self.history);
+            let end = (recipients + BROADCAST).min(self.history);
             let mut command = store.trial.engine().client().command("send");
             command.args(["--channel", "past", "--to-file", "-", "--json", "--content", CONTENT]);
-            feed(command, (filled.count..end).map(token))?;
+            command.args(["--tag", lists::BROAD_TAG]);
+            feed(command, (recipients..end).map(token))?;
+            recipients = end;
+            for single in filled.singles..filled.singles + SINGLES {
+                lists::send_single(&mut caller, single, CONTENT)?;
+            }
+            filled.singles += SINGLES;
             // So that the time is that of all of it, and not of taking it in alone.
             store.trial.drain(PATIENCE, || Ok(()))?;
-            (filled.count, filled.bytes) = (end, store.bytes()?);
+            (filled.count, filled.bytes) = (recipients + filled.singles, store.bytes()?);
             if clock.monotonic().duration_since(started) > self.fill_within {
                 filled.cut_by = Some("the time for it");
             } else if filled.bytes > free_bytes / 2 {
