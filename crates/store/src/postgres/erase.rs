@@ -98,6 +98,7 @@ impl WriterRequest for ForgetRecipient {
             transaction.execute(DELETE_MARK, &[&next, &recipient]).await?;
             channel = next;
         }
+        transaction.state.takes_off_list |= listed > 0;
         let changes = "DELETE FROM suppression_event WHERE recipient = $1";
         transaction.execute(changes, &[&recipient]).await?;
         Ok(listed)

@@ -2,8 +2,8 @@
 //!
 //! Other processes add to the list as well. Each claim therefore reads what was added since the one before it, in its own transaction,
 //! and no earlier than it would look recipients up. Transactions end in another order than that of their numbers: what is read is
-//! all that those added which had not ended when it was read last. Nothing is read twice, however long one of them runs: a server
-//! counts transactions of all its databases.
+//! all that those added which had not ended when it was read last. What others added is read once, however long one of them runs: a
+//! server counts transactions of all its databases.
 
 use tokio_postgres::{Error, Row};
 

@@ -1,6 +1,7 @@
 //! Recipients that a writer need not look up in the suppression list, while other processes add to it.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use flow::Tasks;
@@ -53,6 +54,35 @@ impl WriterRequest for AddAroundReading {
         suppress(&self.other, 2..3).await;
         transaction.read_listed(SMALL).await?;
         transaction.suppress(report(3)).await
+    }
+}
+
+/// Takes a recipient off the list, reads on in it, and is undone; done again it takes none off, as when another process has listed the
+/// recipient for another reason meanwhile.
+#[derive(Debug, Default)]
+struct TakeOffInVain {
+    is_repeated: AtomicBool,
+}
+
+#[async_trait]
+impl WriterRequest for TakeOffInVain {
+    type Answer = ();
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
+        if self.is_repeated.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        assert!(transaction.lift(&lift(1), at(3)).await?);
+        transaction.read_listed(SMALL).await?;
+        Err(RunError::Conflict("as if another had changed what it locked"))
+    }
+}
+
+fn lift(number: u32) -> Lift {
+    Lift {
+        channel: CHANNEL.parse().unwrap(),
+        recipient: recipient(number).into(),
+        registered_at: None,
     }
 }
 
@@ -115,12 +145,7 @@ async fn what_is_added_while_the_list_is_read_is_known_once_all_of_it_is() {
     assert_eq!(may_be_listed, added);
     suppress(&other, 700..701).await;
     assert_eq!(read_on(&store, 699..702).await, (vec![700], true), "and what comes later");
-    let lift = Lift {
-        channel: CHANNEL.parse().unwrap(),
-        recipient: recipient(700).into(),
-        registered_at: None,
-    };
-    assert_eq!(store.lift(vec![lift], at(3)).await.unwrap(), [true]);
+    assert_eq!(store.lift(vec![lift(700)], at(3)).await.unwrap(), [true]);
     assert_eq!(read_on(&store, 699..702).await, (vec![700], true), "it is looked up in vain");
 }
 
@@ -150,6 +175,16 @@ async fn what_the_readers_own_transaction_adds_behind_the_reading_is_known() {
     assert_eq!(read_all(&store).await, [] as [u32; 0]);
     store.work.run(AddAroundReading { other }).await.unwrap();
     assert_eq!(read_on(&store, 0..1_000).await, (vec![1, 2, 3], true));
+}
+
+#[tokio::test]
+async fn a_recipient_that_an_undone_transaction_took_off_is_known() {
+    let database = fresh();
+    let (store, other) = (open(&database).await, open(&database).await);
+    assert_eq!(read_all(&store).await, [] as [u32; 0]);
+    suppress(&other, 1..2).await;
+    store.work.run(TakeOffInVain::default()).await.unwrap();
+    assert_eq!(read_all(&store).await, [1]);
 }
 
 #[tokio::test]

@@ -303,12 +303,13 @@ impl Transaction<'_> {
         self.rows(LISTED, &[&channels, &recipients]).await?.iter().map(entry).collect()
     }
 
-    async fn lift(&mut self, lift: &Lift, now: Timestamp) -> Result<bool, Error> {
+    pub(super) async fn lift(&mut self, lift: &Lift, now: Timestamp) -> Result<bool, Error> {
         let (channel, recipient): (&str, &str) = (lift.channel.as_str(), &lift.recipient);
         let covered = lift.registered_at.map(Timestamp::millis);
         // Readers go by the transactions' numbers: where this one's is lower than that of the change before it, `comes_after`
         // fails the statement, and the transaction is done again with a later one.
         let gone = self.execute(LIFT, &[&channel, &recipient, &covered, &now.millis()]).await?;
+        self.state.takes_off_list |= gone > 0;
         // A mark for one that is not listed, too: a refusal that is older than the registration may still come.
         if gone > 0 || covered.is_some() {
             let lifted_at = covered.unwrap_or(now.millis());

@@ -48,6 +48,8 @@ pub(super) struct WriterState {
     pub(super) batch_numbers_end: u64,
     pub(super) claiming: ClaimState,
     pub(super) listed: ListedRecipients,
+    /// True if the transaction under way takes recipients off the suppression list.
+    pub(super) takes_off_list: bool,
     /// Deliveries that it has stored lately, by destination: they say where new chunks go.
     pub(super) recent_arrivals: RecentArrivals,
     /// The channels that are claimed; all of them when nothing is said.
@@ -137,6 +139,7 @@ impl WriterState {
             batch_numbers_end: 0,
             claiming: ClaimState::default(),
             listed: ListedRecipients::default(),
+            takes_off_list: false,
             recent_arrivals: RecentArrivals::new(HOT_FROM),
             offered: None,
             pauses: watch::channel(Arc::default()).1,
@@ -167,6 +170,10 @@ impl WriterState {
     /// Drops the effects of a transaction that was not committed.
     pub(super) fn undone(&mut self) {
         self.committing = None;
+        // Those that it took off are on the list again, and what it read of the list meanwhile was without them.
+        if std::mem::take(&mut self.takes_off_list) {
+            self.listed = ListedRecipients::default();
+        }
         // Its notices are undone with it, and one of them may have stood for all that was kept back before.
         if self.is_notifying {
             self.notify.note_missed();
@@ -175,6 +182,7 @@ impl WriterState {
 
     /// Returns the effects of a transaction that was committed.
     pub(super) fn committed(&mut self) -> Effects {
+        self.takes_off_list = false;
         let effects = self.committing.take().map(|(_, effects)| effects).unwrap_or_default();
         if self.kept_lanes.len() + effects.lanes.len() > KEPT_LANES_MAX {
             // All of them: which ones will be used again is not known, and they are read again for little.
