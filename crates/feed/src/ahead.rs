@@ -21,6 +21,14 @@ pub(crate) struct EventsAhead {
     read_at: Instant,
 }
 
+/// The events of a range that was fixed.
+#[derive(Debug)]
+pub(crate) enum RangeEvents {
+    All(Vec<FeedEvent>),
+    /// They are too many for one notification, which takes those up to here.
+    UpTo(EventPosition),
+}
+
 /// Bytes of events in one notification: the rest is for what stands around them.
 const CONTENT_BYTES: usize = limits::PAYLOAD_BYTES - 1_024;
 /// Age from which on events are read anew: what was erased so long ago is not handed on.
@@ -81,6 +89,15 @@ impl EventsAhead {
         }
         self.from = until;
         Some(self.events.drain(..self.fitting()).collect())
+    }
+
+    /// All of its events, which are those until `until`; or, if they are too many for one notification, the end of those that fit.
+    pub(crate) fn into_range(self, until: EventPosition) -> RangeEvents {
+        let end = self.ends().map(|[_, last]| last.position);
+        match end.filter(|end| self.is_full() && *end < until) {
+            Some(end) => RangeEvents::UpTo(end),
+            None => RangeEvents::All(self.events),
+        }
     }
 
     /// How many of them fit into one notification.

@@ -21,13 +21,13 @@ use notification::{ByteString, Idempotency, Name, NotificationId, State, Timesta
 use pipeline::Intake;
 use pipeline::ingest::Submission;
 use store::{
-    Admission, Attempted, EVENT_ROWS, ErrorKind, EventPosition, FeedCursor, History, Operations,
-    ReadStore, StoreError,
+    Admission, Attempted, EVENT_ROWS, ErrorKind, EventPosition, FeedCursor, History, KeyUse,
+    Operations, ReadStore, StoreError,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use ahead::EventsAhead;
+use ahead::{EventsAhead, RangeEvents};
 use event::FeedEvent;
 
 pub use dead_letters::DeadLetters;
@@ -91,7 +91,7 @@ struct NotificationUnderWay {
     cursor: FeedCursor,
     until: EventPosition,
     id: NotificationId,
-    /// Time of the first of its events.
+    /// Time of the first of its events, or of the restart after which it was found.
     since: Timestamp,
     /// Times that its state was read.
     looks: u32,
@@ -184,25 +184,26 @@ impl Feed {
         Ok(StepWait::Not)
     }
 
-    /// The events after `position`, until `until`; `None` when they cannot be read that far.
+    /// The events after `position`, until `until`, or the end of as many as one notification takes; `None` when they cannot be read
+    /// that far.
     async fn events(
         &self,
-        mut position: EventPosition,
+        position: EventPosition,
         until: EventPosition,
-    ) -> Result<Option<Vec<FeedEvent>>, StoreError> {
-        let (mut events, most) = (Vec::new(), self.source.events_max());
-        while position < until {
-            let page = self.source.page(&*self.reads, position, most).await?;
+    ) -> Result<Option<RangeEvents>, StoreError> {
+        let (most, now) = (self.source.events_max(), self.intake.clock().monotonic());
+        let mut ahead = EventsAhead::new(position, position, most, now);
+        while ahead.next < until && !ahead.is_full() {
+            let mut page = self.source.page(&*self.reads, ahead.next, ahead.room()).await?;
             // There are events up to `until`, for the cursor names it: another transaction hides them for now.
-            if page.next == position {
+            if page.next == ahead.next {
                 return Ok(None);
             }
-            position = page.next;
-            events.extend(page.events);
+            // The last page may reach beyond the fixed range: those events belong to the next notification.
+            page.events.retain(|event| event.position <= until);
+            ahead.add(page.events, page.next);
         }
-        // The last page may reach beyond the fixed range: those events belong to the next notification.
-        events.retain(|event| event.position <= until);
-        Ok(Some(events))
+        Ok(Some(ahead.into_range(until)))
     }
 
     async fn wait(&mut self, pause: StepWait) {
@@ -259,7 +260,12 @@ impl FeedRun {
         cursor: FeedCursor,
         until: EventPosition,
     ) -> Result<StepWait, StoreError> {
-        let Some((under_way, is_new)) = self.take_in(cursor, until).await? else {
+        let events = match self.events_of(cursor.position, until).await? {
+            Some(RangeEvents::All(events)) => events,
+            Some(RangeEvents::UpTo(end)) => return self.shorten(cursor, until, end).await,
+            None => return Ok(StepWait::For(TRY_AGAIN_AFTER)),
+        };
+        let Some((under_way, is_new)) = self.take_in(cursor, until, events).await? else {
             return Ok(StepWait::For(TRY_AGAIN_AFTER));
         };
         self.under_way = Some(under_way);
@@ -268,6 +274,25 @@ impl FeedRun {
             self.feed.changes.mark_unchanged();
             return Ok(look_in(0));
         }
+        self.look_at(under_way).await
+    }
+
+    /// Has the notification of the events after `cursor` end at `end`, before `until`: with the filter that the feed had when the range
+    /// was fixed they fitted. One that was submitted then is followed as it is, or its events would be told twice.
+    async fn shorten(
+        &mut self,
+        cursor: FeedCursor,
+        until: EventPosition,
+        end: EventPosition,
+    ) -> Result<StepWait, StoreError> {
+        let Feed { name, reads, tenant, intake, .. } = &self.feed;
+        let key = key_of(name, cursor, until).key;
+        let Some(KeyUse::Notification(id)) = reads.key_use(tenant.clone(), key).await? else {
+            return self.feed.move_on(cursor, FeedCursor { until: Some(end), ..cursor }).await;
+        };
+        let since = intake.now();
+        let under_way = NotificationUnderWay { cursor, until, id, since, looks: 0 };
+        self.under_way = Some(under_way);
         self.look_at(under_way).await
     }
 
@@ -319,31 +344,38 @@ impl FeedRun {
         Ok(if next == from { StepWait::UntilChanged } else { StepWait::Not })
     }
 
-    /// Submits the notification of the events from `cursor` to `until`, once, and tells whether this is the first time; `None` if the
-    /// events cannot be read yet or the channel refuses the notification.
+    /// The events between two positions, the last included, as far as they fit into one notification; `None` if they cannot be read
+    /// yet.
+    async fn events_of(
+        &mut self,
+        position: EventPosition,
+        until: EventPosition,
+    ) -> Result<Option<RangeEvents>, StoreError> {
+        let now = self.feed.intake.clock().monotonic();
+        let ahead = self.ahead.as_mut().and_then(|ahead| ahead.take(position, until, now));
+        if let Some(events) = ahead {
+            return Ok(Some(RangeEvents::All(events)));
+        }
+        // Of no use any more.
+        self.ahead = None;
+        let events = self.feed.events(position, until).await?;
+        // Another transaction may hide them for a moment. Either way no other notification need wait for it.
+        if events.is_none() && self.is_warning_due() {
+            let feed = &self.feed.name;
+            tracing::error!(%feed, %position, %until, "the feed waits for events that cannot be read");
+        }
+        Ok(events)
+    }
+
+    /// Submits the notification of `events`, those from `cursor` to `until`, once, and tells whether this is the first time; `None` if
+    /// the channel refuses it.
     async fn take_in(
         &mut self,
         cursor: FeedCursor,
         until: EventPosition,
+        events: Vec<FeedEvent>,
     ) -> Result<Option<(NotificationUnderWay, bool)>, StoreError> {
-        let FeedCursor { position, tries, .. } = cursor;
-        let now = self.feed.intake.clock().monotonic();
-        let ahead = self.ahead.as_mut().and_then(|ahead| ahead.take(position, until, now));
-        let events = if let Some(events) = ahead {
-            Some(events)
-        } else {
-            // Of no use any more.
-            self.ahead = None;
-            self.feed.events(position, until).await?
-        };
-        let Some(events) = events else {
-            // Another transaction may hide them for a moment. Either way no other notification need wait for it.
-            if self.is_warning_due() {
-                let feed = &self.feed.name;
-                tracing::error!(%feed, %position, %until, "the feed waits for events that cannot be read");
-            }
-            return Ok(None);
-        };
+        let position = cursor.position;
         let since = events.first().map_or(self.feed.intake.now(), |event| event.at);
         let Feed { name, source, intake, tenant, channel, recipient, .. } = &self.feed;
         let json = source.content(name, position, until, &events)?;
@@ -365,9 +397,7 @@ impl FeedRun {
                 return Ok(None);
             }
         };
-        // The key holds the positions alone: an application that moved gets the same notification under another address.
-        let range = format!("{name} {position} {until} {tries}");
-        draft.idempotency = Some(Idempotency::of_feed(&range));
+        draft.idempotency = Some(key_of(name, cursor, until));
         let admissions = intake.accept_all(vec![draft]).await?;
         let under_way = |admission| {
             let (id, is_new) = match admission {
@@ -427,6 +457,13 @@ impl FeedRun {
         self.is_stall_logged |= is_due;
         is_due
     }
+}
+
+/// The key of the notification of the events from `cursor` to `until`. It holds the positions alone: an application that moved gets
+/// the same notification under another address.
+fn key_of(feed: &Name, cursor: FeedCursor, until: EventPosition) -> Idempotency {
+    let FeedCursor { position, tries, .. } = cursor;
+    Idempotency::of_feed(&format!("{feed} {position} {until} {tries}"))
 }
 
 /// The wait before the look at a notification under way, after so many. Its end is a change of the store, so the next range need not

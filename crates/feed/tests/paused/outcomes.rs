@@ -11,7 +11,9 @@ use feed::{Feed, FeedPlan, FeedProgress, FeedSource};
 use notification::{Answer, Guarantee, State};
 use pipeline::{Channels, Intake};
 use serde_json::Value;
-use store::{Claims, DeliveryFilter, EventPosition, Filter, Operations as _, ReadStore as _};
+use store::{
+    Claims, DeliveryFilter, EventPosition, FeedCursor, Filter, Operations as _, ReadStore as _,
+};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -230,6 +232,65 @@ fn what_waits_is_handed_on_in_full_notifications_also_across_crashes() {
         assert!((9..=12).contains(&full), "{full} notifications");
         one.1.abort();
         two.1.abort();
+        running.stop().await;
+    });
+}
+
+/// The feed of what was refused, from the start on.
+fn refused() -> FeedSource {
+    let ends = DeliveryFilter::ends_of(name("default"));
+    let filter = DeliveryFilter { states: [State::Refused].into(), ..ends };
+    FeedSource::Deliveries { filter, from_start: true }
+}
+
+/// Delivers to 2,999 recipients, and then to `last`, who refuses; returns the position of that event.
+async fn deliver_but_one(rig: &Rig) -> EventPosition {
+    rig.script.answers("last", [Answer::refused(400, false, "no")]);
+    deliver_to(rig, 2_999).await;
+    rig.accept(&["last"], Guarantee::AtLeastOnce).await;
+    tokio::time::sleep(1_000 * MS).await;
+    let FeedSource::Deliveries { filter, .. } = refused() else { unreachable!() };
+    let page = rig.store.delivery_events(filter, EventPosition::default(), 2).await.unwrap();
+    assert_eq!(page.events.len(), 1);
+    page.events[0].position
+}
+
+#[test]
+fn a_range_that_holds_more_with_another_filter_is_handed_on_in_parts() {
+    on_one_thread(async || {
+        let rig = rig();
+        let running = rig.start();
+        let until = deliver_but_one(&rig).await;
+        // As the feed of what was refused leaves it that is stopped then: of that feed the range has one event.
+        let begin = FeedCursor::default();
+        let to = FeedCursor { until: Some(until), ..begin };
+        assert_eq!(rig.store.move_feed(name("outcomes"), begin, to).await.unwrap(), to);
+        let feeding = start(&rig, every());
+        told_once(&rig, 3_000).await;
+        feeding.1.abort();
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_notification_that_was_submitted_before_the_filter_changed_is_followed() {
+    on_one_thread(async || {
+        let rig = rig();
+        let running = rig.start();
+        deliver_but_one(&rig).await;
+        rig.script.answers("app", [Answer::deferred(503, Some(5_000 * MS), "")]);
+        let feeding = start(&rig, refused());
+        while !rig.script.attempts().iter().any(|to| to == "app") {
+            tokio::time::sleep(10 * MS).await;
+        }
+        feeding.1.abort();
+        let feeding = start(&rig, every());
+        rig.accept(&["later"], Guarantee::AtLeastOnce).await;
+        tokio::time::sleep(20_000 * MS).await;
+        up_to_date(&rig, &every()).await;
+        let events = taken(&rig, EventPosition::default()).await;
+        assert_eq!(recipients(&events), ["last", "later"], "each once, and in one chain");
+        feeding.1.abort();
         running.stop().await;
     });
 }
