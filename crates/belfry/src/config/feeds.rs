@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use feed::{FeedPlan, FeedSource};
 use notification::{Name, State};
+use pipeline::ingest::fault_of_tag;
 use serde::{Deserialize, Deserializer, de};
 use store::DeliveryFilter;
 
@@ -104,6 +105,12 @@ impl DeliveryFeedConfig {
             for name in feed.channels.iter().filter(|name| !channels.contains_key(*name)) {
                 let message = format!("there is no channel {:?}", name.as_str());
                 problems.push(Mistake::new(format!("{path}.channels"), message));
+            }
+            for tag in &feed.tags {
+                if let Some(fault) = fault_of_tag(tag) {
+                    let message = format!("{fault}: no notification has the tag {tag:?}");
+                    problems.push(Mistake::new(format!("{path}.tags"), message));
+                }
             }
             problems.extend(check_endpoint(&path, &feed.channel, &feed.to, channels));
         }

@@ -363,6 +363,8 @@ impl DeliveryConfig {
 #[cfg(test)]
 mod channel_tests;
 #[cfg(test)]
+mod feed_tests;
+#[cfg(test)]
 mod secret_tests;
 #[cfg(test)]
 mod template_tests;

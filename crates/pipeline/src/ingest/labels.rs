@@ -43,16 +43,25 @@ fn check_tags(given: &[ByteString]) -> Result<Vec<ByteString>, InvalidField> {
     Ok(tags)
 }
 
+/// The reason why no notification can have this tag; `None` if it can.
+#[must_use]
+pub fn fault_of_tag(tag: &str) -> Option<String> {
+    fault_of(tag, TAG_BYTES)
+}
+
 fn check_text(pointer: String, text: &str, bytes_max: usize) -> Result<(), InvalidField> {
+    match fault_of(text, bytes_max) {
+        Some(message) => Err(InvalidField::new(pointer, message)),
+        None => Ok(()),
+    }
+}
+
+fn fault_of(text: &str, bytes_max: usize) -> Option<String> {
     if text.is_empty() || text.len() > bytes_max {
-        let message = format!("must have 1 to {bytes_max} bytes, has {}", text.len());
-        return Err(InvalidField::new(pointer, message));
+        return Some(format!("must have 1 to {bytes_max} bytes, has {}", text.len()));
     }
     // A list of them on a terminal, and a line of a log, must stay one.
-    if text.chars().any(char::is_control) {
-        return Err(InvalidField::new(pointer, "must not have control characters"));
-    }
-    Ok(())
+    text.chars().any(char::is_control).then(|| "must not have control characters".to_owned())
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ pub use draft::DraftPreview;
 pub use error::IngestError;
 pub use event_map::{EventMap, SourceEvent};
 pub use invalid_field::InvalidField;
+pub use labels::fault_of_tag;
 pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
 pub use reschedule::new_time;

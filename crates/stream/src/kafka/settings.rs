@@ -161,11 +161,13 @@ impl FromStr for KafkaSettings {
             ca_file: None,
             record_bytes: USUAL_RECORD_BYTES,
         };
-        if let Some((user, password)) =
-            credentials.map(|text| text.split_once(':').unwrap_or((text, "")))
-        {
+        if let Some(credentials) = credentials {
+            let (user, password) = match credentials.split_once(':') {
+                Some((user, password)) => (user, Some(password)),
+                None => (credentials, None),
+            };
             settings.user = Some(decoded(user)?);
-            settings.password = Some(Secret::new(decoded(password)?));
+            settings.password = password.map(decoded).transpose()?.map(Secret::new);
         }
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -270,6 +272,7 @@ mod tests {
             "kafka://host/t?security=sasl_ssl",
             "kafka://host/t?mechanism=hidden",
             "kafka://u:%ffhidden@host/t",
+            "kafka://hidden@host/t",
         ] {
             let error = text.parse::<KafkaSettings>().unwrap_err().to_string();
             assert!(error.contains("kafka://user:password@host:port/topic"), "{error}");
