@@ -1,4 +1,4 @@
-//! Lists on a store with a long history, by each of the filters that there are: of much, of little, and of one.
+//! Lists on a store with a long history, by each filter but the times: of much, of little, and of one.
 
 use anyhow::{Context as _, Result, ensure};
 use flow::Clock;
@@ -16,7 +16,7 @@ const SUPPRESSED_EVERY: u64 = 100_000;
 /// Milliseconds that 99 of 100 pages may take.
 const PAGE_MAX: f64 = 50.0;
 
-/// What the lists are asked of.
+/// The history of which lists are asked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListedHistory {
     /// Recipients of its broadcasts: the first so many tokens.

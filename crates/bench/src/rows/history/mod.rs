@@ -345,7 +345,7 @@ impl HistoryPlan {
         let (started, disk) = (clock.monotonic(), statvfs(store.directory.path())?);
         let free_bytes = disk.f_bavail * disk.f_frsize;
         let mut filled = Filled { count: 0, singles: 0, bytes: 0, cut_by: None };
-        let (mut caller, mut recipients) = (store.caller()?, 0);
+        let mut recipients = 0;
         while filled.count < self.history && filled.cut_by.is_none() {
             let end = (recipients + BROADCAST).min(self.history);
             let mut command = store.trial.engine().client().command("send");
@@ -353,6 +353,7 @@ impl HistoryPlan {
             command.args(["--tag", lists::BROAD_TAG]);
             feed(command, (recipients..end).map(token))?;
             recipients = end;
+            let mut caller = store.caller()?;
             for single in filled.singles..filled.singles + SINGLES {
                 lists::send_single(&mut caller, single, CONTENT)?;
             }
