@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::command::{bodies, command, put_all, record};
+use crate::command::{UNTIL_EMPTY, bodies, command, put_all, record};
 use crate::kill::{ALL, MESSAGES, RESTARTS, relay_with_kills, seeds, with_restarts};
 use crate::systems::{Place, System};
 
@@ -38,7 +38,7 @@ async fn it_carries_bytes_and_keys_and_keeps_what_it_cannot_carry() {
     put_all(&*from.target(), &[record("", text), record("", "no json"), record("", "7")]).await;
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    let output = relay(&from, &to, &store, &["--until-empty=1", "--json"]).output().unwrap();
+    let output = relay(&from, &to, &store, &[UNTIL_EMPTY, "--json"]).output().unwrap();
     let summary = json(&output, 0);
     let counts = ["read", "acknowledged", "dead_letters", "repeated"].map(|count| &summary[count]);
     assert_eq!(counts, [3, 3, 1, 0], "{summary}");
@@ -61,7 +61,7 @@ async fn it_maps_and_says_which_messages_were_not_put() {
     let folder = tempfile::tempdir().unwrap();
     let (store, map) = (folder.path().join("store"), folder.path().join("map.json"));
     std::fs::write(&map, r#"{"content": {"is": "{{ body.text }}"}}"#).unwrap();
-    let more = ["--until-empty=1", "--map", map.to_str().unwrap()];
+    let more = [UNTIL_EMPTY, "--map", map.to_str().unwrap()];
     let output = relay(&from, &to, &store, &more).output().unwrap();
     let (out, error) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

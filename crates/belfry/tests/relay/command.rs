@@ -8,6 +8,9 @@ use stream::{Record, Source, StreamMessage, Target};
 
 use crate::systems::{Place, System};
 
+/// So long after the last message a relay ends, and so long may it take to connect.
+pub(crate) const UNTIL_EMPTY: &str = "--until-empty=5";
+
 /// Any wait ends before.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -91,7 +94,7 @@ async fn it_maps_buries_what_is_refused_and_ends_when_nothing_is_left() {
     std::fs::write(&map, r#"{"content": {"id": "{{ body.order.id }}"}, "key": "{{ body.to }}"}"#)
         .unwrap();
     let (map, file) = ("--map", map.to_str().unwrap());
-    let more = ["--until-empty=1", map, file, "--dead-letter", &dead.url, "--json"];
+    let more = [UNTIL_EMPTY, map, file, "--dead-letter", &dead.url, "--json"];
     let output = relay(&from.url, &to.url, &more).output().unwrap();
     let (out, error) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -111,7 +114,7 @@ async fn what_is_refused_without_dead_letters_is_given_back_and_said() {
     let (from, to) = (System::RabbitMq.place(None).await, System::Sqs.place(None).await);
     // SQS takes no control characters.
     put_all(&*from.target(), &[record("k", "\u{1}")]).await;
-    let output = relay(&from.url, &to.url, &["--until-empty=1"]).output().unwrap();
+    let output = relay(&from.url, &to.url, &[UNTIL_EMPTY]).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(65), "{error}");
     assert!(error.contains("control characters") && error.contains("dead letters"), "{error}");

@@ -69,12 +69,12 @@ async fn a_batch_that_fails_in_part_is_answered_by_record() {
     source.close().await;
 }
 
-/// The visibility is two seconds, and what is held stays with its holder for three times as long.
+/// The visibility is four seconds, and what is held stays with its holder for three times as long.
 #[tokio::test]
 async fn what_is_held_stays_held_and_what_is_given_back_comes_again() {
     let endpoint = testbed::aws::shared_sqs_url().unwrap();
     let mut settings = settings(&endpoint, &create_queue(&endpoint, "").await);
-    settings.visibility_seconds = 2;
+    settings.visibility_seconds = 4;
     let target = sqs_target(&settings);
     assert_eq!(
         target.put(&[record(None, "a", "one"), record(None, "b", "two")]).await,
@@ -82,7 +82,7 @@ async fn what_is_held_stays_held_and_what_is_given_back_comes_again() {
     );
     let (holder, other) = (source(&settings).await, source(&settings).await);
     let held = fetch_all(&holder, 2).await;
-    assert_eq!(other.fetch(10, Duration::from_secs(6)).await, Ok(Vec::new()));
+    assert_eq!(other.fetch(10, Duration::from_secs(12)).await, Ok(Vec::new()));
     holder.give_back(&receipts(&held[..1])).await;
     let given = fetch_all(&other, 1).await;
     assert_eq!((&given[0].id, &given[0].body), (&held[0].id, &held[0].body));

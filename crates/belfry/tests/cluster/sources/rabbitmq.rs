@@ -30,9 +30,6 @@ fn several_engines_share_a_queue_of_rabbitmq_and_map_its_messages() {
                 channel.queue_declare(name.as_str().into(), options, FieldTable::default());
             declared.await.unwrap();
         }
-        let event = |number: u64| json!({"device": token(number), "order": {"total": number}});
-        let target = RabbitMqTarget::new(address.clone(), None, ("", &queue), Clock::system());
-        put_all(&target.unwrap(), &records(GOOD, event, &bad_bodies(2 << 20))).await;
     });
     let source = format!(
         "[{{ name = \"orders\", url = \"{url}?queue={queue}\", dead_letters = \"{dead}\", map = {{ channel = \"ios\", \
@@ -41,6 +38,10 @@ fn several_engines_share_a_queue_of_rabbitmq_and_map_its_messages() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let cluster = Cluster::new(database.url(), GOOD, &[]).with("BELFRY__SOURCES", source);
     let engines = ["one", "two"].map(|name| cluster.start("serve", name));
+    // Behind the start: the first one would read all of them before the second one is there.
+    let event = |number: u64| json!({"device": token(number), "order": {"total": number}});
+    let target = RabbitMqTarget::new(address.clone(), None, ("", &queue), Clock::system()).unwrap();
+    runtime.block_on(put_all(&target, &records(GOOD, event, &bad_bodies(2 << 20))));
     cluster.drained(&engines[0], GOOD);
     let options = RabbitMqSourceOptions { queue: dead, prefetch: 100, ca_file: None };
     let random = fastrand::Rng::with_seed(1);
