@@ -236,11 +236,10 @@ fn what_waits_is_handed_on_in_full_notifications_also_across_crashes() {
     });
 }
 
-/// The feed of what was refused, from the start on.
-fn refused() -> FeedSource {
+/// The events of what was refused.
+fn refused() -> DeliveryFilter {
     let ends = DeliveryFilter::ends_of(name("default"));
-    let filter = DeliveryFilter { states: [State::Refused].into(), ..ends };
-    FeedSource::Deliveries { filter, from_start: true }
+    DeliveryFilter { states: [State::Refused].into(), ..ends }
 }
 
 /// Delivers to 2,999 recipients, and then to `last`, who refuses; returns the position of that event.
@@ -249,8 +248,7 @@ async fn deliver_but_one(rig: &Rig) -> EventPosition {
     deliver_to(rig, 2_999).await;
     rig.accept(&["last"], Guarantee::AtLeastOnce).await;
     tokio::time::sleep(1_000 * MS).await;
-    let FeedSource::Deliveries { filter, .. } = refused() else { unreachable!() };
-    let page = rig.store.delivery_events(filter, EventPosition::default(), 2).await.unwrap();
+    let page = rig.store.delivery_events(refused(), EventPosition::default(), 2).await.unwrap();
     assert_eq!(page.events.len(), 1);
     page.events[0].position
 }
@@ -279,7 +277,8 @@ fn a_notification_that_was_submitted_before_the_filter_changed_is_followed() {
         let running = rig.start();
         deliver_but_one(&rig).await;
         rig.script.answers("app", [Answer::deferred(503, Some(5_000 * MS), "")]);
-        let feeding = start(&rig, refused());
+        let source = FeedSource::Deliveries { filter: refused(), from_start: true };
+        let feeding = start(&rig, source);
         while !rig.script.attempts().iter().any(|to| to == "app") {
             tokio::time::sleep(10 * MS).await;
         }
