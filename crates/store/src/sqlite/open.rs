@@ -296,6 +296,12 @@ mod tests {
     use crate::sqlite::owner::fault_mark;
 
     #[test]
+    fn sqlite_is_built_with_fdatasync() {
+        // SQLite does not list it among its compile options: these are the flags that it was built with.
+        assert!(env!("LIBSQLITE3_FLAGS").contains("-DHAVE_FDATASYNC=1"));
+    }
+
+    #[test]
     fn a_start_that_fails_leaves_the_ending_of_the_last_process_to_the_next_start() {
         let directory = tempfile::tempdir().unwrap();
         let now = Timestamp::from_millis(0);
