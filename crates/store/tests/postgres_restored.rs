@@ -168,6 +168,26 @@ async fn a_dump_goes_on_where_it_stood_on_a_server_with_lower_numbers() {
 }
 
 #[tokio::test]
+async fn a_suppression_list_that_outlived_its_log_is_changed_on_the_new_server() {
+    let servers = Servers::start();
+    let Servers { from, to, .. } = &servers;
+    let store = open(from.url()).await;
+    store.suppress(["listed", "back"].map(suppression).to_vec(), at(2)).await.unwrap();
+    store.lift(vec![lift("back")], at(50)).await.unwrap();
+    store.close().await;
+    // As retention leaves it: nothing else has the numbers of these transactions.
+    from.query("DELETE FROM belfry.suppression_event").unwrap();
+    servers.copy();
+    let store = open(to.url()).await;
+    refuse(&store, "back", 51).await;
+    assert_eq!(store.lift(vec![lift("listed")], at(60)).await.unwrap(), [true]);
+    let (news, _) = changes(store.reader(), EventPosition::default()).await;
+    assert_eq!(news, [("back".to_owned(), true), ("listed".to_owned(), false)]);
+    the_books_balance(&store).await;
+    store.close().await;
+}
+
+#[tokio::test]
 async fn what_was_not_taken_of_the_outbox_is_taken_on_the_new_server() {
     let servers = Servers::start();
     let Servers { from, to, .. } = &servers;

@@ -14,7 +14,7 @@ fn filter() -> DeliveryFilter {
 }
 
 /// The events behind `position`, read `events_max` at a time.
-async fn events_from(
+pub(super) async fn events_from(
     store: &dyn Store,
     filter: &DeliveryFilter,
     mut position: EventPosition,

@@ -9,6 +9,7 @@ use notification::{
     Labels, NotificationId, State,
 };
 
+use super::events::events_from;
 use super::ledger::list_all;
 use super::support::{
     BroadcastShape, DELIVERED, Shape, accepted, at, claim_all, claim_one, find, idempotency,
@@ -221,9 +222,8 @@ pub(super) async fn events_have_labels_and_are_filtered_by_tag(store: &dyn Store
     let told = async |tags: &[&str]| {
         let tags: BTreeSet<ByteString> = tags.iter().map(|tag| ByteString::from(*tag)).collect();
         let filter = DeliveryFilter { tags, ..DeliveryFilter::ends_of(name("tenant")) };
-        let start = EventPosition::default();
-        let page = store.reader().delivery_events(filter, start, 9).await.unwrap();
-        page.events.into_iter().map(|event| event.labels).collect::<Vec<_>>()
+        let events = events_from(store, &filter, EventPosition::default(), 9).await;
+        events.into_iter().map(|event| event.labels).collect::<Vec<_>>()
     };
     let (ann, bob) = (labels("ann", &["news", "sport"]), labels("bob", &["weather"]));
     assert_eq!(told(&[]).await, [ann.clone(), bob.clone(), Labels::default()]);

@@ -12,8 +12,10 @@ use tokio_postgres::Client;
 use crate::StoreError;
 use crate::rows::GIVEN_SINCE;
 
-/// The highest number that was given, and the next one. Both from one snapshot: the numbers in it were given before.
+/// The highest number that was given, and the next one. Both from one snapshot: the numbers in it were given before. The suppression
+/// list outlives the log and the events that told of it.
 const NUMBERS: &str = "SELECT greatest((SELECT max(txid) FROM log), (SELECT max(txid) FROM suppression_event), \
+         (SELECT max(txid) FROM suppression), (SELECT max(txid) FROM suppression_lift), \
          (SELECT max(greatest(txid, until_txid)) FROM feed), 0), \
      pg_snapshot_xmax(pg_current_snapshot())::text::bigint + value \
      FROM meta WHERE key = 'transaction_shift'";

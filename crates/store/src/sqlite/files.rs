@@ -22,7 +22,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl WalBounds {
     pub(super) const DEFAULT: Self =
-        Self { checkpoint: 32 * 1024 * 1024 / PAGE_BYTES, max: 256 * 1024 * 1024 / PAGE_BYTES };
+        Self { checkpoint: 64 * 1024 * 1024 / PAGE_BYTES, max: 256 * 1024 * 1024 / PAGE_BYTES };
 
     pub(super) const fn checkpoint_bytes(self) -> u64 {
         (self.checkpoint * PAGE_BYTES).cast_unsigned()
