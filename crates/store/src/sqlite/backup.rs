@@ -6,7 +6,7 @@
 //!
 //! The copy says in itself that it is one: a store that is opened from it is an earlier state, and `restored` has what follows.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use notification::{Timestamp, limits};
 use rusqlite::backup::{Backup, Progress, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
-use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES, WAL};
+use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES, WAL, sync_directory};
 use super::open::open_reading;
 use super::restored;
 use crate::StoreError;
@@ -159,8 +159,7 @@ impl PartialCopy {
     pub(super) fn become_store(self, directory: &Path) -> Result<(), StoreError> {
         let whole = directory.join(DATABASE);
         std::fs::rename(&self.0, &whole).map_err(|error| cannot_write(&whole, &error))?;
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.map_err(|error| cannot_write(directory, &error))
+        sync_directory(directory).map_err(|error| cannot_write(directory, &error))
     }
 }
 

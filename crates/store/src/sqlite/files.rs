@@ -1,5 +1,8 @@
 //! The files of a store: their names and sizes.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 /// Sizes of the log at which it is copied to the database, and at which readers make way.
@@ -31,4 +34,9 @@ impl WalBounds {
     pub(super) const fn max_bytes(self) -> u64 {
         (self.max * PAGE_BYTES).cast_unsigned()
     }
+}
+
+/// Makes the names of the files in `directory` durable.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::audit_lock::AuditLock;
 use super::disk::{Disk, DiskSpace, FreeSpace};
-use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES};
+use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES, sync_directory};
 use super::owner::Owner;
 use super::pause::pauses;
 use super::restored;
@@ -146,6 +146,8 @@ pub(super) fn open(
     }
     let recovery = transaction.recover(ending, now)?;
     transaction.commit()?;
+    // The names of the database and of its log. SQLite syncs a directory as it syncs a file, by `fdatasync`.
+    sync_directory(directory).map_err(|error| io(directory, &error))?;
     // Only now: a start that fails before leaves all that was in flight to the next one, and how it came to be left.
     lock.sign();
     Ok(Opened { connection, state, lock, disk: volume, recovery })
