@@ -1,6 +1,6 @@
 //! Copies of stores that are written meanwhile, and stores that are opened from copies.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
