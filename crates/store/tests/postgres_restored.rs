@@ -178,7 +178,15 @@ async fn a_suppression_list_that_outlived_its_log_is_changed_on_the_new_server()
     // As retention leaves it: nothing else has the numbers of these transactions.
     from.query("DELETE FROM belfry.suppression_event").unwrap();
     servers.copy();
+    let shift =
+        || to.query("SELECT value FROM belfry.meta WHERE key = 'transaction_shift'").unwrap();
+    let before = shift();
     let store = open(to.url()).await;
+    assert_ne!(
+        shift(),
+        before,
+        "else each change is tried until the server has given as many numbers"
+    );
     refuse(&store, "back", 51).await;
     assert_eq!(store.lift(vec![lift("listed")], at(60)).await.unwrap(), [true]);
     let (news, _) = changes(store.reader(), EventPosition::default()).await;
