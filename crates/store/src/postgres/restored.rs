@@ -13,7 +13,7 @@ use crate::StoreError;
 use crate::rows::GIVEN_SINCE;
 
 /// The highest number that was given, and the next one. Both from one snapshot: the numbers in it were given before. The suppression
-/// list outlives the log and the events that told of it.
+/// list outlives the log and the events that told of it; its marks have no index by number, and are read whole, once for each start.
 const NUMBERS: &str = "SELECT greatest((SELECT max(txid) FROM log), (SELECT max(txid) FROM suppression_event), \
          (SELECT max(txid) FROM suppression), (SELECT max(txid) FROM suppression_lift), \
          (SELECT max(greatest(txid, until_txid)) FROM feed), 0), \

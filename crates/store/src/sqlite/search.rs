@@ -275,7 +275,8 @@ impl Transaction<'_> {
 }
 
 /// Lets threads run that wait for this processor. A step computes for 10 ms and more, and without this a kernel that does not preempt
-/// lets it go on until its next tick, which is up to 4 ms away on Linux, while a request waits. Called about every 0.1 ms.
+/// lets it go on until its next tick, which is up to 4 ms away on Linux, while a request waits. Called about every 0.1 ms; a look-up that
+/// reads on from block to block calls it, too.
 fn give_way() {
     std::thread::yield_now();
 }
