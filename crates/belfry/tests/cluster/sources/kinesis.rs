@@ -15,12 +15,23 @@ use tokio::runtime::Runtime;
 use super::{messages, notification, runtime};
 use crate::support::{Cluster, Process, eventually};
 
+/// Messages that are put between two changes of the shards.
+const PART: u64 = 1_500;
+/// Messages that are put at a time until all engines read.
+const FEW: u64 = 40;
+/// Keys of what is put: with several shards, each has some.
+const KEYS: u64 = 23;
+/// Messages of a test, at most.
+const NUMBERS_MAX: u64 = 20_000;
+
 /// A stream of a test's own.
 struct TestStream {
     name: String,
     url: String,
     client: Client,
     runtime: Runtime,
+    /// Good messages that were put by [`Self::put_more`].
+    put: Cell<u64>,
 }
 
 impl TestStream {
@@ -33,7 +44,7 @@ impl TestStream {
             client.create_stream().stream_name(&name).shard_count(shards).send().await.unwrap();
             client
         });
-        Self { name, url, client, runtime }
+        Self { name, url, client, runtime, put: Cell::new(0) }
     }
 
     /// The setting of an engine that reads it.
@@ -56,8 +67,21 @@ impl TestStream {
         }
     }
 
-    fn put_good(&self, numbers: Range<u64>, keys: u64) {
-        self.put(numbers, keys, |number| notification(number).to_string().into());
+    /// Puts notifications with the next numbers, by a key of [`KEYS`].
+    fn put_more(&self, count: u64) {
+        let next = self.put.get();
+        self.put(next..next + count, KEYS, |number| notification(number).to_string().into());
+        self.put.set(next + count);
+    }
+
+    /// Puts a few at a time until both engines read: the first has all shards until the second is known.
+    fn put_until_both_read(&self, engines: [&Process; 2]) {
+        eventually("both of them read", || {
+            if total(&engines, "accepted") == self.put.get() {
+                self.put_more(FEW);
+            }
+            engines.into_iter().all(|engine| messages(engine, "accepted") > 0)
+        });
     }
 
     /// The shards that are open, in the order of their hash keys.
@@ -81,6 +105,25 @@ impl TestStream {
         self.runtime.block_on(call.send()).unwrap();
     }
 
+    /// Splits and merges the shards of a stream of two, each time before `engines` have read what was put before.
+    fn reshard_while_read(&self, engines: &[&Process]) {
+        let reads = || {
+            let before = self.put.get() - PART;
+            eventually("they read", || total(engines, "accepted") > before + PART / 10);
+        };
+        self.put_more(PART);
+        reads();
+        let [low, high] = self.open_shards().try_into().unwrap();
+        self.split(&low);
+        self.put_more(PART);
+        self.split(&high);
+        reads();
+        self.put_more(PART);
+        let [_, second, third, _] = self.open_shards().try_into().unwrap();
+        self.merge(&second, &third);
+        self.put_more(PART);
+    }
+
     /// Makes one of two neighbours.
     fn merge(&self, shard: &Shard, next: &Shard) {
         let call = self.client.merge_shards().stream_name(&self.name);
@@ -99,17 +142,22 @@ fn key(number: u64, keys: u64) -> String {
     format!("key {}", number % keys)
 }
 
-/// The recipients of all notifications, in the order in which the engine accepted them.
-fn accepted(engine: &Process) -> Vec<String> {
-    let (mut recipients, mut after) = (Vec::new(), String::new());
+/// The numbers of all notifications in the order of the list, and when each was accepted.
+fn accepted(engine: &Process) -> Vec<(u64, String)> {
+    let numbers: BTreeMap<String, u64> =
+        (0..NUMBERS_MAX).map(|number| (token(number), number)).collect();
+    let (mut accepted, mut after) = (Vec::new(), String::new());
     loop {
         let page = engine.fetch(&format!("/v1/notifications?limit=1000{after}")).unwrap();
         let page: Value = serde_json::from_str(&page).unwrap();
+        let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
         let items = page["items"].as_array().unwrap();
-        recipients.extend(items.iter().map(|item| item["to"].as_str().unwrap().to_owned()));
+        accepted.extend(
+            items.iter().map(|item| (numbers[&text(item, "to")], text(item, "accepted_at"))),
+        );
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
-            None => return recipients,
+            None => return accepted,
         }
     }
 }
@@ -136,78 +184,70 @@ fn an_engine_reads_a_stream_of_kinesis_on_from_where_the_one_before_it_ended() {
 
 #[test]
 fn an_engine_takes_over_the_shards_of_one_that_was_killed() {
-    /// Messages that are put until both engines read, at a time.
-    const FEW: u64 = 40;
     const MANY: u64 = 4_000;
     let stream = TestStream::create(4);
     let database = testbed::postgres::shared().unwrap().create().unwrap();
     let cluster =
-        Cluster::new(database.url(), 20_000, &[]).with("BELFRY__SOURCES", stream.source());
+        Cluster::new(database.url(), NUMBERS_MAX, &[]).with("BELFRY__SOURCES", stream.source());
     let [one, two] = ["one", "two"].map(|name| cluster.start("serve", name));
-    let put = Cell::new(0);
-    let put_more = |count| {
-        stream.put_good(put.get()..put.get() + count, u64::MAX);
-        put.set(put.get() + count);
-    };
-    let accepted = |engines: &[&Process]| -> u64 {
-        engines.iter().map(|engine| messages(engine, "accepted")).sum()
-    };
-    // The first has all shards until the second is known.
-    eventually("both of them read", || {
-        if accepted(&[&one, &two]) == put.get() {
-            put_more(FEW);
-        }
-        [&one, &two].into_iter().all(|engine| accepted(&[engine]) > 0)
-    });
-    let until = accepted(&[&one]) + fastrand::Rng::with_seed(4711).u64(1..MANY / 4);
-    put_more(MANY);
-    eventually("the first reads", || accepted(&[&one]) >= until);
+    stream.put_until_both_read([&one, &two]);
+    let until = messages(&one, "accepted") + fastrand::Rng::with_seed(4711).u64(1..MANY / 4);
+    stream.put_more(MANY);
+    eventually("the first reads", || messages(&one, "accepted") >= until);
     // Either engine may have the shard that is split: its children are found by the one that lives.
     stream.split(&stream.open_shards()[0]);
-    put_more(FEW);
+    stream.put_more(FEW);
     one.kill();
-    cluster.drained(&two, put.get());
-    put_more(FEW);
-    cluster.drained(&two, put.get());
+    cluster.drained(&two, stream.put.get());
+    stream.put_more(FEW);
+    cluster.drained(&two, stream.put.get());
     assert!(cluster.audit(&two).balanced);
     two.stop();
 }
 
 #[test]
 fn shards_that_are_split_and_merged_lose_nothing_and_keep_the_order_of_keys() {
-    const PART: u64 = 1_500;
-    const PARTS: u64 = 4;
-    const KEYS: u64 = 23;
     let stream = TestStream::create(2);
-    let cluster = Cluster::on_disk(PARTS * PART, &[]).with("BELFRY__SOURCES", stream.source());
+    let cluster = Cluster::on_disk(NUMBERS_MAX, &[]).with("BELFRY__SOURCES", stream.source());
     let engine = cluster.start("serve", "engine");
-    let put = |part: u64| stream.put_good(part * PART..(part + 1) * PART, KEYS);
-    // Each part lies before an engine that has read some of the part before.
-    let reads = |part: u64| {
-        eventually("it reads", || messages(&engine, "accepted") > part * PART + PART / 10);
-    };
-    put(0);
-    reads(0);
-    let [low, high] = stream.open_shards().try_into().unwrap();
-    stream.split(&low);
-    put(1);
-    stream.split(&high);
-    reads(1);
-    put(2);
-    let [_, second, third, _] = stream.open_shards().try_into().unwrap();
-    stream.merge(&second, &third);
-    put(3);
-    cluster.drained(&engine, PARTS * PART);
-    eventually("all is acknowledged", || messages(&engine, "acknowledged") == PARTS * PART);
+    stream.reshard_while_read(&[&engine]);
+    let all = stream.put.get();
+    cluster.drained(&engine, all);
+    eventually("all is acknowledged", || messages(&engine, "acknowledged") == all);
     assert_eq!(messages(&engine, "repeated"), 0);
-    let numbers: BTreeMap<String, u64> =
-        (0..PARTS * PART).map(|number| (token(number), number)).collect();
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
-    for recipient in accepted(&engine) {
-        let number = numbers[&recipient];
+    for (number, _at) in accepted(&engine) {
         let before = last.insert(number % KEYS, number);
         assert!(before < Some(number), "{number} was accepted behind {before:?}");
     }
     assert_eq!(last.len() as u64, KEYS);
     engine.stop();
+}
+
+#[test]
+fn two_engines_keep_the_order_of_keys_while_shards_are_split_and_merged() {
+    let stream = TestStream::create(2);
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    let cluster =
+        Cluster::new(database.url(), NUMBERS_MAX, &[]).with("BELFRY__SOURCES", stream.source());
+    let engines = ["one", "two"].map(|name| cluster.start("serve", name));
+    let [one, two] = &engines;
+    stream.put_until_both_read([one, two]);
+    stream.reshard_while_read(&[one, two]);
+    cluster.drained(one, stream.put.get());
+    // Each engine numbers its batches from a stretch of its own: what came first is seen from the times alone.
+    let accepted: BTreeMap<u64, String> = accepted(one).into_iter().collect();
+    assert_eq!(accepted.len() as u64, stream.put.get());
+    for (number, at) in &accepted {
+        let next = accepted.get(&(number + KEYS));
+        assert!(next.is_none_or(|next| at <= next), "{number} at {at}, and then {next:?}");
+    }
+    for engine in engines {
+        engine.stop();
+    }
+}
+
+/// The messages of the source that had this fate in any of these processes.
+fn total(engines: &[&Process], fate: &str) -> u64 {
+    engines.iter().map(|engine| messages(engine, fate)).sum()
 }
