@@ -25,9 +25,11 @@ const LIMIT: u64 = 1200;
 const OVERDUE: i32 = 124;
 const NOT_RUN: [i32; 2] = [126, 127];
 /// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
-const LONGEST: &[&str] = &["store", "blame", "cluster", "postgres_conformance", "belfry"];
-/// Programs that run by themselves, and their tests one after the other.
-const ALONE: &[&str] = &["cluster_kill", "rates"];
+const LONGEST: &[&str] =
+    &["store", "blame", "cluster", "paused", "faults", "postgres_conformance", "belfry", "oracle"];
+/// Programs that run by themselves, and how many of their tests at a time. Those of `rates` count whole minutes, in which next to nothing
+/// is done.
+const ALONE: &[(&str, usize)] = &[("cluster_kill", 1), ("rates", 2)];
 
 /// A program with tests.
 #[derive(Debug)]
@@ -36,8 +38,8 @@ struct Program {
     name: String,
     /// Place in the order; the least begins first.
     rank: usize,
-    /// True if nothing else is to run meanwhile.
-    is_alone: bool,
+    /// If nothing else is to run meanwhile: how many of its tests run at a time.
+    alone: Option<usize>,
     folder: PathBuf,
     executable: PathBuf,
 }
@@ -68,7 +70,7 @@ pub(crate) fn run(root: &Path, packages: &[String]) -> anyhow::Result<ExitCode> 
         selection.push("--workspace");
     }
     let programs = build(root, &selection)?;
-    let (alone, others) = programs.into_iter().partition(|program| program.is_alone);
+    let (alone, others) = programs.into_iter().partition(|program| program.alone.is_some());
     let mut failed = run_all(alone, 1, &mut std::io::stdout())?;
     failed.extend(run_all(others, AT_ONCE, &mut std::io::stdout())?);
     let documentation = cargo(root, &["--doc"], &selection).status().context("cannot run cargo")?;
@@ -106,7 +108,7 @@ fn build(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
         let target = artifact.target.name;
         programs.push(Program {
             name: format!("{} {target}", folder.file_name().unwrap_or_default()),
-            is_alone: ALONE.contains(&&*target),
+            alone: ALONE.iter().find(|(name, _)| *name == target).map(|(_, tests)| *tests),
             rank: LONGEST.iter().position(|name| *name == target).unwrap_or(LONGEST.len()),
             folder: folder.into(),
             executable: executable.into(),
@@ -160,8 +162,8 @@ impl Program {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"]);
         command.arg(limit.to_string()).arg(&self.executable);
-        if self.is_alone {
-            command.arg("--test-threads=1");
+        if let Some(tests) = self.alone {
+            command.arg(format!("--test-threads={tests}"));
         }
         // Cargo runs tests in the folder of their package, and tests read files from there.
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
@@ -209,7 +211,7 @@ mod tests {
             Program {
                 name: number.to_string(),
                 rank: 0,
-                is_alone: false,
+                alone: None,
                 folder: "/".into(),
                 executable: executable.into(),
             }
@@ -233,7 +235,7 @@ mod tests {
         let program = Program {
             name: String::new(),
             rank: 0,
-            is_alone: false,
+            alone: None,
             folder: "/".into(),
             executable: script,
         };
@@ -244,13 +246,8 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_run_is_an_error() {
         let executable = PathBuf::from("/nowhere");
-        let program = Program {
-            name: String::new(),
-            rank: 0,
-            is_alone: false,
-            folder: "/".into(),
-            executable,
-        };
+        let program =
+            Program { name: String::new(), rank: 0, alone: None, folder: "/".into(), executable };
         let error = run_all(vec![program], AT_ONCE, &mut Vec::new()).unwrap_err();
         assert_eq!(error.to_string(), "cannot run /nowhere");
     }

@@ -160,7 +160,7 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
         bench.say(format!(
             "{name}: requests and the job on an empty store and on the old one, run {run}"
         ));
-        // An engine that has just done a job takes longer for requests, on whichever store.
+        // What an engine has done before is no property of its store: both are new.
         old.trial.kill()?;
         old.trial.restart()?;
         let mut empty = backing.store(bench, plan)?;
