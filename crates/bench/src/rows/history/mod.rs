@@ -103,10 +103,12 @@ const WARM_UP: u64 = 250_000;
 const RATE_MIN: f64 = 0.9;
 /// How many times as on an empty store a request may take, and how much memory.
 const MORE_MAX: f64 = 1.1;
-/// An engine is idle that uses next to nothing in a look of so long, and so often in a row: it may wait for the disk once.
-const IDLE_LOOK: Duration = Duration::from_secs(2);
+/// An engine is idle that uses at most a hundredth of a processor in a look of so long, and so often in a row. The search index takes
+/// three hundredths while it removes what was merged, and waits for 10 s when it was refused; an engine without work takes three
+/// thousandths.
+const IDLE_LOOK: Duration = Duration::from_secs(5);
 const IDLE_IN_A_ROW: u32 = 3;
-const IDLE_LOOKS: u32 = 600;
+const IDLE_LOOKS: u32 = 400;
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
@@ -280,7 +282,7 @@ impl HistoryStore {
             let before = self.trial.engine().usage()?.cpu;
             std::thread::sleep(IDLE_LOOK);
             let used = self.trial.engine().usage()?.cpu.saturating_sub(before);
-            let is_idle = used < IDLE_LOOK / 20 && !self.is_vacuuming()?;
+            let is_idle = used <= IDLE_LOOK / 100 && !self.is_vacuuming()?;
             idle = if is_idle { idle + 1 } else { 0 };
             if idle == IDLE_IN_A_ROW {
                 return Ok(());
