@@ -4,7 +4,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use stream::{Record, Source, StreamMessage, Target};
+use stream::{Record, Source, StreamError, StreamMessage, Target};
 
 use crate::systems::{Place, System};
 
@@ -53,12 +53,17 @@ pub(crate) async fn put_all(target: &dyn Target, records: &[Record]) {
 }
 
 /// Fetches, and acknowledges.
-pub(crate) async fn take(source: &dyn Source, wait: Duration) -> Vec<StreamMessage> {
-    // A server that is started again is waited for.
-    let messages = source.fetch(1_000, wait).await.unwrap_or_default();
+///
+/// # Errors
+/// When nothing can be read now: a server that is started again is to be waited for.
+pub(crate) async fn take(
+    source: &dyn Source,
+    wait: Duration,
+) -> Result<Vec<StreamMessage>, StreamError> {
+    let messages = source.fetch(1_000, wait).await?;
     let receipts: Vec<_> = messages.iter().map(|message| message.receipt).collect();
     source.acknowledge(&receipts).await;
-    messages
+    Ok(messages)
 }
 
 /// The bodies of the first `count` that come.
@@ -67,7 +72,7 @@ pub(crate) async fn bodies(place: &Place, count: usize) -> Vec<String> {
     let all = async {
         let mut bodies = Vec::new();
         while bodies.len() < count {
-            let messages = take(&*source, PATIENCE).await;
+            let messages = take(&*source, PATIENCE).await.unwrap_or_default();
             bodies.extend(messages.into_iter().map(|message| {
                 String::from_utf8(message.body.unwrap_or_default().to_vec()).unwrap()
             }));

@@ -1,6 +1,7 @@
 //! SIGKILL at seeded moments, and restarts of the target's server: nothing is lost, little comes twice, keys keep their order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Seek as _};
 use std::process::{Command, Stdio};
 
 use stream::Record;
@@ -166,9 +167,11 @@ pub(crate) async fn relay_with_kills(
     let records: Vec<Record> = (0..LAST).map(message).collect();
     put_all(&*from.target(), &records).await;
     let judge = to.source().await;
-    let mut arrived = Arrived::default();
+    let (mut arrived, mut trouble) = (Arrived::default(), None);
     for kill in 0..=KILLS {
-        let mut running = command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut said = tempfile::tempfile().unwrap();
+        let stderr = said.try_clone().unwrap();
+        let mut running = command().stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
         between(kill);
         // After a seeded part of what is left has come; at last all of it.
         let left = LAST - arrived.numbers.len();
@@ -181,7 +184,9 @@ pub(crate) async fn relay_with_kills(
         };
         let came = async {
             while arrived.numbers.len() < until {
-                for message in take(&*judge, PATIENCE).await {
+                let taken = take(&*judge, PATIENCE).await;
+                trouble = taken.as_ref().err().map(ToString::to_string);
+                for message in taken.unwrap_or_default() {
                     // A server that was killed may have forgotten that it was acknowledged: that is no second put.
                     if !has_places(to.system) || arrived.ids.insert(message.id) {
                         arrived.add(&message.body.unwrap());
@@ -189,8 +194,15 @@ pub(crate) async fn relay_with_kills(
                 }
             }
         };
-        let came = timeout(2 * PATIENCE, came).await;
-        assert!(came.is_ok(), "{what}: {} of {until} came", arrived.numbers.len());
+        let came = timeout(2 * PATIENCE, came).await.is_ok();
+        let (numbers, mut words) = (arrived.numbers.len(), String::new());
+        if !came {
+            said.rewind().and_then(|()| said.read_to_string(&mut words)).unwrap();
+        }
+        assert!(
+            came,
+            "{what}, kill {kill}: {numbers} of {until} came; the judge: {trouble:?}; the relay: {words}"
+        );
         if kill < KILLS {
             running.kill().unwrap();
             running.wait().unwrap();
