@@ -55,7 +55,7 @@ struct MemberState {
     trouble: Option<StreamError>,
     /// Times that messages were lost to another member without a commit.
     losses: u64,
-    /// True if partitions were lost, and none were assigned since.
+    /// True if partitions left this member, and none were assigned since.
     has_lost: bool,
     closed: bool,
 }
@@ -218,7 +218,7 @@ impl Member {
         self.arrived.notify_waiters();
     }
 
-    /// True if partitions were lost, and none were assigned since.
+    /// True if partitions left this member, and none were assigned since.
     pub(super) fn has_lost(&self) -> bool {
         self.state().has_lost
     }
@@ -288,8 +288,10 @@ impl Member {
         }
     }
 
+    /// Forgets partitions that left this member, lost to another without a commit or not.
     fn forget(&self, partitions: &[i32], lost: bool) {
         let mut state = self.state();
+        state.has_lost = true;
         let stays = |taken: &TakenMessage| !partitions.contains(&taken.partition);
         state.waiting.retain(stays);
         state.in_hand.retain(|_receipt, taken| stays(taken));
@@ -378,7 +380,6 @@ impl ConsumerRebalanceListener for GroupChanges {
         tracing::debug!(topic = self.0.settings.topic, count = lost.len(), "partitions were lost");
         self.0.depart(&lost);
         self.0.forget(&lost, true);
-        self.0.state().has_lost = true;
     }
 }
 
@@ -386,4 +387,28 @@ fn gone() -> StreamError {
     StreamError::Unavailable(
         "its partition went to another member: it comes again there".to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group takes all partitions of a member in good order, too, when its leader sees none of the topic after a broker came back.
+    #[tokio::test]
+    async fn a_member_that_gave_its_partitions_up_waits_for_others_as_one_that_lost_them() {
+        let settings = "kafka://localhost:9092/topic?group=g".parse().unwrap();
+        let member = Arc::new(Member::new(settings, None));
+        let changes = GroupChanges(Arc::clone(&member));
+        let partitions = [TopicPartition::new("topic", 0)];
+        changes.on_partitions_assigned(&partitions).await;
+        assert!(!member.has_lost());
+        changes.on_partitions_revoked(&partitions).await;
+        assert!(member.has_lost());
+        changes.on_partitions_assigned(&[]).await;
+        assert!(member.has_lost(), "there are none");
+        changes.on_partitions_assigned(&partitions).await;
+        assert!(!member.has_lost());
+        changes.on_partitions_lost(&partitions).await;
+        assert!(member.has_lost());
+    }
 }

@@ -243,7 +243,7 @@ impl Poller {
                 .is_bereft(wants && self.member.has_lost(), assignment.values().all(Vec::is_empty))
             {
                 return Err(StreamError::Unavailable(
-                    "its partitions were lost, and none came again".to_owned(),
+                    "its partitions went, and none came again".to_owned(),
                 ));
             }
             // Never dropped half-way: it may be in the middle of a change of the group.

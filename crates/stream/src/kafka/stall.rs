@@ -11,7 +11,7 @@ pub(super) struct StallWatch {
     /// Partitions whose position was not their end at the last look, and that position. One beyond the end is of messages that the
     /// broker has lost: what comes now has numbers before it.
     astray: BTreeMap<i32, Option<i64>>,
-    /// Polls without any partition, since some were lost.
+    /// Polls without any partition, since some left this member.
     bereft_polls: u32,
 }
 
@@ -24,7 +24,8 @@ pub(super) struct PartitionStanding {
     pub(super) end: i64,
 }
 
-/// Polls after which a member that has lost its partitions joins anew if it has none. A poll takes a second while nothing comes.
+/// Polls after which a member whose partitions left it joins anew if it has none. A poll takes a second while nothing comes. Where there are
+/// more members than partitions, one that others relieved joins anew once.
 const BEREFT_POLLS_MAX: u32 = 15;
 
 // === impl StallWatch ===
@@ -47,7 +48,8 @@ impl StallWatch {
         self.astray.clear();
     }
 
-    /// Counts a poll of a member that wants messages, `has_lost` its partitions and `has_none` now; true once there were too many.
+    /// Counts a poll of a member that wants messages, `has_lost` its partitions, in good order or not, and `has_none` now; true once there were
+    /// too many.
     pub(super) const fn is_bereft(&mut self, has_lost: bool, has_none: bool) -> bool {
         self.bereft_polls = if has_lost && has_none { self.bereft_polls + 1 } else { 0 };
         self.bereft_polls >= BEREFT_POLLS_MAX
