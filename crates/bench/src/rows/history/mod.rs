@@ -38,6 +38,8 @@ struct HistoryPlan {
     posts_in_turn: u64,
     /// Pages that are asked for of each list.
     pages: usize,
+    /// How long each look at an engine is that is to be idle.
+    idle_look: Duration,
 }
 
 /// Where the stores of one kind are.
@@ -85,6 +87,7 @@ const SHORT: HistoryPlan = HistoryPlan {
     posts: 2_000,
     posts_in_turn: 200,
     pages: 100,
+    idle_look: Duration::from_secs(2),
 };
 const FULL: HistoryPlan = HistoryPlan {
     history: 100_000_000,
@@ -93,6 +96,7 @@ const FULL: HistoryPlan = HistoryPlan {
     posts: 20_000,
     posts_in_turn: 500,
     pages: 300,
+    idle_look: Duration::from_secs(5),
 };
 /// Recipients of one broadcast of the history, and notifications that are sent one by one behind it.
 const BROADCAST: u64 = 1_000_000;
@@ -103,10 +107,8 @@ const WARM_UP: u64 = 250_000;
 const RATE_MIN: f64 = 0.9;
 /// How many times as on an empty store a request may take, and how much memory.
 const MORE_MAX: f64 = 1.1;
-/// An engine is idle that uses at most a hundredth of a processor in a look of so long, and so often in a row. The search index takes
-/// three hundredths while it removes what was merged, and waits for 10 s when it was refused; an engine without work takes three
-/// thousandths.
-const IDLE_LOOK: Duration = Duration::from_secs(5);
+/// An engine is idle that uses at most a hundredth of a processor in so many looks in a row. The search index takes three hundredths
+/// while it removes what was merged, and waits for 10 s when it was refused; an engine without work takes three thousandths.
 const IDLE_IN_A_ROW: u32 = 3;
 const IDLE_LOOKS: u32 = 400;
 const CONTENT: &str = r#"{"aps":{"alert":"breaking news"}}"#;
@@ -181,7 +183,7 @@ fn compare(bench: &Bench, plan: HistoryPlan, name: &str, report: &mut RowReport)
     }
     conclude(report, name, filled.count, &on_empty, &on_old);
     bench.say(format!("{name}: lists on the old store"));
-    old.wait_until_idle()?;
+    old.wait_until_idle(plan)?;
     old.start_cold(&mut backing)?;
     let listed = ListedHistory {
         recipients: filled.count - filled.singles,
@@ -264,7 +266,7 @@ impl HistoryStore {
     }
 
     fn do_job(&mut self, plan: HistoryPlan) -> Result<BroadcastResult> {
-        self.wait_until_idle()?;
+        self.wait_until_idle(plan)?;
         let job = BroadcastJob { tokens: plan.job, warm_up: WARM_UP, ..BroadcastJob::default() };
         let result = job.run_on(&self.trial, self.next)?;
         self.next += WARM_UP + plan.job;
@@ -276,13 +278,13 @@ impl HistoryStore {
     }
 
     /// Waits until engine and server have nothing left to do: after a history was made, the search index has, and the vacuum.
-    fn wait_until_idle(&self) -> Result<()> {
+    fn wait_until_idle(&self, HistoryPlan { idle_look, .. }: HistoryPlan) -> Result<()> {
         let mut idle = 0;
         for _ in 0..IDLE_LOOKS {
             let before = self.trial.engine().usage()?.cpu;
-            std::thread::sleep(IDLE_LOOK);
+            std::thread::sleep(idle_look);
             let used = self.trial.engine().usage()?.cpu.saturating_sub(before);
-            let is_idle = used <= IDLE_LOOK / 100 && !self.is_vacuuming()?;
+            let is_idle = used <= idle_look / 100 && !self.is_vacuuming()?;
             idle = if is_idle { idle + 1 } else { 0 };
             if idle == IDLE_IN_A_ROW {
                 return Ok(());
@@ -290,7 +292,7 @@ impl HistoryStore {
         }
         anyhow::bail!(
             "the engine has work to do {:?} after the last notification",
-            IDLE_LOOK * IDLE_LOOKS
+            idle_look * IDLE_LOOKS
         )
     }
 
@@ -336,7 +338,7 @@ impl HistoryPlan {
     fn post_by_turns(self, stores: [&mut HistoryStore; 2]) -> Result<[Vec<f64>; 2]> {
         let mut times_ms = [Vec::new(), Vec::new()];
         for store in &stores {
-            store.wait_until_idle()?;
+            store.wait_until_idle(self)?;
         }
         let [first, second] = stores;
         for _ in 0..self.posts / self.posts_in_turn {
