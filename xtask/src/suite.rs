@@ -25,8 +25,7 @@ const LIMIT: u64 = 1200;
 const OVERDUE: i32 = 124;
 const NOT_RUN: [i32; 2] = [126, 127];
 /// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
-const LONGEST: &[&str] =
-    &["store", "blame", "cluster", "paused", "faults", "postgres_conformance", "belfry", "oracle"];
+const LONGEST: &[&str] = &["store", "blame", "cluster", "postgres_conformance", "belfry"];
 /// Programs that run by themselves, and how many of their tests at a time. Those of `rates` count whole minutes, in which next to nothing
 /// is done.
 const ALONE: &[(&str, usize)] = &[("cluster_kill", 1), ("rates", 2)];
