@@ -56,7 +56,7 @@ struct MemberState {
     /// Times that messages were lost to another member without a commit.
     losses: u64,
     /// True if partitions left this member, and none were assigned since.
-    has_lost: bool,
+    awaits_partitions: bool,
     closed: bool,
 }
 
@@ -219,8 +219,8 @@ impl Member {
     }
 
     /// True if partitions left this member, and none were assigned since.
-    pub(super) fn has_lost(&self) -> bool {
-        self.state().has_lost
+    pub(super) fn awaits_partitions(&self) -> bool {
+        self.state().awaits_partitions
     }
 
     /// Gives nothing from now on.
@@ -238,7 +238,7 @@ impl Member {
         let partitions: Vec<i32> = self.state().partitions.keys().copied().collect();
         self.depart(&partitions);
         self.forget(&partitions, true);
-        self.state().has_lost = false;
+        self.state().awaits_partitions = false;
     }
 
     /// Commits the positions that are due.
@@ -291,7 +291,7 @@ impl Member {
     /// Forgets partitions that left this member, lost to another without a commit or not.
     fn forget(&self, partitions: &[i32], lost: bool) {
         let mut state = self.state();
-        state.has_lost = true;
+        state.awaits_partitions = true;
         let stays = |taken: &TakenMessage| !partitions.contains(&taken.partition);
         state.waiting.retain(stays);
         state.in_hand.retain(|_receipt, taken| stays(taken));
@@ -352,7 +352,7 @@ impl ConsumerRebalanceListener for GroupChanges {
         let count = partitions.len();
         tracing::debug!(topic = self.0.settings.topic, count, "partitions were assigned");
         if count > 0 {
-            self.0.state().has_lost = false;
+            self.0.state().awaits_partitions = false;
         }
     }
 
@@ -401,14 +401,14 @@ mod tests {
         let changes = GroupChanges(Arc::clone(&member));
         let partitions = [TopicPartition::new("topic", 0)];
         changes.on_partitions_assigned(&partitions).await;
-        assert!(!member.has_lost());
+        assert!(!member.awaits_partitions());
         changes.on_partitions_revoked(&partitions).await;
-        assert!(member.has_lost());
+        assert!(member.awaits_partitions());
         changes.on_partitions_assigned(&[]).await;
-        assert!(member.has_lost(), "there are none");
+        assert!(member.awaits_partitions(), "there are none");
         changes.on_partitions_assigned(&partitions).await;
-        assert!(!member.has_lost());
+        assert!(!member.awaits_partitions());
         changes.on_partitions_lost(&partitions).await;
-        assert!(member.has_lost());
+        assert!(member.awaits_partitions());
     }
 }

@@ -239,9 +239,10 @@ impl Poller {
                 }
             }
             // Polls are short while nothing is wanted, and say nothing of how long it has none.
-            if watch
-                .is_bereft(wants && self.member.has_lost(), assignment.values().all(Vec::is_empty))
-            {
+            if watch.is_bereft(
+                wants && self.member.awaits_partitions(),
+                assignment.values().all(Vec::is_empty),
+            ) {
                 return Err(StreamError::Unavailable(
                     "its partitions went, and none came again".to_owned(),
                 ));

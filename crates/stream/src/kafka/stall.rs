@@ -48,10 +48,10 @@ impl StallWatch {
         self.astray.clear();
     }
 
-    /// Counts a poll of a member that wants messages, `has_lost` its partitions, in good order or not, and `has_none` now; true once there were
-    /// too many.
-    pub(super) const fn is_bereft(&mut self, has_lost: bool, has_none: bool) -> bool {
-        self.bereft_polls = if has_lost && has_none { self.bereft_polls + 1 } else { 0 };
+    /// Counts a poll of a member that wants messages: it `awaits` partitions since all or some left it, in good order or not, and
+    /// `has_none` now. True once there were too many.
+    pub(super) const fn is_bereft(&mut self, awaits: bool, has_none: bool) -> bool {
+        self.bereft_polls = if awaits && has_none { self.bereft_polls + 1 } else { 0 };
         self.bereft_polls >= BEREFT_POLLS_MAX
     }
 }

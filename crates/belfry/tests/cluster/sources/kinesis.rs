@@ -105,6 +105,13 @@ impl TestStream {
         self.runtime.block_on(call.send()).unwrap();
     }
 
+    /// Makes one of two neighbours.
+    fn merge(&self, shard: &Shard, next: &Shard) {
+        let call = self.client.merge_shards().stream_name(&self.name);
+        let call = call.shard_to_merge(&shard.shard_id).adjacent_shard_to_merge(&next.shard_id);
+        self.runtime.block_on(call.send()).unwrap();
+    }
+
     /// Splits and merges the shards of a stream of two, each time before `engines` have read what was put before.
     fn reshard_while_read(&self, engines: &[&Process]) {
         let reads = || {
@@ -122,13 +129,6 @@ impl TestStream {
         let [_, second, third, _] = self.open_shards().try_into().unwrap();
         self.merge(&second, &third);
         self.put_more(PART);
-    }
-
-    /// Makes one of two neighbours.
-    fn merge(&self, shard: &Shard, next: &Shard) {
-        let call = self.client.merge_shards().stream_name(&self.name);
-        let call = call.shard_to_merge(&shard.shard_id).adjacent_shard_to_merge(&next.shard_id);
-        self.runtime.block_on(call.send()).unwrap();
     }
 }
 
