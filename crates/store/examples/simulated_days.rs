@@ -1,11 +1,12 @@
 //! Days of a store with retention: whether its size stays what it is.
 //!
-//! `cargo run --release -p store --example simulated_days STORE [days] [broadcast] [one-offs]`
+//! `cargo run --release -p store --example simulated_days STORE [days] [broadcast] [one-offs] [minutes]`
 //!
 //! Each day STORE, a directory that does not exist or `postgres` for a server of its own, takes in a broadcast of so many and so many
 //! notifications one by one, these to destinations that it did not have before; ends them (one chunk of a hundred dead, the others
 //! delivered), indexes them, and removes what is over: contents after 7 days, recipients after 30, outcomes after 90, lanes. All times are
-//! of the simulated days, of which the last one is today. A line tells of every tenth day; a directory is left there.
+//! of the simulated days, of which the last one is today. It ends after so many days, or with the day in which so many minutes by the clock
+//! are over. A line tells of every tenth day; a directory is left there.
 
 #![expect(
     clippy::disallowed_methods,
@@ -51,6 +52,7 @@ async fn main() {
     let mut numbers = arguments.map(|text| text.parse().expect("a number"));
     let mut number = |default| numbers.next().unwrap_or(default);
     let (days, broadcast, one_offs) = (number(120), number(500_000), number(20_000));
+    let longest = Duration::from_mins(number(u64::from(u32::MAX)));
     let days = u32::try_from(days).expect("days");
     let mut place = MeasuredStore::new(&place);
     let open = place.open().await;
@@ -60,6 +62,7 @@ async fn main() {
     // A day is over before it is removed from: nothing is due after the clock of a server.
     let first = today.minus(DAY * (days + 1));
     let (mut times, mut removed) = (DayTimes::default(), Removed::default());
+    let start = Instant::now();
     for day in 0..days {
         let now = first.plus(DAY * day);
         let began = Instant::now();
@@ -81,6 +84,10 @@ async fn main() {
                 day + 1,
                 space.used >> 20
             );
+        }
+        if start.elapsed() >= longest {
+            println!("day {:4}: {longest:.0?} are over", day + 1);
+            break;
         }
     }
     open.close().await;
