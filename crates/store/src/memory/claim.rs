@@ -1,5 +1,6 @@
 //! Claims, ends of leases, and recovery from a crash.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use notification::{
@@ -15,6 +16,13 @@ use crate::rows::pace::Paces;
 use crate::rows::paused::put_away_until;
 use crate::rows::room::{DueLane, LaneLoad, TotalLoad};
 use crate::{Claim, ClaimRequest, Ending, Mark, MarkAnswer, Recovery, Suppression};
+
+/// What is claimed and unsettled.
+#[derive(Default)]
+struct ClaimedLoads<'a> {
+    total: TotalLoad,
+    by_lane: HashMap<&'a Lane, LaneLoad>,
+}
 
 impl Books {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Claim<Chunk> {
@@ -122,10 +130,11 @@ impl Books {
 
     /// The chunk whose turn it is, if one is due, and how many of its deliveries may be claimed.
     fn next_due(&self, request: ClaimRequest) -> Option<(ChunkId, usize)> {
+        let claimed = self.claimed_loads();
         let due = self.chunks.iter().filter(|(_, piece)| {
             piece.lease_until.is_none()
                 && piece.due_at <= request.now
-                && self.room_of(piece, request) > 0
+                && self.room_of(piece, request, &claimed) > 0
         });
         let turn = |(id, piece): &(&ChunkId, &MemoryChunk)| {
             let lane = self.lane_of(piece);
@@ -133,7 +142,7 @@ impl Books {
             let given = (self.given_to(lane), lane.tenant.clone());
             (lane.priority, given, served, lane.clone(), piece.due_at, **id)
         };
-        due.min_by_key(turn).map(|(&id, piece)| (id, self.room_of(piece, request)))
+        due.min_by_key(turn).map(|(&id, piece)| (id, self.room_of(piece, request, &claimed)))
     }
 
     /// Deliveries that the lane's tenant was given, or as many as the one that was served last.
@@ -164,7 +173,8 @@ impl Books {
     fn count(&mut self, piece: &MemoryChunk, request: ClaimRequest) {
         let lane = self.lane_of(piece).clone();
         let health = self.health(&lane, request);
-        if self.load_of(&lane).weight == 0 || matches!(health, LaneHealth::Failing { .. }) {
+        let has_nothing_claimed = !self.claimed_loads().by_lane.contains_key(&lane);
+        if has_nothing_claimed || matches!(health, LaneHealth::Failing { .. }) {
             self.counted.insert(lane, health.into());
         }
     }
@@ -340,14 +350,15 @@ impl Books {
 
     fn next_at(&self, request: ClaimRequest) -> Option<Timestamp> {
         let ready = self.chunks.values().filter(|piece| piece.lease_until.is_none());
+        let claimed = self.claimed_loads();
         let at = |piece: &MemoryChunk| {
-            if self.room_of(piece, request) > 0 {
+            if self.room_of(piece, request, &claimed) > 0 {
                 return Some(piece.due_at);
             }
             let opens_at = self.opens_at(self.lane_of(piece), request)?;
             // By the rules of that instant: while it is closed the lane has no room.
             let then = ClaimRequest { now: opens_at, ..request };
-            (self.room_of(piece, then) > 0).then(|| piece.due_at.max(opens_at))
+            (self.room_of(piece, then, &claimed) > 0).then(|| piece.due_at.max(opens_at))
         };
         let leases = self.chunks.values().filter_map(|piece| piece.lease_until);
         ready.filter_map(at).chain(leases).min()
@@ -361,39 +372,40 @@ impl Books {
         }
     }
 
-    /// Number of deliveries of a ready chunk that may be claimed.
-    fn room_of(&self, piece: &MemoryChunk, request: ClaimRequest) -> usize {
+    /// Number of deliveries of a ready chunk that may be claimed beside what is claimed.
+    fn room_of(
+        &self,
+        piece: &MemoryChunk,
+        request: ClaimRequest,
+        claimed: &ClaimedLoads<'_>,
+    ) -> usize {
         let lane = self.lane_of(piece);
         let is_parked =
             self.offered.as_ref().is_some_and(|offered| !offered.contains(&lane.channel));
         if is_parked || self.pauses.covers_lane(lane) {
             return 0;
         }
-        let mut total = TotalLoad::default();
-        for (lane, weight) in self.claimed() {
-            total.add(self.counted.get(lane).copied().unwrap_or_default(), weight);
-        }
-        let (priority, due_at) = (lane.priority, piece.due_at);
-        let (load, health) = (self.load_of(lane), self.health(lane, request));
-        request.room_of(DueLane { priority, due_at, load, health }, total)
+        let load = claimed.by_lane.get(lane).copied().unwrap_or_default();
+        let (priority, due_at, health) = (lane.priority, piece.due_at, self.health(lane, request));
+        request.room_of(DueLane { priority, due_at, load, health }, claimed.total)
     }
 
     fn health(&self, lane: &Lane, request: ClaimRequest) -> LaneHealth {
         request.health(self.evidence.get(lane).copied().unwrap_or_default())
     }
 
-    /// Load of a lane: its claimed deliveries and their weight.
-    fn load_of(&self, lane: &Lane) -> LaneLoad {
-        let weight = self.claimed().filter(|(of, _)| *of == lane).map(|(_, weight)| weight).sum();
-        LaneLoad { deliveries: self.claimed_items(lane), weight }
-    }
-
-    /// The lane and the weight of each chunk that is claimed.
-    fn claimed(&self) -> impl Iterator<Item = (&Lane, usize)> {
-        let leased = self.chunks.values().filter(|piece| piece.lease_until.is_some());
-        let weight =
-            |piece: &MemoryChunk| piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
-        leased.map(move |piece| (self.lane_of(piece), weight(piece)))
+    /// Loads of all that is claimed: one walk over the chunks, for a question about each of them.
+    fn claimed_loads(&self) -> ClaimedLoads<'_> {
+        let mut claimed = ClaimedLoads::default();
+        for piece in self.chunks.values().filter(|piece| piece.lease_until.is_some()) {
+            let lane = self.lane_of(piece);
+            let weight = piece.members.len() + limits::CHUNK_WEIGHT + piece.bytes_weight;
+            claimed.total.add(self.counted.get(lane).copied().unwrap_or_default(), weight);
+            let load = claimed.by_lane.entry(lane).or_default();
+            load.deliveries += piece.members.len();
+            load.weight += weight;
+        }
+        claimed
     }
 
     fn leased(&self, which: impl Fn(Timestamp) -> bool) -> Vec<ChunkId> {
