@@ -17,7 +17,7 @@ use crate::rows::paused::put_away_until;
 use crate::rows::room::{DueLane, LaneLoad, TotalLoad};
 use crate::{Claim, ClaimRequest, Ending, Mark, MarkAnswer, Recovery, Suppression};
 
-/// What is claimed and unsettled.
+/// The chunks that are claimed and unsettled: all together, and of each lane.
 #[derive(Default)]
 struct ClaimedLoads<'a> {
     total: TotalLoad,
