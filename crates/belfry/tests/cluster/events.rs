@@ -6,7 +6,7 @@ use bench::WorkloadGuarantee::AtLeastOnce;
 use serde_json::Value;
 
 use crate::receiver::{Answer, Receiver};
-use crate::support::{Cluster, Process, checked, eventually};
+use crate::support::{Cluster, Process, checked};
 
 const TOKENS: u64 = 3_000;
 /// Tokens of each broadcast; some thousand events are several requests.
@@ -34,9 +34,8 @@ fn told_of_all(
     receiver: &Receiver,
     count: u64,
 ) -> Vec<Value> {
-    let told = || receiver.told().len() as u64;
-    eventually("the application was told of everything", || told() >= count);
-    let told = receiver.told();
+    receiver.until("it was told of everything", |requests| requests.told().len() as u64 >= count);
+    let told = receiver.requests().told();
     assert_eq!(told, events(cluster, process, &["--channel", "ios"]));
     let ids: BTreeSet<&str> = told.iter().map(|event| event["id"].as_str().unwrap()).collect();
     assert_eq!((told.len() as u64, ids.len() as u64), (count, count), "each of them once");
@@ -53,9 +52,9 @@ fn round(seed: u64) {
         cluster.broadcast(&engine, number * SHARE..(number + 1) * SHARE, AtLeastOnce);
         let answer = *random.choice(&[Answer::Status(200), Answer::Nothing, Answer::Hold]).unwrap();
         receiver.answer(answer);
-        let before = receiver.count(answer);
+        let before = receiver.requests().count(answer);
         if random.bool() {
-            eventually("a request came", || receiver.count(answer) > before);
+            receiver.until("a request came", |requests| requests.count(answer) > before);
         }
         engine.kill();
         if random.bool() {
@@ -91,7 +90,7 @@ fn engines_that_share_a_store_tell_of_every_event_once_while_one_is_killed() {
     let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
     receiver.answer(Answer::Hold);
     cluster.broadcast(&one, 0..TOKENS / 2, AtLeastOnce);
-    eventually("a request is on the wire", || receiver.count(Answer::Hold) > 0);
+    receiver.until("a request is on the wire", |requests| requests.count(Answer::Hold) > 0);
     one.kill();
     receiver.answer(Answer::Status(200));
     let three = cluster.start("serve", "three");
@@ -111,9 +110,9 @@ fn a_feed_tells_of_the_outcomes_that_it_is_asked_for() {
     cluster.drained_but_for_the_feed(&engine, TOKENS);
     let refused = events(&cluster, &engine, &["--channel", "ios", "--state", "refused"]);
     assert!((1_200..1_800).contains(&refused.len()), "{}", refused.len());
-    eventually("the application was told", || receiver.told().len() >= refused.len());
-    assert_eq!(receiver.told(), refused);
-    assert_eq!(receiver.taken()[0]["feed"], "outcomes");
+    receiver.until("it was told", |requests| requests.told().len() >= refused.len());
+    assert_eq!(receiver.requests().told(), refused);
+    assert_eq!(receiver.requests().taken().next().unwrap()["feed"], "outcomes");
     // Of what was sent to the application itself there is no event.
     assert!(events(&cluster, &engine, &["--channel", "hooks", "--attempts"]).is_empty());
     let shown = cluster.status(&engine)["feeds"][0].clone();

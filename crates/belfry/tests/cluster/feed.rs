@@ -28,8 +28,8 @@ fn suppressions(cluster: &Cluster, process: &Process, arguments: &[&str]) -> Vec
 /// Waits until the application was told of everything that is an event now, and gives that.
 fn told_of_all(cluster: &Cluster, process: &Process, receiver: &Receiver) -> Vec<Value> {
     let events = suppressions(cluster, process, &["feed"]);
-    eventually("the application was told of everything", || receiver.told().len() >= events.len());
-    assert_eq!(receiver.told(), events);
+    receiver.until("it was told of everything", |requests| requests.told().len() >= events.len());
+    assert_eq!(receiver.requests().told(), events);
     events
 }
 
@@ -60,10 +60,11 @@ fn several_engines_tell_an_application_of_everything_once_and_in_order() {
         let listed = suppressions(&cluster, &engines[0], &["export"]);
         assert!((2_500..3_500).contains(&listed.len()), "{}", listed.len());
         assert_eq!((events.len(), recipients(&events).len()), (listed.len(), listed.len()));
-        let (taken, told) = (receiver.taken().len(), receiver.told().len());
+        let untils: Vec<String> =
+            receiver.requests().taken().map(|request| request["until"].to_string()).collect();
+        let (taken, told) = (untils.len(), receiver.requests().told().len());
         assert!(taken * 10 <= told, "{taken} requests for {told} changes");
-        let untils: BTreeSet<String> =
-            receiver.taken().iter().map(|request| request["until"].to_string()).collect();
+        let untils = BTreeSet::from_iter(untils);
         assert_eq!(untils.len(), taken, "nothing is told twice");
 
         let back = listed[0]["to"].as_str().unwrap();
@@ -85,7 +86,7 @@ fn the_feed_goes_on_when_the_engine_that_feeds_is_killed() {
     let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
     receiver.answer(Answer::Hold);
     cluster.broadcast(&one, 0..TOKENS / 2, AtLeastOnce);
-    eventually("a request is on the wire", || receiver.count(Answer::Hold) > 0);
+    receiver.until("a request is on the wire", |requests| requests.count(Answer::Hold) > 0);
     // One of these two has it; the one that is new does not.
     let three = cluster.start("serve", "three");
     cluster.broadcast(&three, TOKENS / 2..TOKENS, AtLeastOnce);
@@ -108,7 +109,7 @@ fn the_feed_waits_for_an_application_that_does_not_take_it_and_skips_nothing() {
     let (one, two) = (cluster.start("serve", "one"), cluster.start("serve", "two"));
     receiver.answer(Answer::Status(500));
     cluster.broadcast(&one, 0..TOKENS, AtLeastOnce);
-    eventually("it failed", || receiver.count(Answer::Status(500)) > 2);
+    receiver.until("it failed", |requests| requests.count(Answer::Status(500)) > 2);
     let (position, lag) = standing(&cluster, &two);
     assert!(position == json!("0-0") && lag > 0.0, "{position} {lag}");
     let metrics = one.fetch("/metrics").unwrap();
@@ -117,7 +118,7 @@ fn the_feed_waits_for_an_application_that_does_not_take_it_and_skips_nothing() {
     assert_ne!(gauge, Some("belfry_suppression_feed_lag_seconds 0.0"), "{metrics}");
     assert!(gauge.is_some(), "{metrics}");
     receiver.answer(Answer::Nothing);
-    eventually("it is silent", || receiver.count(Answer::Nothing) > 0);
+    receiver.until("it is silent", |requests| requests.count(Answer::Nothing) > 0);
     receiver.answer(Answer::Status(410));
     let list = ["export", "--channel", "hooks"];
     eventually("it is gone", || suppressions(&cluster, &two, &list).len() == 1);

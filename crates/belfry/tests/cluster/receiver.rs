@@ -2,14 +2,22 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use serde_json::Value;
+
+use super::support::PATIENCE;
 
 /// Serves until the test ends.
 pub(crate) struct Receiver {
     address: SocketAddr,
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    requests: Mutex<Requests>,
+    /// A request came.
+    came: Condvar,
 }
 
 /// How it answers.
@@ -23,9 +31,10 @@ pub(crate) enum Answer {
     Hold,
 }
 
-struct State {
+/// The requests that came, in the order in which they came, each with the answer that it was given.
+pub(crate) struct Requests {
     answer: Answer,
-    requests: Vec<(Answer, Value)>,
+    answered: Vec<(Answer, Value)>,
 }
 
 // === impl Receiver ===
@@ -35,16 +44,17 @@ impl Receiver {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = State { answer: Answer::Status(200), requests: Vec::new() };
-        let state = Arc::new(Mutex::new(state));
-        let serving = Arc::clone(&state);
+        let requests = Requests { answer: Answer::Status(200), answered: Vec::new() };
+        let shared = Shared { requests: Mutex::new(requests), came: Condvar::new() };
+        let shared = Arc::new(shared);
+        let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let state = Arc::clone(&serving);
-                std::thread::spawn(move || serve(&stream.unwrap(), &state));
+                let shared = Arc::clone(&serving);
+                std::thread::spawn(move || serve(&stream.unwrap(), &shared));
             }
         });
-        Self { address, state }
+        Self { address, shared }
     }
 
     /// Its URL.
@@ -54,23 +64,37 @@ impl Receiver {
 
     /// Answers so from now on.
     pub(crate) fn answer(&self, answer: Answer) {
-        self.state.lock().unwrap().answer = answer;
+        self.requests().answer = answer;
     }
 
-    /// How many requests were answered so.
+    /// Waits until `condition` holds; looks anew whenever a request comes.
+    pub(crate) fn until(&self, what: &str, condition: impl Fn(&Requests) -> bool) {
+        let missing = |requests: &mut Requests| !condition(requests);
+        let came = self.shared.came.wait_timeout_while(self.requests(), PATIENCE, missing);
+        let (_requests, waited) = came.unwrap();
+        assert!(!waited.timed_out(), "{PATIENCE:?} have passed, and still not: {what}");
+    }
+
+    pub(crate) fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.shared.requests.lock().unwrap()
+    }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    /// How many of them were answered so.
     pub(crate) fn count(&self, answer: Answer) -> usize {
-        let state = self.state.lock().unwrap();
-        state.requests.iter().filter(|(given, _)| *given == answer).count()
+        self.answered.iter().filter(|(given, _)| *given == answer).count()
     }
 
-    /// The requests it took, in the order in which they came.
-    pub(crate) fn taken(&self) -> Vec<Value> {
-        let state = self.state.lock().unwrap();
-        let taken = state.requests.iter().filter(|(given, _)| *given == Answer::Status(200));
-        taken.map(|(_, body)| body.clone()).collect()
+    /// Those that were taken.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = &Value> {
+        let taken = self.answered.iter().filter(|(given, _)| *given == Answer::Status(200));
+        taken.map(|(_, body)| body)
     }
 
-    /// The changes it was told, without what was repeated. Each request goes on where the one before ended, or is the one
+    /// The changes that they told of, without what was repeated. Each request goes on where the one before ended, or is the one
     /// before once more.
     pub(crate) fn told(&self) -> Vec<Value> {
         let (mut told, mut position) = (Vec::new(), Value::from("0-0"));
@@ -88,15 +112,16 @@ impl Receiver {
     }
 }
 
-fn serve(stream: &TcpStream, state: &Mutex<State>) {
+fn serve(stream: &TcpStream, shared: &Shared) {
     let (mut input, mut output) = (BufReader::new(stream.try_clone().unwrap()), stream);
     while let Some(body) = request(&mut input) {
         let answer = {
-            let mut state = state.lock().unwrap();
-            let answer = state.answer;
-            state.requests.push((answer, serde_json::from_slice(&body).unwrap()));
+            let mut requests = shared.requests.lock().unwrap();
+            let answer = requests.answer;
+            requests.answered.push((answer, serde_json::from_slice(&body).unwrap()));
             answer
         };
+        shared.came.notify_all();
         match answer {
             Answer::Status(status) => {
                 let head = format!("HTTP/1.1 {status} As Told\r\ncontent-length: 0\r\n\r\n");
