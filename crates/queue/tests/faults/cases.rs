@@ -12,11 +12,6 @@ use crate::{
     ticket,
 };
 
-/// Tickets that go through while the broker is killed and started again.
-const LOAD: u64 = 12_000;
-/// Tickets of [`LOAD`] that are through when the outage begins.
-const PASSED: u64 = 3_000;
-
 /// The broker is not there at first, then killed under load, then wiped under load; it recovers by itself.
 pub(crate) async fn a_broker_that_goes_and_comes<S: Server + Send>() {
     let server = apart((), |()| S::start()).await;
@@ -31,21 +26,24 @@ pub(crate) async fn a_broker_that_goes_and_comes<S: Server + Send>() {
     let server = apart(server, |server| also(server, S::start_again)).await;
     has_room(&broker, Some(Priority::Bulk)).await;
 
+    // Of the load a quarter is through when the outage begins.
+    let outage = S::LOAD / 4;
     let (progress, mut passed) = watch::channel(0);
-    let (seen, server) = tokio::join!(pump(&broker, 0..LOAD, Loses::Nothing, &progress), async {
-        soon("load", passed.wait_for(|passed| *passed >= PASSED)).await.unwrap();
-        let server = apart(server, |server| also(server, S::kill)).await;
-        becomes(&broker, false).await;
-        apart(server, |server| also(server, S::start_again)).await
-    });
-    assert_eq!(seen, LOAD);
+    let (seen, server) =
+        tokio::join!(pump(&broker, 0..S::LOAD, Loses::Nothing, &progress), async {
+            soon("load", passed.wait_for(|passed| *passed >= outage)).await.unwrap();
+            let server = apart(server, |server| also(server, S::kill)).await;
+            becomes(&broker, false).await;
+            apart(server, |server| also(server, S::start_again)).await
+        });
+    assert_eq!(seen, S::LOAD);
 
     let (progress, mut passed) = watch::channel(0);
-    let (seen, _server) = tokio::join!(pump(&broker, 0..LOAD, Loses::All, &progress), async {
-        soon("load", passed.wait_for(|passed| *passed >= PASSED)).await.unwrap();
+    let (seen, _server) = tokio::join!(pump(&broker, 0..S::LOAD, Loses::All, &progress), async {
+        soon("load", passed.wait_for(|passed| *passed >= outage)).await.unwrap();
         apart(server, |server| also(server, S::wipe)).await
     });
-    assert_eq!(seen, LOAD);
+    assert_eq!(seen, S::LOAD);
     becomes(&broker, true).await;
     soon("drain", broker.drain()).await;
 }

@@ -18,6 +18,9 @@ use testbed::Proxy;
 
 /// A broker of one kind, private to a test.
 pub(crate) trait Server: Sized + 'static {
+    /// Tickets that go through while the broker is killed and started again.
+    const LOAD: u64 = 12_000;
+
     /// Opens a queue in a server of this kind.
     fn open(options: &BrokerOptions) -> Result<Broker, QueueError>;
     fn start() -> Self;

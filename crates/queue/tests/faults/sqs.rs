@@ -20,6 +20,9 @@ fn url_of(endpoint: &str) -> String {
 }
 
 impl Server for ElasticMq {
+    // Ten of them are sent, received and deleted at a time: as many requests as other brokers have for more.
+    const LOAD: u64 = 4_000;
+
     fn open(options: &BrokerOptions) -> Result<Broker, QueueError> {
         let options = BrokerOptions { url: url_of(&options.url), ..options.clone() };
         sqs::open(&options, Clock::system(), random())
