@@ -14,6 +14,7 @@ pub(crate) struct Receiver {
     shared: Arc<Shared>,
 }
 
+/// State of the test's thread and of those that serve connections.
 struct Shared {
     requests: Mutex<Requests>,
     /// A request came.
@@ -33,6 +34,7 @@ pub(crate) enum Answer {
 
 /// The requests that came, in the order in which they came, each with the answer that it was given.
 pub(crate) struct Requests {
+    /// The answer to the next ones.
     answer: Answer,
     answered: Vec<(Answer, Value)>,
 }
@@ -45,8 +47,7 @@ impl Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Requests { answer: Answer::Status(200), answered: Vec::new() };
-        let shared = Shared { requests: Mutex::new(requests), came: Condvar::new() };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared { requests: Mutex::new(requests), came: Condvar::new() });
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
