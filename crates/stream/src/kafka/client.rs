@@ -2,26 +2,37 @@
 
 use std::time::Duration;
 
-use krafka::Kafka;
 use krafka::admin::DescribeTopicsOptions;
 use krafka::auth::{AuthConfig, TlsConfig};
 use krafka::error::{ErrorCode, KrafkaError};
+use krafka::{Kafka, KafkaBuilder};
 
 use super::settings::{KafkaSettings, SaslMechanism};
 use crate::StreamError;
+
+/// The name by which clients say who they are.
+pub(super) const CLIENT_ID: &str = "belfry";
 
 /// Connects to the first broker that answers, within `patience`, which is also the time that each later request has.
 ///
 /// # Errors
 /// When none answers, or one refuses the credentials; in words for operators, without secrets.
 pub async fn connect(settings: &KafkaSettings, patience: Duration) -> Result<Kafka, StreamError> {
+    connect_by(settings, patience, |client| client).await
+}
+
+/// [`connect`], by a client with further settings.
+pub(super) async fn connect_by(
+    settings: &KafkaSettings,
+    patience: Duration,
+    set: impl FnOnce(KafkaBuilder) -> KafkaBuilder,
+) -> Result<Kafka, StreamError> {
     let client = Kafka::builder(settings.brokers.join(","))
-        .client_id("belfry")
+        .client_id(CLIENT_ID)
         .security(security(settings))
         .connect_timeout(patience)
-        .request_timeout(patience)
-        .connect();
-    match tokio::time::timeout(patience, client).await {
+        .request_timeout(patience);
+    match tokio::time::timeout(patience, set(client).connect()).await {
         Ok(Ok(kafka)) => Ok(kafka),
         Ok(Err(error)) => Err(explain(settings, &error)),
         Err(_late) => Err(explain(settings, &KrafkaError::timeout("connecting"))),

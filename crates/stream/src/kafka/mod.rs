@@ -8,6 +8,7 @@
 //! - `client`: connections, and explanations of their errors.
 //! - `offsets`: which position of a partition may be committed.
 //! - `member`: the state of a member of a group.
+//! - `stall` and `unread`: a member that does not read what it was given, and partitions that were given to no member.
 //! - `source` and `target`: the two directions.
 
 mod client;
@@ -17,6 +18,7 @@ mod settings;
 mod source;
 mod stall;
 mod target;
+mod unread;
 
 pub use client::{connect, explain, partitions};
 pub use member::Departure;

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flow::{Backoff, Tasks};
+use futures_util::FutureExt as _;
 use krafka::admin::{ListOffsetsOptions, OffsetSpec, TopicPartition};
 use krafka::consumer::{AutoOffsetReset, Consumer, GroupProtocol, PartitionAssignmentStrategy};
 use krafka::error::KrafkaError;
 use krafka::{CloseOptions, Kafka};
 use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::client::{connect, explain, partitions};
+use super::client::{connect_by, explain, partitions};
 use super::member::{Departure, GroupChanges, Member};
 use super::settings::KafkaSettings;
 use super::stall::{PartitionStanding, StallWatch};
+use super::unread::{UnreadWatch, group_standing};
 use crate::{Source, StreamError, StreamMessage, StreamReceipt};
 
 /// A topic that is read as a member of a consumer group. A new group begins with the oldest message.
@@ -44,8 +46,18 @@ const EMPTY_POLLS: u32 = 5;
 const IDLE_POLL: Duration = Duration::from_millis(250);
 /// How long a member may be silent until its partitions go to others: the least that brokers allow as they come.
 const SESSION: Duration = Duration::from_secs(6);
-/// A third of [`SESSION`], as is usual.
-const HEARTBEAT: Duration = Duration::from_secs(2);
+/// Three in a [`SESSION`], as is usual, and the end of a session as far from all of them as can be. The sessions of a member that
+/// vanished and the heartbeats of the others begin at once, when the group has changed. A heartbeat that is under way while the group
+/// changes again, as it does at the end of that session, is answered as one of an old member, and the client takes itself for lost by
+/// it (krafka 0.28.1): it joins by a new name, and leaves its old one behind as the next that vanished.
+const HEARTBEAT: Duration = Duration::from_millis(1_700);
+/// The least time between the end of a session and a heartbeat.
+const APART: Duration = Duration::from_millis(500);
+const _: () = {
+    let after_last = SESSION.as_millis() % HEARTBEAT.as_millis();
+    assert!(after_last >= APART.as_millis());
+    assert!(HEARTBEAT.as_millis() - after_last >= APART.as_millis());
+};
 /// How long the others wait for a member that does not follow a change of the group. The task follows within [`POLL`].
 const REBALANCE: Duration = Duration::from_secs(30);
 /// Messages that one poll gives, and that are decoded ahead of it.
@@ -55,6 +67,10 @@ const POLL_MESSAGES: i32 = 2_000;
 const FETCH_BYTES: i32 = 2 * 1024 * 1024;
 /// Bytes of one partition in it.
 const PARTITION_BYTES: i32 = 256 * 1024;
+/// Between two looks at the group, which are two requests. A partition that no member reads is given out after two of them.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Age of what is known of the topic from which a look asks for it anew: each does.
+const TOPIC_KNOWN_FOR: Duration = Duration::from_secs(4);
 /// Time to commit and to leave the group.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// The first pause after a failure, at most; the next ones double.
@@ -186,7 +202,9 @@ impl Poller {
     async fn join(&self) -> Result<(Kafka, Arc<Consumer>), StreamError> {
         let settings = &self.member.settings;
         let group = settings.group.clone().unwrap_or_default();
-        let kafka = connect(settings, PATIENCE).await?;
+        let kafka =
+            connect_by(settings, PATIENCE, |client| client.metadata_max_age(TOPIC_KNOWN_FOR))
+                .await?;
         // One that is not there would be waited for.
         partitions(&kafka, settings, PATIENCE).await?;
         let consumer = kafka
@@ -227,8 +245,14 @@ impl Poller {
         failures: &mut u16,
         random: &mut fastrand::Rng,
     ) -> Result<(), StreamError> {
-        let (mut empty_polls, mut watch) = (0, StallWatch::default());
+        let (mut empty_polls, mut watch, mut unread) =
+            (0, StallWatch::default(), UnreadWatch::default());
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.member.is_closed() {
+            if looks.tick().now_or_never().is_some() {
+                self.look_at_group(kafka, consumer, &mut unread).await?;
+            }
             let wants = self.member.wants_more();
             let assignment = consumer.assignment().await;
             for (topic, partitions) in &assignment {
@@ -281,6 +305,29 @@ impl Poller {
             }
         }
         Ok(())
+    }
+
+    /// Asks for the partitions that no member of the group reads.
+    ///
+    /// # Errors
+    /// When the member is to join anew for one.
+    async fn look_at_group(
+        &self,
+        kafka: &Kafka,
+        consumer: &Consumer,
+        watch: &mut UnreadWatch,
+    ) -> Result<(), StreamError> {
+        let standing = group_standing(kafka, consumer, &self.member.settings, PATIENCE).await;
+        let standing = standing.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the group was not described");
+            None
+        });
+        match watch.look(standing) {
+            Some(partition) => Err(StreamError::Unavailable(format!(
+                "partition {partition} is read by no member: this one joins its group anew, and it is given out"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Asks the broker whether it is there, and for more: a poll says nothing of a broker that is away, for it waits for it. Gives

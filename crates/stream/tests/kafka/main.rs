@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use krafka::admin::{CreateTopicsOptions, NewTopic};
+use krafka::admin::{CreatePartitionsOptions, CreateTopicsOptions, NewTopic};
 use stream::kafka::{KafkaSettings, KafkaSource, KafkaTarget, connect};
 use stream::{Record, Source, StreamMessage, StreamReceipt, Target};
 use testbed::{Kafka, unique_prefix};
@@ -46,6 +46,15 @@ impl Topic {
         let created = kafka.admin().create_topics([topic], CreateTopicsOptions::default()).await;
         created.unwrap().remove(&name).unwrap().unwrap();
         Self { settings }
+    }
+
+    /// Adds partitions, up to `partitions`.
+    async fn grow(&self, partitions: i32) {
+        let name = self.settings.topic.as_str();
+        let kafka = connect(&self.settings, Duration::from_secs(30)).await.unwrap();
+        let options = CreatePartitionsOptions::default();
+        let grown = kafka.admin().create_partitions([(name, partitions)], options).await;
+        grown.unwrap().remove(name).unwrap().unwrap();
     }
 
     fn source(&self) -> KafkaSource {

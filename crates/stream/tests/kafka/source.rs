@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use stream::kafka::KafkaSource;
 use stream::{Source, StreamError, StreamMessage};
 
 use crate::{PATIENCE, Topic, acknowledge, assert_empty, fetch, node, number, receipts};
@@ -93,6 +94,36 @@ async fn two_members_share_partitions_and_lose_nothing_that_is_in_hand() {
         seen.extend(fetch(&second, 1).await.iter().map(number));
     }
     second.close().await;
+}
+
+/// An operator adds partitions while two members read: without a change of the group they would be read by neither.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_are_added_are_read() {
+    let topic = Topic::new(2).await;
+    topic.put(0..20, 20).await;
+    let sources = [topic.source(), topic.source()];
+    let mut seen = BTreeSet::new();
+    read_until(&sources, &mut seen, 20).await;
+    topic.grow(8).await;
+    topic.put(20..60, 40).await;
+    read_until(&sources, &mut seen, 60).await;
+    for source in sources {
+        source.close().await;
+    }
+}
+
+/// Fetches and acknowledges by turns, until `count` numbers were seen.
+async fn read_until(sources: &[KafkaSource], seen: &mut BTreeSet<u32>, count: usize) {
+    let read = async {
+        while seen.len() < count {
+            for source in sources {
+                let messages = source.fetch(count, TURN).await.unwrap_or_default();
+                let _told = source.acknowledge(&receipts(&messages)).await;
+                seen.extend(messages.iter().map(number));
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, read).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
