@@ -1,9 +1,9 @@
 //! Runs the test programs of the workspace, several at a time.
 //!
 //! Most of them wait for servers and for processes that end, so several at a time take half as long as one after the other on two
-//! cores. Those in which engines learn how much a provider takes come first, one by one: beside others they learn how busy the machine
-//! is. What a program printed is shown when it ends, in one piece; a failure does not keep the others from running, and all
-//! failures are named at the end.
+//! cores. Those in which engines learn how much a provider takes come first: beside others they learn how busy the machine is. What a
+//! program printed is shown when it ends, in one piece; a failure does not keep the others from running, and all failures are named at
+//! the end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,19 +26,32 @@ const OVERDUE: i32 = 124;
 const NOT_RUN: [i32; 2] = [126, 127];
 /// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
 const LONGEST: &[&str] = &["store", "blame", "cluster", "postgres_conformance", "belfry"];
-/// Programs that run by themselves, and how many of their tests at a time. Those of `rates` count whole minutes, in which next to nothing
-/// is done.
-const ALONE: &[(&str, usize)] = &[("cluster_kill", 1), ("rates", 2)];
+/// Tests that count whole minutes, in which next to nothing is done: programs, and the beginning of their names.
+const MINUTES: &[(&str, &str)] = &[("rates", ""), ("cluster", "quotas::")];
+/// Programs that run by themselves.
+const ALONE: &[&str] = &["cluster_kill"];
 
-/// A program with tests.
+/// The parts of a run, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SuitePart {
+    /// [`MINUTES`], all at a time.
+    Minutes,
+    /// [`ALONE`], one by one.
+    Alone,
+    /// The others, [`AT_ONCE`] at a time.
+    Others,
+}
+
+/// A program with tests, or a part of these.
 #[derive(Debug)]
 struct Program {
     /// Its package, and its name in there.
     name: String,
-    /// Place in the order; the least begins first.
+    part: SuitePart,
+    /// Place in its part; the least begins first.
     rank: usize,
-    /// If nothing else is to run meanwhile: how many of its tests run at a time.
-    alone: Option<usize>,
+    /// Selects its tests.
+    arguments: Vec<&'static str>,
     folder: PathBuf,
     executable: PathBuf,
 }
@@ -68,10 +81,12 @@ pub(crate) fn run(root: &Path, packages: &[String]) -> anyhow::Result<ExitCode> 
     if packages.is_empty() {
         selection.push("--workspace");
     }
-    let programs = build(root, &selection)?;
-    let (alone, others) = programs.into_iter().partition(|program| program.alone.is_some());
-    let mut failed = run_all(alone, 1, &mut std::io::stdout())?;
-    failed.extend(run_all(others, AT_ONCE, &mut std::io::stdout())?);
+    let mut programs = build(root, &selection)?;
+    let mut failed = Vec::new();
+    for part in [SuitePart::Minutes, SuitePart::Alone, SuitePart::Others] {
+        let of_part = programs.extract_if(.., |program| program.part == part).collect();
+        failed.extend(run_all(of_part, part.at_once(), &mut std::io::stdout())?);
+    }
     let documentation = cargo(root, &["--doc"], &selection).status().context("cannot run cargo")?;
     if !documentation.success() {
         failed.push("the tests in the documentation".to_owned());
@@ -104,18 +119,15 @@ fn build(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
             continue;
         };
         let folder = artifact.manifest_path.parent().context("a package without a folder")?;
-        let target = artifact.target.name;
-        programs.push(Program {
-            name: format!("{} {target}", folder.file_name().unwrap_or_default()),
-            alone: ALONE.iter().find(|(name, _)| *name == target).map(|(_, tests)| *tests),
-            rank: LONGEST.iter().position(|name| *name == target).unwrap_or(LONGEST.len()),
-            folder: folder.into(),
-            executable: executable.into(),
-        });
+        programs.extend(Program::all_of(
+            folder.as_std_path(),
+            &artifact.target.name,
+            executable.as_std_path(),
+        ));
     }
     ensure!(building.wait()?.success(), "the tests do not build");
     ensure!(!programs.is_empty(), "there are no tests");
-    programs.sort_by_key(|program| program.rank);
+    programs.sort_by_key(|program| (program.part, program.rank));
     Ok(programs)
 }
 
@@ -150,9 +162,45 @@ fn run_all(
     Ok(ended.into_inner().unwrap_or_else(PoisonError::into_inner).1)
 }
 
+// === impl SuitePart ===
+
+impl SuitePart {
+    /// Programs of it that run at a time.
+    const fn at_once(self) -> usize {
+        match self {
+            Self::Minutes => MINUTES.len(),
+            Self::Alone => 1,
+            Self::Others => AT_ONCE,
+        }
+    }
+}
+
 // === impl Program ===
 
 impl Program {
+    /// The program `target` of the package in `folder`, in two if a part of its tests counts minutes.
+    fn all_of(folder: &Path, target: &str, executable: &Path) -> Vec<Self> {
+        let program = |part, arguments: &[&'static str]| Self {
+            name: format!("{} {target}", folder.file_name().unwrap_or_default().display()),
+            part,
+            rank: LONGEST.iter().position(|name| *name == target).unwrap_or(LONGEST.len()),
+            arguments: arguments.to_vec(),
+            folder: folder.to_owned(),
+            executable: executable.to_owned(),
+        };
+        match MINUTES.iter().find(|(name, _)| *name == target) {
+            Some((_, "")) => vec![program(SuitePart::Minutes, &[])],
+            Some((_, tests)) => {
+                vec![
+                    program(SuitePart::Minutes, &[tests]),
+                    program(SuitePart::Others, &["--skip", tests]),
+                ]
+            }
+            None if ALONE.contains(&target) => vec![program(SuitePart::Alone, &[])],
+            None => vec![program(SuitePart::Others, &[])],
+        }
+    }
+
     #[expect(clippy::disallowed_methods, reason = "how long a program took is only shown")]
     fn run(&self, limit: u64) -> anyhow::Result<ProgramRun> {
         let began = Instant::now();
@@ -160,10 +208,7 @@ impl Program {
         // that group, so the kernel ends `timeout` with this process.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"]);
-        command.arg(limit.to_string()).arg(&self.executable);
-        if let Some(tests) = self.alone {
-            command.arg(format!("--test-threads={tests}"));
-        }
+        command.arg(limit.to_string()).arg(&self.executable).args(&self.arguments);
         // Cargo runs tests in the folder of their package, and tests read files from there.
         let output = command.current_dir(&self.folder).stdin(Stdio::null()).output();
         let output = output.context("cannot run setpriv, of util-linux")?;
@@ -203,25 +248,41 @@ impl fmt::Display for ProgramRun {
 mod tests {
     use super::*;
 
+    fn program(name: &str, executable: &str) -> Program {
+        let mut all = Program::all_of(Path::new("/"), name, Path::new(executable));
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
     #[test]
     fn all_run_when_some_fail_and_those_are_named() {
         let program = |number: usize| {
             let executable = if number % 7 == 3 { "/bin/false" } else { "/bin/pwd" };
-            Program {
-                name: number.to_string(),
-                rank: 0,
-                alone: None,
-                folder: "/".into(),
-                executable: executable.into(),
-            }
+            program(&number.to_string(), executable)
         };
         let mut out = Vec::new();
         let mut failed = run_all((0..50).map(program).collect(), AT_ONCE, &mut out).unwrap();
-        failed.sort_by_key(|name| name.parse::<usize>().unwrap());
-        assert_eq!(failed, ["3", "10", "17", "24", "31", "38", "45"]);
+        let number = |name: &str| name.trim().parse::<usize>().unwrap();
+        failed.sort_by_key(|name| number(name));
+        let failed: Vec<usize> = failed.iter().map(|name| number(name)).collect();
+        assert_eq!(failed, [3, 10, 17, 24, 31, 38, 45]);
         let out = String::from_utf8(out).unwrap();
         assert_eq!(out.matches("FAILED after").count(), failed.len());
         assert_eq!(out.matches("(/bin/pwd) passed after 0 s\n/\n").count(), 50 - failed.len());
+    }
+
+    #[test]
+    fn tests_that_count_minutes_run_apart_from_the_others_of_their_program() {
+        let all = Program::all_of(Path::new("/"), "cluster", Path::new("/bin/echo"));
+        let printed: Vec<_> = all.iter().map(|program| program.run(9).unwrap().printed).collect();
+        assert_eq!(printed, [&b"quotas::\n"[..], b"--skip quotas::\n"]);
+        assert_eq!(
+            all.iter().map(|one| one.part).collect::<Vec<_>>(),
+            [SuitePart::Minutes, SuitePart::Others]
+        );
+        assert_eq!(program("rates", "").part, SuitePart::Minutes);
+        assert_eq!(program("cluster_kill", "").part, SuitePart::Alone);
+        assert_eq!(program("store", "").part, SuitePart::Others);
     }
 
     #[test]
@@ -231,23 +292,14 @@ mod tests {
         std::fs::write(&script, "#!/bin/sh\necho waits\nsleep 1000 & wait\n").unwrap();
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .unwrap();
-        let program = Program {
-            name: String::new(),
-            rank: 0,
-            alone: None,
-            folder: "/".into(),
-            executable: script,
-        };
-        let run = program.run(1).unwrap();
+        let run = program("waits", script.to_str().unwrap()).run(1).unwrap();
         assert_eq!((run.end, run.printed.as_slice()), (ProgramEnd::Overdue, &b"waits\n"[..]));
     }
 
     #[test]
     fn a_program_that_cannot_be_run_is_an_error() {
-        let executable = PathBuf::from("/nowhere");
-        let program =
-            Program { name: String::new(), rank: 0, alone: None, folder: "/".into(), executable };
-        let error = run_all(vec![program], AT_ONCE, &mut Vec::new()).unwrap_err();
+        let programs = vec![program("nowhere", "/nowhere")];
+        let error = run_all(programs, AT_ONCE, &mut Vec::new()).unwrap_err();
         assert_eq!(error.to_string(), "cannot run /nowhere");
     }
 }

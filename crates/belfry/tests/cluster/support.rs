@@ -19,6 +19,9 @@ use tempfile::TempDir;
 
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+/// Between two looks at another process. Most looks start a command or read a file: without a pause they would take the processor from
+/// the engines.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A provider, a store, and perhaps a broker: what processes are started with.
 pub(crate) struct Cluster {
@@ -324,13 +327,14 @@ impl Drop for Process {
     }
 }
 
-/// Looks until `condition` holds; what it looks at is another process, so a look takes its time.
+/// Looks at another process until `condition` holds.
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::system();
     let start = clock.monotonic();
     while !condition() {
         let waited = clock.monotonic().duration_since(start);
         assert!(waited < PATIENCE, "{waited:?} have passed, and still not: {what}");
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 
