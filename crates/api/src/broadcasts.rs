@@ -7,6 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use notification::{Account, BroadcastId, Bytes, Scope, limits};
@@ -97,7 +98,8 @@ pub(crate) async fn create(
         }
     })
     .await?;
-    Ok((StatusCode::CREATED, Json(created)).into_response())
+    let location = [(LOCATION, format!("/v1/broadcasts/{}", created.id))];
+    Ok((StatusCode::CREATED, location, Json(created)).into_response())
 }
 
 pub(crate) async fn read(
@@ -291,6 +293,13 @@ async fn open(
     line: Option<u64>,
 ) -> Result<BroadcastOpening, Problem> {
     add_key(&mut submission, header_key(&parts.headers)?)?;
+    caller.check_sending(&submission).map_err(|field| {
+        let located = match line {
+            Some(line) => Located::in_line(line, field),
+            None => field.into(),
+        };
+        Problem::not_granted(located)
+    })?;
     let opened = shared.intake.open_broadcast(&caller.tenant, submission).await;
     opened.map_err(|error| match (error, line) {
         (IngestError::Invalid(invalid), Some(line)) => in_line(line, invalid.into()),

@@ -9,7 +9,7 @@ use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::response::{IntoResponse, Response};
-use notification::{ByteString, Name, limits};
+use notification::{ByteString, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{DraftPreview, InvalidField, Reservation, parse};
@@ -19,7 +19,7 @@ use store::Admission;
 
 use crate::ApiState;
 use crate::body::{BodyFormat, Incoming, format, with_body};
-use crate::draft::{header_key, read_draft};
+use crate::draft::{DraftError, header_key, read_draft};
 use crate::keys::Caller;
 use crate::limits::FAULTS;
 use crate::problem::{Located, Problem};
@@ -81,9 +81,9 @@ pub(crate) async fn create(
                               give each of several its own idempotency_key";
                 return Err(Problem::bad_request(detail));
             }
-            create_many(&shared.intake, &caller.tenant, &whole, &mut reservation).await
+            create_many(&shared.intake, &caller, &whole, &mut reservation).await
         } else {
-            create_one(&shared.intake, &caller.tenant, &whole, key).await
+            create_one(&shared.intake, &caller, &whole, key).await
         }
     })
     .await
@@ -101,17 +101,17 @@ fn create_stream(
     }
     let intake = Arc::clone(&shared.intake);
     let incoming = Incoming::new(request.into_body());
-    let answers = stream::answers(intake, caller.tenant.clone(), incoming);
+    let answers = stream::answers(intake, caller.clone(), incoming);
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)).into_response())
 }
 
 async fn create_one(
     intake: &Intake,
-    tenant: &Name,
+    caller: &Caller,
     whole: &ByteString,
     key: Option<&str>,
 ) -> Result<Response, Problem> {
-    let draft = read_draft(intake, tenant, (whole, whole), key, intake.now()).await??;
+    let draft = read_draft(intake, caller, (whole, whole), key, intake.now()).await??;
     let admissions = intake.accept_all(vec![draft]).await?;
     let (id, replayed) = match admissions.first() {
         Some(Admission::Accepted(id)) => (id.to_string(), false),
@@ -134,6 +134,7 @@ pub(crate) async fn preview(
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let (submission, to) = parse::notification(&whole, &whole)?;
+        caller.check_sending(&submission).map_err(DraftError::NotGranted)?;
         let preview = shared.intake.preview(&caller.tenant, submission, to).await?;
         Ok(Json(PreviewAnswer::from(preview)).into_response())
     })
@@ -142,7 +143,7 @@ pub(crate) async fn preview(
 
 /// Reserves what rendered contents take beyond `held`, the bytes of the body that they stand for.
 fn hold(
-    (intake, tenant): (&Intake, &Name),
+    (intake, caller): (&Intake, &Caller),
     reservation: &mut Reservation,
     held: &mut usize,
     rendered: usize,
@@ -153,7 +154,7 @@ fn hold(
         return Err(InvalidField::new("", message).into());
     }
     if rendered > *held {
-        intake.reserve(tenant, rendered - *held, reservation)?;
+        intake.reserve(&caller.tenant, rendered - *held, reservation)?;
         *held = rendered;
     }
     Ok(())
@@ -161,7 +162,7 @@ fn hold(
 
 async fn create_many(
     intake: &Intake,
-    tenant: &Name,
+    caller: &Caller,
     whole: &ByteString,
     reservation: &mut Reservation,
 ) -> Result<Response, Problem> {
@@ -173,16 +174,19 @@ async fn create_many(
     let (mut held, mut rendered) = (whole.len(), 0);
     let mut budget = YieldBudget::default();
     for (index, item) in items.into_iter().enumerate() {
-        match read_draft(intake, tenant, (whole, item.get()), None, now).await? {
+        match read_draft(intake, caller, (whole, item.get()), None, now).await? {
             Ok(draft) => {
                 rendered += draft.content.bytes_stored();
-                hold((intake, tenant), reservation, &mut held, rendered)?;
+                hold((intake, caller), reservation, &mut held, rendered)?;
                 drafts.push(draft);
             }
-            Err(ParseError::Invalid(invalid)) => {
+            Err(DraftError::Wrong(ParseError::Invalid(invalid))) => {
                 invalid_fields.push(Located::in_item(index, invalid));
             }
-            Err(error @ ParseError::Syntax(_)) => return Err(error.into()),
+            Err(DraftError::Wrong(error @ ParseError::Syntax(_))) => return Err(error.into()),
+            Err(DraftError::NotGranted(field)) => {
+                return Err(Problem::not_granted(Located::in_item(index, field)));
+            }
         }
         if invalid_fields.len() >= FAULTS {
             break;

@@ -1,34 +1,45 @@
 //! One notification of a request, as a draft.
 
 use axum::http::HeaderMap;
-use notification::{ByteString, Draft, Name, Timestamp};
+use notification::{ByteString, Draft, Timestamp};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
-use pipeline::ingest::{IngestError, Submission, parse};
+use pipeline::ingest::{IngestError, InvalidField, Submission, parse};
 
+use crate::keys::Caller;
 use crate::problem::Problem;
+
+/// Why there is no draft of a notification.
+#[derive(Debug)]
+pub(crate) enum DraftError {
+    /// It is not as it must be.
+    Wrong(ParseError),
+    /// The caller's key is not granted what stands there.
+    NotGranted(InvalidField),
+}
 
 /// Reads one notification from `json`, a part of `whole`. The outer error is not of the notification: there is too much
 /// under way to look at it.
 pub(crate) async fn read_draft(
     intake: &Intake,
-    tenant: &Name,
+    caller: &Caller,
     (whole, json): (&ByteString, &str),
     header_key: Option<&str>,
     now: Timestamp,
-) -> Result<Result<Draft, ParseError>, IngestError> {
+) -> Result<Result<Draft, DraftError>, IngestError> {
     let read = || {
         let (mut submission, to) = parse::notification(whole, json)?;
         add_key(&mut submission, header_key)?;
+        caller.check_sending(&submission).map_err(DraftError::NotGranted)?;
         Ok((submission, to))
     };
     let (submission, to) = match read() {
         Ok(read) => read,
         Err(error) => return Ok(Err(error)),
     };
-    match intake.check_in_turn(tenant, submission, to, now).await {
+    match intake.check_in_turn(&caller.tenant, submission, to, now).await {
         Ok(draft) => Ok(Ok(draft)),
-        Err(IngestError::Invalid(invalid)) => Ok(Err(invalid.into())),
+        Err(IngestError::Invalid(invalid)) => Ok(Err(DraftError::Wrong(invalid.into()))),
         Err(error) => Err(error),
     }
 }
@@ -55,5 +66,22 @@ pub(crate) fn add_key(
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+// === impl DraftError ===
+
+impl From<ParseError> for DraftError {
+    fn from(error: ParseError) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+impl From<DraftError> for Problem {
+    fn from(error: DraftError) -> Self {
+        match error {
+            DraftError::Wrong(error) => error.into(),
+            DraftError::NotGranted(field) => Self::not_granted(field.into()),
+        }
     }
 }

@@ -1,20 +1,25 @@
-//! API keys of callers, kept as hashes only.
+//! API keys of callers, kept as hashes only, and the callers that they make of requests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use aws_lc_rs::{constant_time, digest, rand};
-use axum::extract::{Request, State};
+use axum::Json;
+use axum::extract::{Extension, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use notification::Name;
+use notification::{Name, Priority, Timestamp};
+use pipeline::ingest::{InvalidField, Submission};
+use serde::Serialize;
 
 use crate::ApiState;
+use crate::grants::{Grants, KeyScope};
 use crate::problem::Problem;
+use crate::view::show;
 
 /// The prefix of every key, so that scanners of leaked secrets recognize it.
 const PREFIX: &str = "belfry_";
@@ -24,18 +29,18 @@ const RANDOM_BYTES: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
     /// Its name, for operators.
-    pub name: String,
+    pub name: Name,
     /// Whose notifications it creates and sees.
     pub tenant: Name,
     /// SHA-256 of the key's text.
     pub sha256: [u8; 32],
-    /// True if it also sees what concerns all tenants: status, log, audit, suppressions.
-    pub is_operator: bool,
+    /// The calls that it is good for.
+    pub grants: Grants,
 }
 
 /// Every key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Keys(Vec<ApiKey>);
+pub struct Keys(Vec<Arc<ApiKey>>);
 
 /// Why a key or an address cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +62,37 @@ pub enum KeyError {
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: Name,
+    /// True if it may name other tenants, and ask for what concerns all.
     pub(crate) is_operator: bool,
+    /// `None` where no keys are configured: then every caller may do everything.
+    key: Option<Arc<ApiKey>>,
+}
+
+/// The rule that a route has for its requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RouteRule {
+    /// The scopes that a key needs, all of them.
+    pub(crate) needs: &'static [KeyScope],
+    /// True if its requests change what was handed in before, or how it is sent.
+    pub(crate) is_act: bool,
+}
+
+/// An answer to a request that changes what was handed in, or how it is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Act;
+
+/// A key, as its holder may know it.
+#[derive(Serialize)]
+struct KeyAnswer {
+    /// Null where no keys are configured.
+    name: Option<String>,
+    tenant: String,
+    scopes: Vec<KeyScope>,
+    /// Null for all.
+    channels: Option<Vec<String>>,
+    /// Null for all.
+    priorities: Option<Vec<Priority>>,
+    not_after: Option<Timestamp>,
 }
 
 /// A new key, to be shown once.
@@ -102,18 +137,33 @@ pub(crate) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
+    let now = shared.intake.now();
     // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
-    let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant)?;
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
+    let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant, now)?;
+    request.extensions_mut().insert(caller.clone());
+    let mut response = next.run(request).await;
+    response.extensions_mut().insert(caller);
+    Ok(response)
 }
 
-/// Lets a request pass whose key is an operator's. Inside of [`authorize`].
-pub(crate) async fn authorize_operator(request: Request, next: Next) -> Result<Response, Problem> {
-    if request.extensions().get::<Caller>().is_some_and(|caller| caller.is_operator) {
-        return Ok(next.run(request).await);
+/// Lets a request pass whose key has every scope that `rule` asks for. Inside of [`authorize`].
+pub(crate) async fn require(
+    State(rule): State<RouteRule>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
+    let mut response = next.run(request).await;
+    if rule.is_act {
+        response.extensions_mut().insert(Act);
     }
-    Err(Problem::new(StatusCode::FORBIDDEN, "this needs an operator's key"))
+    Ok(response)
+}
+
+/// `GET /v1/keys/self`: the key that the caller has.
+pub(crate) async fn own(Extension(caller): Extension<Caller>) -> Response {
+    Json(KeyAnswer::of(&caller)).into_response()
 }
 
 fn sha256(key: &str) -> [u8; 32] {
@@ -126,7 +176,7 @@ fn sha256(key: &str) -> [u8; 32] {
 impl Keys {
     /// All of `keys`; without any, every caller that reaches the server may do everything.
     pub fn new(keys: Vec<ApiKey>) -> Self {
-        Self(keys)
+        Self(keys.into_iter().map(Arc::new).collect())
     }
 
     /// True if there are none.
@@ -134,10 +184,15 @@ impl Keys {
         self.0.is_empty()
     }
 
-    fn caller(&self, headers: &HeaderMap, default_tenant: &Name) -> Result<Caller, Problem> {
+    fn caller(
+        &self,
+        headers: &HeaderMap,
+        default_tenant: &Name,
+        now: Timestamp,
+    ) -> Result<Caller, Problem> {
         if self.is_empty() {
             check_local(headers)?;
-            return Ok(Caller { tenant: default_tenant.clone(), is_operator: true });
+            return Ok(Caller { tenant: default_tenant.clone(), is_operator: true, key: None });
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let parts = given.and_then(|text| text.split_once(' '));
@@ -150,7 +205,79 @@ impl Keys {
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
         let found =
             known.next().ok_or_else(|| Problem::unauthorized("the API key is not known"))?;
-        Ok(Caller { tenant: found.tenant.clone(), is_operator: found.is_operator })
+        if let Some(last) = found.grants.not_after.filter(|last| now > *last) {
+            let detail =
+                format!("the API key {:?} was good until {last}: ask for a new one", found.name);
+            return Err(Problem::unauthorized(&detail));
+        }
+        let is_operator = found.grants.scopes.contains(&KeyScope::Operate);
+        Ok(Caller { tenant: found.tenant.clone(), is_operator, key: Some(Arc::clone(found)) })
+    }
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// The name of its key, if it has one, and its tenant.
+    pub(crate) fn names(&self) -> (Option<Name>, Name) {
+        (self.key.as_ref().map(|key| key.name.clone()), self.tenant.clone())
+    }
+
+    fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
+        match &self.key {
+            Some(key) if !key.grants.scopes.contains(&scope) => Err(Problem::forbidden(format!(
+                "this needs the scope `{scope}`, which the API key {:?} does not have",
+                key.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that it may send `submission`.
+    ///
+    /// # Errors
+    /// The first field that its key is not granted.
+    pub(crate) fn check_sending(&self, submission: &Submission<'_>) -> Result<(), InvalidField> {
+        self.key.as_ref().map_or(Ok(()), |key| key.grants.check_sending(submission))
+    }
+
+    /// Checks that it may send by every channel and with every priority, as what is sent again may go.
+    pub(crate) fn check_sends_all(&self) -> Result<(), Problem> {
+        match &self.key {
+            Some(key) if !key.grants.send_all() => Err(Problem::forbidden(format!(
+                "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
+                key.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl KeyAnswer ===
+
+impl KeyAnswer {
+    fn of(Caller { tenant, key, .. }: &Caller) -> Self {
+        let Some(key) = key else {
+            let scopes = KeyScope::ALL.to_vec();
+            let tenant = show(tenant);
+            return Self {
+                name: None,
+                tenant,
+                scopes,
+                channels: None,
+                priorities: None,
+                not_after: None,
+            };
+        };
+        let Grants { scopes, channels, priorities, not_after } = &key.grants;
+        Self {
+            name: Some(show(&key.name)),
+            tenant: show(tenant),
+            scopes: scopes.iter().copied().collect(),
+            channels: channels.as_ref().map(|channels| channels.iter().map(show).collect()),
+            priorities: priorities.as_ref().map(|some| some.iter().copied().collect()),
+            not_after: *not_after,
+        }
     }
 }
 
@@ -164,7 +291,7 @@ fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
         if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
             let detail = "without an API key only callers on this machine are answered: \
                           call localhost or 127.0.0.1, or configure a key";
-            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+            return Err(Problem::forbidden(detail));
         }
     }
     Ok(())
@@ -208,8 +335,9 @@ mod tests {
     #[test]
     fn beyond_loopback_a_key_is_needed() {
         let check = |address: &str, keys: &Keys| check_listen(address.parse().unwrap(), keys);
-        let tenant = "acme".parse().unwrap();
-        let key = ApiKey { name: "ci".into(), tenant, sha256: [0; 32], is_operator: false };
+        let name = |text: &str| text.parse().unwrap();
+        let grants = Grants::default();
+        let key = ApiKey { name: name("ci"), tenant: name("acme"), sha256: [0; 32], grants };
         for loopback in ["127.0.0.1:80", "127.8.8.8:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
             assert_eq!(check(loopback, &Keys::default()), Ok(()));
         }

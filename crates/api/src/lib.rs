@@ -5,6 +5,7 @@
 //! its operations ([`Operations`](store::Operations)).
 
 mod access;
+mod access_log;
 mod answer_time;
 mod body;
 mod broadcast_list;
@@ -17,6 +18,7 @@ mod draft;
 mod estimate;
 mod events;
 mod follow;
+mod grants;
 mod input;
 mod keys;
 pub mod limits;
@@ -35,6 +37,7 @@ mod recipients;
 mod requeue;
 mod reschedule;
 mod resolve;
+mod routes;
 mod scope;
 mod server;
 mod space;
@@ -50,8 +53,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
 use feed::{FeedPlan, SourceCounts};
 use flow::Backoff;
 use notification::{Name, Timestamp};
@@ -61,12 +64,14 @@ use store::ReadStore;
 use tokio::sync::{Semaphore, watch};
 
 pub use access::Locked;
+pub use access_log::AccessLog;
 pub use broadcast_list::{BroadcastItem, broadcast_with_key};
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use cancel::CancelAllAnswer;
 pub use channels::ConfiguredChannel;
 pub use create::{NotificationCreated, PreviewAnswer};
 pub use estimate::EstimateAnswer;
+pub use grants::{Grants, KeyScope, UnknownScope};
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use notifications::{CancelAnswer, notification_with_key};
 pub use pauses::{PauseAnswer, ResumeAnswer};
@@ -78,6 +83,7 @@ pub use recipients::ErasureAnswer;
 pub use requeue::RequeuedOne;
 pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
+pub use routes::routes;
 pub use server::serve;
 pub use space::{SpaceAnswer, StoreGrowth};
 pub use status::{
@@ -86,6 +92,7 @@ pub use status::{
 };
 pub use suppressions::{LiftAnswer, SuppressAnswer, SuppressionPages};
 
+use access_log::RequestLog;
 use problem::Problem;
 
 /// The parts of the engine that the API calls.
@@ -122,6 +129,8 @@ pub struct ApiState {
     pub feeds: Vec<FeedPlan>,
     /// Room for streams of events: [`limits::EVENT_STREAMS`].
     pub event_streams: Arc<Semaphore>,
+    /// The requests that have a line in the log.
+    pub access_log: AccessLog,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
     /// Since when it runs.
@@ -151,16 +160,8 @@ pub fn site(state: ApiState) -> Site {
     let takes_in = state.takes_in;
     let intake = takes_in.then(|| Arc::clone(&state.intake));
     let shared = Arc::new(state);
-    let mut operators = Router::new().route("/v1/status", get(status::status));
-    let mut callers = Router::new().route("/metrics", get(metrics::metrics));
-    if takes_in {
-        operators = operators.merge(for_operators());
-        callers = callers.merge(for_callers());
-    }
-    // Layers on routes alone: an unknown path is a 404, with and without a key. The layer that is added last runs first,
-    // so the caller is known where an operator is asked for.
-    let callers = callers
-        .merge(operators.route_layer(from_fn(keys::authorize_operator)))
+    // A layer on routes alone: an unknown path is a 404, with and without a key.
+    let callers = routes::router(takes_in)
         .route_layer(from_fn_with_state(Arc::clone(&shared), keys::authorize));
     let router = Router::new()
         .route("/healthz", get(operate::health))
@@ -168,45 +169,9 @@ pub fn site(state: ApiState) -> Site {
         .merge(callers)
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
+    let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
+    let router = router.layer(from_fn_with_state(log, access_log::log));
     Site { router: router.with_state(shared), intake }
-}
-
-fn for_operators() -> Router<Arc<ApiState>> {
-    Router::new()
-        .route("/v1/log", get(operate::log))
-        .route("/v1/audit", get(operate::audit))
-        .route("/v1/prune", post(prune::prune))
-        .route("/v1/estimate", get(prospect::read))
-        .route(
-            "/v1/suppressions",
-            get(suppressions::read).post(suppressions::suppress).delete(suppressions::lift_one),
-        )
-        .route("/v1/suppressions/lift", post(suppressions::lift))
-        .route("/v1/suppressions/events", get(suppressions::events))
-}
-
-fn for_callers() -> Router<Arc<ApiState>> {
-    Router::new()
-        .route("/v1/notifications", get(notifications::list).post(create::create))
-        .route("/v1/notifications/{id}", get(notifications::read))
-        .route("/v1/notifications/{id}/cancel", post(notifications::cancel))
-        .route("/v1/notifications/{id}/requeue", post(requeue::one))
-        .route("/v1/notifications/{id}/reschedule", post(reschedule::notification))
-        .route("/v1/notifications/{id}/resolve", post(resolve::one))
-        .route("/v1/events", get(events::read))
-        .route("/v1/requeue", post(requeue::many))
-        .route("/v1/resolve", post(resolve::many))
-        .route("/v1/recipients", delete(recipients::erase))
-        .route("/v1/cancel", post(cancel::cancel))
-        .route("/v1/pause", post(pauses::pause))
-        .route("/v1/resume", post(pauses::resume))
-        .route("/v1/pauses", get(pauses::list))
-        .route("/v1/preview", post(create::preview))
-        .route("/v1/channels", get(channels::list))
-        .route("/v1/broadcasts", get(broadcast_list::list).post(broadcasts::create))
-        .route("/v1/broadcasts/{id}", get(broadcasts::read))
-        .route("/v1/broadcasts/{id}/cancel", post(broadcasts::cancel))
-        .route("/v1/broadcasts/{id}/reschedule", post(reschedule::broadcast))
 }
 
 async fn unknown_path(uri: Uri) -> Problem {

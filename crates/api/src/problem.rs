@@ -80,6 +80,17 @@ impl Problem {
         Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
     }
 
+    /// The caller may not do this.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// The caller's key is not granted what stands there.
+    pub(crate) fn not_granted(located: Located) -> Self {
+        let detail = located.to_string();
+        Self { errors: vec![located], ..Self::forbidden(detail) }
+    }
+
     /// The caller has not said who it is, or not by a key that is known.
     pub(crate) fn unauthorized(detail: &str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)

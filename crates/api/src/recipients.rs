@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, Name, NotificationId};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(crate) async fn erase(
     if with_suppressions && !caller.is_operator {
         let detail =
             "the suppression list is that of all tenants: to erase from it needs an operator's key";
-        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        return Err(Problem::forbidden(detail));
     }
     let filter = whom.filter(&tenant);
     let mut next: Option<NotificationId> = query.parse("after")?;

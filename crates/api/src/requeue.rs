@@ -66,6 +66,7 @@ pub(crate) async fn one(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
+    caller.check_sends_all()?;
     let id = parse_id(&id)?;
     let States(states) = States::read(&mut Query::read(&uri, &["state", "may_repeat"])?)?;
     let is_of_dead = states == States::default().0;
@@ -98,6 +99,7 @@ pub(crate) async fn many(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
+    caller.check_sends_all()?;
     let mut query = Query::read(&uri, &[&matching::NAMES[..], &["state", "may_repeat"]].concat())?;
     let States(states) = States::read(&mut query)?;
     let mut matching = Matching::read(&mut query, &caller)?;

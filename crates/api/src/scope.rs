@@ -1,6 +1,5 @@
 //! Scope of a request to pause, resume or cancel: a broadcast, a lane, a channel, or all that a tenant has.
 
-use axum::http::StatusCode;
 use notification::{Name, Scope};
 
 use crate::keys::Caller;
@@ -22,7 +21,7 @@ pub(crate) fn tenant_of(query: &mut Query, caller: &Caller) -> Result<Name, Prob
     let tenant = query.parse("tenant")?.unwrap_or_else(|| caller.tenant.clone());
     if tenant != caller.tenant && !caller.is_operator {
         let detail = "to name another tenant needs an operator's key";
-        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        return Err(Problem::forbidden(detail));
     }
     Ok(tenant)
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesOrdered, StreamExt};
-use notification::{Draft, Name, limits};
+use notification::{Draft, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::{InvalidField, Reservation};
@@ -21,8 +21,9 @@ use serde::Serialize;
 use store::{Admission, StoreError};
 
 use crate::body::Incoming;
-use crate::draft::read_draft;
+use crate::draft::{DraftError, read_draft};
 use crate::input::Input;
+use crate::keys::Caller;
 use crate::lines::BodyLine;
 use crate::problem::Problem;
 use crate::yield_budget::YieldBudget;
@@ -57,7 +58,7 @@ type Answered = Result<(Vec<u8>, LineCounts), StoreError>;
 
 struct Answers {
     intake: Arc<Intake>,
-    tenant: Name,
+    caller: Caller,
     input: Input,
     group: LineGroup,
     calls: FuturesOrdered<BoxFuture<'static, Answered>>,
@@ -82,12 +83,12 @@ enum StreamStage {
 /// The answers to `incoming`, in pieces of whole lines.
 pub(crate) fn answers(
     intake: Arc<Intake>,
-    tenant: Name,
+    caller: Caller,
     incoming: Incoming,
 ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
     let answers = Answers {
         intake,
-        tenant,
+        caller,
         input: Input::new(incoming),
         group: LineGroup::default(),
         calls: FuturesOrdered::new(),
@@ -182,7 +183,7 @@ impl Answers {
     /// Sets aside what the stream may hold, unless it has that. It waits for room with nothing of its own in hand.
     async fn hold(&mut self) -> Result<(), Problem> {
         if self.held.is_none() {
-            self.held = Some(self.intake.reserve_for_stream(&self.tenant).await?);
+            self.held = Some(self.intake.reserve_for_stream(&self.caller.tenant).await?);
         }
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Answers {
             None => Err(LineError::too_long()),
             Some(text) => match utf8(text) {
                 Ok(text) => {
-                    let draft = read_draft(&self.intake, &self.tenant, (&text, &text), None, now);
+                    let draft = read_draft(&self.intake, &self.caller, (&text, &text), None, now);
                     match draft.await {
                         Ok(draft) => draft.map_err(LineError::from),
                         // Of this line and of all behind it nothing is taken in.
@@ -312,6 +313,17 @@ impl LineError {
 
     fn conflict(invalid: InvalidField) -> Self {
         Self { status: 409, pointer: invalid.pointer, detail: invalid.message }
+    }
+}
+
+impl From<DraftError> for LineError {
+    fn from(error: DraftError) -> Self {
+        match error {
+            DraftError::Wrong(error) => error.into(),
+            DraftError::NotGranted(field) => {
+                Self { status: 403, pointer: field.pointer, detail: field.message }
+            }
+        }
     }
 }
 

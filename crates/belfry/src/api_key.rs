@@ -1,7 +1,10 @@
 //! `belfry api-key`: makes a key, prints it once, and prints what the configuration keeps of it.
 
+use std::fmt::{Display, Write as _};
+
+use api::KeyScope;
 use clap::Args;
-use notification::Name;
+use notification::{Name, Priority, Timestamp};
 
 use crate::output;
 
@@ -13,12 +16,25 @@ pub(crate) struct ApiKeyArgs {
     /// Whose notifications the caller sends and sees
     #[arg(long)]
     pub(crate) tenant: Name,
+    /// Scopes of the caller, with commas between: send, read, cancel, suppress, operate, metrics
+    /// [default: all but operate]
+    #[arg(long, value_delimiter = ',', value_name = "SCOPES")]
+    scopes: Vec<KeyScope>,
+    /// The channels that the caller sends by, with commas between [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "CHANNELS")]
+    channels: Vec<Name>,
+    /// The priorities that the caller sends with, with commas between [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "PRIORITIES")]
+    priorities: Vec<Priority>,
+    /// The last instant at which the key is good (RFC 3339) [default: none]
+    #[arg(long, value_name = "INSTANT")]
+    not_after: Option<Timestamp>,
 }
 
 /// Prints the key and its table. The key goes to standard output and nowhere else.
 pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<()> {
     let key = api::generate()?;
-    output::print(&format!(
+    let mut table = format!(
         "# The key, for the caller. It is kept nowhere and cannot be shown again.\n\
          # BELFRY_API_KEY={key}\n\
          # For the configuration of the engine:\n\
@@ -29,5 +45,21 @@ pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<()> {
         args.name,
         args.tenant,
         api::hash(&key)
-    ))
+    );
+    push_list(&mut table, "scopes", &args.scopes)?;
+    push_list(&mut table, "channels", &args.channels)?;
+    push_list(&mut table, "priorities", &args.priorities)?;
+    if let Some(last) = args.not_after {
+        writeln!(table, "not_after = \"{last}\"")?;
+    }
+    output::print(&table)
+}
+
+/// A setting with `words`, if there are any. None of them has a character that TOML would have written otherwise.
+fn push_list(table: &mut String, setting: &str, words: &[impl Display]) -> std::fmt::Result {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    writeln!(table, "{setting} = [{}]", words.join(", "))
 }

@@ -23,11 +23,17 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Address of the engine [default: where the configuration has it listen]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", env = "BELFRY_URL")]
     pub(crate) url: Option<String>,
-    /// Key to call the engine with
+    /// Key to call the engine with; a list of processes shows it: better in the environment or a file
     #[arg(long, global = true, value_name = "KEY", env = "BELFRY_API_KEY", hide_env_values = true)]
-    pub(crate) api_key: Option<String>,
+    api_key: Option<String>,
+    /// File with the key to call the engine with
+    #[arg(long, global = true, value_name = "FILE", env = "BELFRY_API_KEY_FILE")]
+    api_key_file: Option<PathBuf>,
+    /// More root certificates to trust, PEM, where the engine is called by https
+    #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CA_FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
 }
 
 /// Which store a command reads.
@@ -103,6 +109,32 @@ pub(crate) const SCOPES: [&str; 2] = ["all", "channel"];
 pub(crate) enum TargetId {
     Notification(NotificationId),
     Broadcast(BroadcastId),
+}
+
+// === impl Global ===
+
+impl Global {
+    /// The key to call the engine with, if one was given.
+    ///
+    /// # Errors
+    /// When its file cannot be read, or there is a key as well.
+    pub(crate) fn key(&self) -> Result<Option<String>, CliError> {
+        let refuse = |message: String| CliError::new(FailureKind::Usage, message);
+        match (&self.api_key, &self.api_key_file) {
+            (key, None) => Ok(key.clone()),
+            (Some(_), Some(_)) => Err(refuse(
+                "both a key and a file with one are given (--api-key or BELFRY_API_KEY, --api-key-file or \
+                 BELFRY_API_KEY_FILE): leave one of them out"
+                    .to_owned(),
+            )),
+            (None, Some(file)) => {
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    refuse(format!("cannot read the API key from {}: {error}", file.display()))
+                })?;
+                Ok(Some(text.trim().to_owned()))
+            }
+        }
+    }
 }
 
 // === impl ScopeArgs ===

@@ -19,7 +19,7 @@ pub const SECOND_KEY: &str = "bench-key-of-the-second-tenant";
 
 /// The SHA-256 of both keys, as a configuration has them.
 const KEYS: &str = r#"[
-    {name = "first", tenant = "first", operator = true, sha256 = "86cb40e2b054137c1d55b81f34f832c8d55001bd50412337bc297f6c8e8abc7b"},
+    {name = "first", tenant = "first", scopes = ["send", "read", "operate"], sha256 = "86cb40e2b054137c1d55b81f34f832c8d55001bd50412337bc297f6c8e8abc7b"},
     {name = "second", tenant = "second", sha256 = "d9ced8669579c2b10c83f00c39ec012ee18cdfd5957dbdee79d21aa58715a1b5"},
 ]"#;
 

@@ -1,20 +1,28 @@
 //! Keys, and the requests that they allow.
 
-use api::{ApiKey, hash, parse_hash};
+use api::{ApiKey, Grants, KeyScope, hash, parse_hash};
 use axum::body::Body;
 use axum::http::{Method, Request};
 use serde_json::json;
 
 use crate::support::{Answer, Fixture, JSON, fixture, notification};
 
+/// The key of `tenant`, with the scopes of a tenant or with all.
 pub(crate) fn key(tenant: &str, is_operator: bool) -> ApiKey {
-    let sha256 = parse_hash(&hash(&format!("bfy_{tenant}"))).unwrap();
-    ApiKey { name: tenant.to_owned(), tenant: tenant.parse().unwrap(), sha256, is_operator }
+    let scopes = if is_operator { &KeyScope::ALL[..] } else { &KeyScope::OF_TENANT };
+    granted(tenant, tenant, Grants::of(scopes.iter().copied()))
 }
 
+/// The key `name` of `tenant`.
+pub(crate) fn granted(name: &str, tenant: &str, grants: Grants) -> ApiKey {
+    let sha256 = parse_hash(&hash(&format!("bfy_{name}"))).unwrap();
+    ApiKey { name: name.parse().unwrap(), tenant: tenant.parse().unwrap(), sha256, grants }
+}
+
+/// Calls with the key `name`.
 pub(crate) async fn call(
     fixture: &Fixture,
-    tenant: &str,
+    name: &str,
     method: Method,
     path: &str,
     body: &str,
@@ -23,7 +31,7 @@ pub(crate) async fn call(
         .method(method)
         .uri(path)
         .header("content-type", JSON)
-        .header("authorization", format!("Bearer bfy_{tenant}"));
+        .header("authorization", format!("Bearer bfy_{name}"));
     fixture.send(request.body(Body::from(body.to_owned())).unwrap()).await
 }
 
@@ -55,7 +63,9 @@ async fn a_tenant_sees_and_cancels_its_own_only() {
     let path = created.header("location").to_owned();
     let broadcast = r#"{"channel":"ios","content":{},"recipients":["a1"]}"#;
     let broadcast = call(&fixture, "acme", Method::POST, "/v1/broadcasts", broadcast).await;
-    let broadcast = format!("/v1/broadcasts/{}", broadcast.json()["id"].as_str().unwrap());
+    let expect = format!("/v1/broadcasts/{}", broadcast.json()["id"].as_str().unwrap());
+    let broadcast = broadcast.header("location").to_owned();
+    assert_eq!(broadcast, expect);
 
     for own in [&path, &broadcast] {
         assert!(call(&fixture, "acme", Method::GET, own, "").await.status.is_success());

@@ -6,12 +6,14 @@
     reason = "all of it is test code: a failure here fails the test"
 )]
 
+mod access_log;
 mod bad_input;
 mod cancel;
 mod create;
 mod estimate;
 mod events;
 mod fallback;
+mod grants;
 mod keys;
 mod labels;
 mod lists;

@@ -123,6 +123,7 @@ pub(crate) fn fixture_over(
             },
         ],
         event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
+        access_log: api::AccessLog::All,
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });

@@ -1,6 +1,7 @@
 //! One engine, and connections to it: HTTP/1.1 that is kept alive, plain or over TLS.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -73,8 +74,12 @@ struct EngineTls {
 // === impl EngineApi ===
 
 impl EngineApi {
-    /// The engine at `url`, called with `key` if there is one.
-    pub(crate) fn new(url: &str, key: Option<String>) -> anyhow::Result<Self> {
+    /// The engine at `url`, called with `key` if there is one. By https it is trusted by this machine's roots and those in `ca_file`.
+    pub(crate) fn new(
+        url: &str,
+        key: Option<String>,
+        ca_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let refuse = || {
             let message = format!("{url:?} is not an address such as http://127.0.0.1:8473");
             CliError::new(FailureKind::Usage, message)
@@ -86,7 +91,7 @@ impl EngineApi {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let (tls, usual_port) = match uri.scheme_str() {
             Some("http") => (None, 80),
-            Some("https") => (Some(EngineTls::new(&host)?), 443),
+            Some("https") => (Some(EngineTls::new(&host, ca_file)?), 443),
             _ => return Err(refuse().into()),
         };
         let port = net::endpoint::port_of(authority, usual_port).map_err(|malformed| {
@@ -261,8 +266,8 @@ impl From<CallError> for CliError {
 // === impl EngineTls ===
 
 impl EngineTls {
-    fn new(host: &str) -> anyhow::Result<Self> {
-        let config = net::tls::client_trusting(net::tls::roots(None)?, &[], None)?;
+    fn new(host: &str, ca_file: Option<&Path>) -> anyhow::Result<Self> {
+        let config = net::tls::client_trusting(net::tls::roots(ca_file)?, &[], None)?;
         let name = ServerName::try_from(host.to_owned())?;
         Ok(Self { connector: TlsConnector::from(config), name })
     }

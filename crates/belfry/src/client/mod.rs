@@ -39,7 +39,7 @@ impl Client {
             listen.set_ip([127, 0, 0, 1].into());
         }
         let url = global.url.clone().unwrap_or_else(|| format!("http://{listen}"));
-        let engine = EngineApi::new(&url, global.api_key.clone())?;
+        let engine = EngineApi::new(&url, global.key()?, global.ca_file.as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, engine, idle: Cell::default() })
     }

@@ -6,6 +6,7 @@
 mod channels;
 mod feeds;
 mod flags;
+mod keys;
 mod kinds;
 mod lifetimes;
 mod load;
@@ -29,7 +30,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use api::ConfiguredChannel;
+use api::{AccessLog, ConfiguredChannel};
 use feed::FeedPlan;
 use flow::Backoff;
 use notification::Name;
@@ -51,6 +52,7 @@ pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 pub(crate) use tenants::TenantConfig;
 
+use keys::KeyConfig;
 use problem::Mistake;
 use retry::RetryConfig;
 
@@ -96,23 +98,6 @@ pub(crate) struct ServerConfig {
     pub(crate) keys: Vec<KeyConfig>,
 }
 
-/// `[[server.keys]]`: one caller.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeyConfig {
-    /// Says in logs whose key it is. Required, unique.
-    pub(crate) name: Name,
-    /// Whose notifications the caller sends and sees. Required.
-    pub(crate) tenant: Name,
-    /// True if the caller also sees what concerns every tenant: status, log, audit, suppressions. Default
-    /// `false`.
-    #[serde(default)]
-    pub(crate) operator: bool,
-    /// SHA-256 of the key; `belfry api-key` makes both. Required.
-    #[serde(deserialize_with = "units::sha256")]
-    pub(crate) sha256: [u8; 32],
-}
-
 /// `[delivery]`: how notifications are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
@@ -129,6 +114,8 @@ pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
     /// The least important line that is logged. Default `info`.
     pub(crate) level: LogLevel,
+    /// The requests that have a line. Default `acts`.
+    pub(crate) requests: AccessLog,
 }
 
 /// The form of a log line.
@@ -293,7 +280,7 @@ impl Config {
 
     /// The problems of settings that are valid each and wrong together. Reads the files that it names; touches no network.
     fn check(&self) -> Vec<Mistake> {
-        let mut problems = self.server.check();
+        let mut problems = self.server.check(&self.channels);
         problems.extend(self.store.check());
         problems.extend(self.queue.check(&self.store));
         if self.delivery.senders > 256 {
@@ -325,26 +312,13 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// The callers' keys as the API knows them.
     pub(crate) fn api_keys(&self) -> api::Keys {
-        let key = |key: &KeyConfig| api::ApiKey {
-            name: key.name.to_string(),
-            tenant: key.tenant.clone(),
-            sha256: key.sha256,
-            is_operator: key.operator,
-        };
-        api::Keys::new(self.keys.iter().map(key).collect())
+        api::Keys::new(self.keys.iter().map(KeyConfig::api_key).collect())
     }
 
-    fn check(&self) -> Vec<Mistake> {
-        let mut problems = Vec::new();
+    fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Mistake> {
+        let mut problems = KeyConfig::check_all(&self.keys, channels);
         if let Err(error) = api::check_listen(self.listen, &self.api_keys()) {
             problems.push(Mistake::new("server.listen", error.to_string()));
-        }
-        let mut names = BTreeSet::new();
-        for (i, key) in self.keys.iter().enumerate() {
-            if !names.insert(&key.name) {
-                let message = format!("another key is named {:?} already", key.name);
-                problems.push(Mistake::new(format!("server.keys[{i}].name"), message));
-            }
         }
         problems
     }

@@ -18,7 +18,11 @@ use crate::logging;
 
 /// Relays until it is told to end, or as the arguments say. The exit code is 1 when it was told twice, or something is lost.
 pub(crate) fn run(args: &RelayArgs) -> anyhow::Result<ExitCode> {
-    logging::start(&LogConfig { format: LogFormat::Text, level: LogLevel::Warn })?;
+    logging::start(&LogConfig {
+        format: LogFormat::Text,
+        level: LogLevel::Warn,
+        ..LogConfig::default()
+    })?;
     if !args.direct {
         return accounted::run(args);
     }

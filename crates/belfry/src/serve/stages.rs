@@ -359,6 +359,7 @@ impl StageParts<'_> {
             channels: self.live.configured_channels(),
             feeds: if takes_in { self.config.feed_plans()? } else { Vec::new() },
             event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
+            access_log: self.config.log.requests,
             takes_in,
             started_at: pipeline::timestamp(self.clock),
         }))

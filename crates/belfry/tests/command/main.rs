@@ -4,6 +4,7 @@
 mod broadcasts;
 mod credential;
 mod import;
+mod keys;
 mod others;
 mod requeue;
 mod reschedule;

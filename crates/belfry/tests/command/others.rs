@@ -131,18 +131,6 @@ fn a_configuration_that_is_fine_is_told_with_its_warnings() {
 }
 
 #[test]
-fn a_key_is_printed_with_the_table_that_admits_it() {
-    let workspace = Workspace::new();
-    let key = workspace.belfry(&["api-key", "billing", "--tenant", "shop"]);
-    assert_eq!(key.code, 0);
-    assert!(key.out.contains("# BELFRY_API_KEY=belfry_"));
-    workspace.write("belfry.toml", format!("server.listen = \"0.0.0.0:1\"\n{}", key.out));
-    let ended = workspace.belfry(&["check-config"]);
-    assert_eq!((ended.code, ended.err), (0, vec![]));
-    assert_ne!(workspace.belfry(&["api-key", "billing", "--tenant", "shop"]).out, key.out);
-}
-
-#[test]
 fn a_vapid_key_is_printed_as_a_page_and_a_channel_take_it() {
     let workspace = Workspace::new();
     let pair = workspace.belfry(&["vapid-key"]);

@@ -181,7 +181,8 @@ impl Workspace {
         ended
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// `belfry` in the directory, with an environment that says nothing of Belfry.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_belfry"));
         command.args(arguments).current_dir(self.directory.path()).env_clear();
         command

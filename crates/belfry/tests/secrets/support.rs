@@ -167,9 +167,10 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A key of the API, and the table of the configuration that admits it as an operator's.
 pub(crate) fn make_api_key(workspace: &mut Workspace, name: &str) -> (String, String) {
-    let table = workspace.get(&["api-key", name, "--tenant", "default"]);
+    let scopes = "send,read,cancel,suppress,operate,metrics";
+    let table = workspace.get(&["api-key", name, "--tenant", "default", "--scopes", scopes]);
     // What makes a key shows it, once.
     workspace.printed.clear();
     let key = table.lines().find_map(|line| line.strip_prefix("# BELFRY_API_KEY=")).unwrap();
-    (key.to_owned(), format!("{table}operator = true\n"))
+    (key.to_owned(), table)
 }

@@ -1,0 +1,198 @@
+//! Grants: the calls that a key is good for.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use notification::{Name, Priority, Timestamp};
+use pipeline::ingest::{InvalidField, Submission};
+use serde::{Serialize, Serializer};
+
+/// A scope of a key. Each route needs one, or several ([`routes`](crate::routes)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyScope {
+    /// Hand notifications and broadcasts in, preview them, and send again what was given up.
+    Send,
+    /// Notifications, broadcasts, events, channels and pauses.
+    Read,
+    /// Cancel, reschedule, pause, resume, and write down what became of what is in doubt.
+    Cancel,
+    /// Erase what is stored about a recipient; with [`Operate`](Self::Operate) the suppression list as well.
+    Suppress,
+    /// Beyond the own tenant: what concerns all of them, and what belongs to another that is named.
+    Operate,
+    /// The metrics of the process, which are of all tenants.
+    Metrics,
+}
+
+/// A text that names no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no scope: there are send, read, cancel, suppress, operate and metrics")]
+pub struct UnknownScope(String);
+
+/// The calls that a key is good for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Grants {
+    /// Its scopes.
+    pub scopes: BTreeSet<KeyScope>,
+    /// The channels that it sends by; `None` is all of them.
+    pub channels: Option<BTreeSet<Name>>,
+    /// The priorities that it sends with; `None` is all of them.
+    pub priorities: Option<BTreeSet<Priority>>,
+    /// The last instant at which it is good for anything.
+    pub not_after: Option<Timestamp>,
+}
+
+// === impl KeyScope ===
+
+impl KeyScope {
+    /// Every scope.
+    pub const ALL: [Self; 6] =
+        [Self::Send, Self::Read, Self::Cancel, Self::Suppress, Self::Operate, Self::Metrics];
+    /// The scopes of a key for which none are named: everything that is its tenant's, and the metrics.
+    pub const OF_TENANT: [Self; 5] =
+        [Self::Send, Self::Read, Self::Cancel, Self::Suppress, Self::Metrics];
+
+    /// The word that users read and write.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Cancel => "cancel",
+            Self::Suppress => "suppress",
+            Self::Operate => "operate",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
+impl fmt::Display for KeyScope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+impl Serialize for KeyScope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl FromStr for KeyScope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        let found = Self::ALL.into_iter().find(|scope| scope.as_str() == text);
+        found.ok_or_else(|| UnknownScope(text.chars().take(80).collect()))
+    }
+}
+
+// === impl Grants ===
+
+impl Grants {
+    /// Everything in `scopes`, by all channels and with all priorities.
+    pub fn of(scopes: impl IntoIterator<Item = KeyScope>) -> Self {
+        Self { scopes: scopes.into_iter().collect(), ..Self::default() }
+    }
+
+    /// True if they are good for everything that may be sent.
+    pub(crate) const fn send_all(&self) -> bool {
+        self.channels.is_none() && self.priorities.is_none()
+    }
+
+    /// Checks that `submission` and its fallbacks go by channels, and with a priority, that are granted.
+    ///
+    /// # Errors
+    /// The first field that is not, with what would be.
+    pub(crate) fn check_sending(&self, submission: &Submission<'_>) -> Result<(), InvalidField> {
+        if let Some(channels) = &self.channels {
+            let check = |channel: &str, pointer: String| {
+                let is_granted = channels.iter().any(|granted| granted.as_str() == channel);
+                if is_granted { Ok(()) } else { Err(not_granted(pointer, channel, channels)) }
+            };
+            check(&submission.channel, "/channel".to_owned())?;
+            for (i, fallback) in submission.fallback.iter().enumerate() {
+                check(&fallback.channel, format!("/fallback/{i}/channel"))?;
+            }
+        }
+        if let Some(priorities) = &self.priorities {
+            let given = submission.priority.as_deref().map(str::parse);
+            // A word that is no priority is found by the next step.
+            if let Ok(priority) = given.unwrap_or(Ok(Priority::default()))
+                && !priorities.contains(&priority)
+            {
+                return Err(not_granted("/priority".to_owned(), priority, priorities));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_granted<T: fmt::Display>(
+    pointer: String,
+    given: impl fmt::Display,
+    granted: &BTreeSet<T>,
+) -> InvalidField {
+    let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
+    let given: String = given.to_string().chars().take(80).collect();
+    let granted = granted.join(", ");
+    InvalidField::new(pointer, format!("{given:?} is not granted to this key: it has {granted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipeline::ingest::FallbackSubmission;
+
+    #[test]
+    fn a_scope_is_read_as_it_is_written() {
+        for scope in KeyScope::ALL {
+            assert_eq!(scope.as_str().parse(), Ok(scope));
+        }
+        let refused = "Send".parse::<KeyScope>().unwrap_err().to_string();
+        assert!(refused.contains("send, read, cancel, suppress, operate and metrics"), "{refused}");
+    }
+
+    #[test]
+    fn channels_and_priorities_that_are_not_granted_are_named() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let grants = Grants {
+            channels: Some(BTreeSet::from([name("ios"), name("web")])),
+            priorities: Some(BTreeSet::from([Priority::Normal, Priority::Bulk])),
+            ..Grants::default()
+        };
+        let check = |channel: &str, fallback: Option<&str>, priority: Option<&str>| {
+            let fallback = fallback.map(|channel| FallbackSubmission {
+                channel: channel.to_owned().into(),
+                ..FallbackSubmission::default()
+            });
+            let submission = Submission {
+                channel: channel.to_owned().into(),
+                fallback: fallback.into_iter().collect(),
+                priority: priority.map(|priority| priority.to_owned().into()),
+                ..Submission::default()
+            };
+            let checked = grants.check_sending(&submission);
+            checked.map_or_else(
+                |fault| format!("{}: {}", fault.pointer, fault.message),
+                |()| String::new(),
+            )
+        };
+        assert_eq!(check("ios", None, None), "");
+        assert_eq!(check("web", Some("ios"), Some("bulk")), "");
+        assert_eq!(check("ios", None, Some("no-priority")), "", "the next step says what is wrong");
+        assert_eq!(
+            check("mail", None, None),
+            r#"/channel: "mail" is not granted to this key: it has ios, web"#
+        );
+        assert_eq!(
+            check("ios", Some("mail"), None),
+            r#"/fallback/0/channel: "mail" is not granted to this key: it has ios, web"#
+        );
+        assert_eq!(
+            check("ios", None, Some("urgent")),
+            r#"/priority: "urgent" is not granted to this key: it has normal, bulk"#
+        );
+        assert!(!grants.send_all() && Grants::of(KeyScope::ALL).send_all());
+    }
+}

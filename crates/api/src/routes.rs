@@ -1,0 +1,132 @@
+//! Every route that needs a key, with the scopes that it needs.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{self, MethodRouter};
+
+use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppress};
+use crate::keys::RouteRule;
+use crate::{
+    ApiState, broadcast_list, broadcasts, cancel, channels, create, events, keys, metrics,
+    notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule, resolve,
+    status, suppressions,
+};
+
+/// A route that needs a key.
+#[derive(Debug, Clone)]
+struct KeyedRoute {
+    method: Method,
+    path: &'static str,
+    rule: RouteRule,
+    handler: MethodRouter<Arc<ApiState>>,
+}
+
+/// Every route that needs a key: its method, its path, and the scopes that the key needs, all of them. None is needed where a key asks
+/// about itself.
+pub fn routes() -> Vec<(Method, &'static str, &'static [KeyScope])> {
+    let all = of_every_process().into_iter().chain(of_intake());
+    all.map(|route| (route.method, route.path, route.rule.needs)).collect()
+}
+
+/// The routes as a router: a request whose key lacks a scope ends here.
+pub(crate) fn router(takes_in: bool) -> Router<Arc<ApiState>> {
+    let mut routes = of_every_process();
+    if takes_in {
+        routes.extend(of_intake());
+    }
+    routes.into_iter().fold(Router::new(), |router, KeyedRoute { path, rule, handler, .. }| {
+        router.route(path, handler.route_layer(from_fn_with_state(rule, keys::require)))
+    })
+}
+
+fn of_every_process() -> Vec<KeyedRoute> {
+    vec![
+        get("/metrics", &[Metrics], metrics::metrics),
+        get("/v1/keys/self", &[], keys::own),
+        get("/v1/status", &[Read, Operate], status::status),
+    ]
+}
+
+fn of_intake() -> Vec<KeyedRoute> {
+    vec![
+        get("/v1/notifications", &[Read], notifications::list),
+        get("/v1/notifications/{id}", &[Read], notifications::read),
+        get("/v1/broadcasts", &[Read], broadcast_list::list),
+        get("/v1/broadcasts/{id}", &[Read], broadcasts::read),
+        get("/v1/events", &[Read], events::read),
+        get("/v1/channels", &[Read], channels::list),
+        get("/v1/pauses", &[Read], pauses::list),
+        post("/v1/notifications", &[Send], create::create),
+        post("/v1/preview", &[Send], create::preview),
+        post("/v1/broadcasts", &[Send], broadcasts::create),
+        post("/v1/notifications/{id}/requeue", &[Send], requeue::one).act(),
+        post("/v1/requeue", &[Send], requeue::many).act(),
+        post("/v1/notifications/{id}/cancel", &[Cancel], notifications::cancel).act(),
+        post("/v1/notifications/{id}/reschedule", &[Cancel], reschedule::notification).act(),
+        post("/v1/notifications/{id}/resolve", &[Cancel], resolve::one).act(),
+        post("/v1/broadcasts/{id}/cancel", &[Cancel], broadcasts::cancel).act(),
+        post("/v1/broadcasts/{id}/reschedule", &[Cancel], reschedule::broadcast).act(),
+        post("/v1/cancel", &[Cancel], cancel::cancel).act(),
+        post("/v1/pause", &[Cancel], pauses::pause).act(),
+        post("/v1/resume", &[Cancel], pauses::resume).act(),
+        post("/v1/resolve", &[Cancel], resolve::many).act(),
+        delete("/v1/recipients", &[Suppress], recipients::erase).act(),
+        // The list is that of all tenants.
+        get("/v1/suppressions", &[Suppress, Operate], suppressions::read),
+        post("/v1/suppressions", &[Suppress, Operate], suppressions::suppress).act(),
+        delete("/v1/suppressions", &[Suppress, Operate], suppressions::lift_one).act(),
+        post("/v1/suppressions/lift", &[Suppress, Operate], suppressions::lift).act(),
+        get("/v1/suppressions/events", &[Suppress, Operate], suppressions::events),
+        get("/v1/log", &[Read, Operate], operate::log),
+        get("/v1/audit", &[Read, Operate], operate::audit),
+        get("/v1/estimate", &[Read, Operate], prospect::read),
+        post("/v1/prune", &[Operate], prune::prune).act(),
+    ]
+}
+
+// === impl KeyedRoute ===
+
+impl KeyedRoute {
+    const fn new(
+        method: Method,
+        path: &'static str,
+        needs: &'static [KeyScope],
+        handler: MethodRouter<Arc<ApiState>>,
+    ) -> Self {
+        Self { method, path, rule: RouteRule { needs, is_act: false }, handler }
+    }
+
+    /// This route, whose requests change what was handed in before, or how it is sent.
+    fn act(mut self) -> Self {
+        self.rule.is_act = true;
+        self
+    }
+}
+
+fn get<H, T>(path: &'static str, needs: &'static [KeyScope], handler: H) -> KeyedRoute
+where
+    H: Handler<T, Arc<ApiState>>,
+    T: 'static,
+{
+    KeyedRoute::new(Method::GET, path, needs, routing::get(handler))
+}
+
+fn post<H, T>(path: &'static str, needs: &'static [KeyScope], handler: H) -> KeyedRoute
+where
+    H: Handler<T, Arc<ApiState>>,
+    T: 'static,
+{
+    KeyedRoute::new(Method::POST, path, needs, routing::post(handler))
+}
+
+fn delete<H, T>(path: &'static str, needs: &'static [KeyScope], handler: H) -> KeyedRoute
+where
+    H: Handler<T, Arc<ApiState>>,
+    T: 'static,
+{
+    KeyedRoute::new(Method::DELETE, path, needs, routing::delete(handler))
+}

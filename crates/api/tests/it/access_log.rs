@@ -1,0 +1,114 @@
+//! Lines of the log for requests, and their identifiers.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tracing_subscriber::fmt;
+
+use crate::keys::key;
+use crate::support::{Answer, Fixture, JSON, fixture, notification};
+
+/// Begins the identifiers of the requests whose lines are looked at: other tests have theirs in the same log.
+const OURS: &str = "line-";
+
+/// The log, as it was written.
+#[derive(Debug, Clone, Default)]
+struct LoggedText(Arc<Mutex<Vec<u8>>>);
+
+impl Write for LoggedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl LoggedText {
+    /// The lines of requests with an identifier of [`OURS`], in order, without what differs from one run to another.
+    fn lines(&self) -> Vec<Value> {
+        let text = self.0.lock().unwrap();
+        let lines = std::str::from_utf8(&text).unwrap().lines().map(serde_json::from_str);
+        let mut lines: Vec<Value> = lines.map(Result::unwrap).collect();
+        lines.retain(|line| line["id"].as_str().is_some_and(|id| id.starts_with(OURS)));
+        for line in &mut lines {
+            for other in ["timestamp", "level", "message"] {
+                line.as_object_mut().unwrap().remove(other);
+            }
+        }
+        lines
+    }
+}
+
+async fn post(fixture: &Fixture, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut request = Request::post(path).header("content-type", JSON);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    fixture.send(request.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_says_whose_key_asked_for_what_and_how_it_ended() {
+    let text = LoggedText::default();
+    let writer = text.clone();
+    let subscriber = fmt().json().flatten_event(true).with_target(false);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    // For all threads: with one of this thread alone it would depend on the other tests whether the line is written.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let fixture = fixture(vec![key("acme", false)]);
+    let ours = ("authorization", "Bearer bfy_acme");
+    let id = |id| ("x-request-id", id);
+    let body = notification("a1", "");
+    let created = post(&fixture, "/v1/notifications", &[ours, id("line-1")], &body).await;
+    let cancelled = post(&fixture, "/v1/cancel?all=true", &[ours, id("line-2")], "").await;
+    let denied = post(&fixture, "/v1/prune", &[ours, id("line-3")], "").await;
+    let unknown = post(&fixture, "/v1/cancel?all=true", &[id("line-4")], "").await;
+    let nowhere = post(&fixture, "/nowhere", &[id("line-5")], "").await;
+    let line = |id: &str, answer: &Answer| {
+        let (status, bytes) = (answer.status.as_u16(), answer.text.len());
+        json!({"id": id, "method": "POST", "status": status, "bytes": bytes, "ms": 0})
+    };
+    let of_acme = |id: &str, route: &str, answer: &Answer| {
+        let mut line = line(id, answer);
+        for (field, value) in [("key", "acme"), ("tenant", "acme"), ("route", route)] {
+            line[field] = json!(value);
+        }
+        line
+    };
+    let mut of_nobody = line("line-4", &unknown);
+    of_nobody["route"] = json!("/v1/cancel");
+    let expect = [
+        of_acme("line-1", "/v1/notifications", &created),
+        of_acme("line-2", "/v1/cancel", &cancelled),
+        of_acme("line-3", "/v1/prune", &denied),
+        of_nobody,
+        line("line-5", &nowhere),
+    ];
+    assert_eq!(text.lines(), expect);
+    let statuses =
+        [created, cancelled, denied, unknown, nowhere].map(|answer| answer.status.as_u16());
+    assert_eq!(statuses, [201, 200, 403, 401, 404]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_has_the_identifier_that_its_request_was_given_or_one_of_its_own() {
+    let fixture = fixture(Vec::new());
+    let id = async |given: &str| {
+        let answer = post(&fixture, "/v1/pause?all=true", &[("x-request-id", given)], "").await;
+        answer.header("x-request-id").to_owned()
+    };
+    assert_eq!(id("7f-abc:9").await, "7f-abc:9");
+    let long = "x".repeat(129);
+    let made = [id("").await, id("two words").await, id(&long).await];
+    for (i, own) in made.iter().enumerate() {
+        assert!(own.len() > 16 && own.is_ascii() && !own.contains(' '), "{own}");
+        assert!(!made[..i].contains(own), "{own}");
+    }
+    assert!(!fixture.get("/healthz").await.header("x-request-id").is_empty());
+}

@@ -1,0 +1,115 @@
+//! `[[server.keys]]`: who may call, and what for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use api::{ApiKey, Grants, KeyScope};
+use notification::{Name, Priority, Timestamp};
+use serde::{Deserialize, Deserializer, de};
+
+use super::channels::ChannelConfig;
+use super::problem::Mistake;
+use super::units;
+
+/// `[[server.keys]]`: one caller.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyConfig {
+    /// Says in logs whose key it is. Required, unique.
+    pub(crate) name: Name,
+    /// Whose notifications the caller sends and sees. Required.
+    tenant: Name,
+    /// SHA-256 of the key; `belfry api-key` makes both. Required.
+    #[serde(deserialize_with = "units::sha256")]
+    sha256: [u8; 32],
+    /// The calls that the key is good for. Default [`KeyScope::OF_TENANT`].
+    #[serde(default = "scopes_of_tenant", deserialize_with = "set")]
+    scopes: BTreeSet<KeyScope>,
+    /// The channels that it sends by. Default all.
+    channels: Option<BTreeSet<Name>>,
+    /// The priorities that it sends with. Default all.
+    #[serde(default, deserialize_with = "some_set")]
+    priorities: Option<BTreeSet<Priority>>,
+    /// The last instant at which the key is good. Default none.
+    #[serde(default, deserialize_with = "some_instant")]
+    not_after: Option<Timestamp>,
+}
+
+fn scopes_of_tenant() -> BTreeSet<KeyScope> {
+    KeyScope::OF_TENANT.into()
+}
+
+/// Reads a list of words.
+fn set<'de, D, T>(deserializer: D) -> Result<BTreeSet<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Ord + FromStr<Err: Display>,
+{
+    let words = Vec::<String>::deserialize(deserializer)?;
+    words.iter().map(|word| word.parse().map_err(de::Error::custom)).collect()
+}
+
+fn some_set<'de, D, T>(deserializer: D) -> Result<Option<BTreeSet<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Ord + FromStr<Err: Display>,
+{
+    set(deserializer).map(Some)
+}
+
+fn some_instant<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+// === impl KeyConfig ===
+
+impl KeyConfig {
+    /// The key as the API knows it.
+    pub(super) fn api_key(&self) -> ApiKey {
+        ApiKey {
+            name: self.name.clone(),
+            tenant: self.tenant.clone(),
+            sha256: self.sha256,
+            grants: Grants {
+                scopes: self.scopes.clone(),
+                channels: self.channels.clone(),
+                priorities: self.priorities.clone(),
+                not_after: self.not_after,
+            },
+        }
+    }
+
+    /// The problems of all of `keys` beside the `channels` that there are.
+    pub(super) fn check_all(
+        keys: &[Self],
+        channels: &BTreeMap<Name, ChannelConfig>,
+    ) -> Vec<Mistake> {
+        let (mut problems, mut names) = (Vec::new(), BTreeSet::new());
+        for (i, key) in keys.iter().enumerate() {
+            let mut add = |field: &str, message: String| {
+                problems.push(Mistake::new(format!("server.keys[{i}].{field}"), message));
+            };
+            if !names.insert(&key.name) {
+                add("name", format!("another key is named {:?} already", key.name));
+            }
+            if key.scopes.is_empty() {
+                add("scopes", "a key without a scope is good for nothing: name some".to_owned());
+            }
+            let is_empty = |set: Option<usize>| set == Some(0);
+            if is_empty(key.channels.as_ref().map(BTreeSet::len)) {
+                add("channels", "names none: leave it out for all of them".to_owned());
+            }
+            if is_empty(key.priorities.as_ref().map(BTreeSet::len)) {
+                add("priorities", "names none: leave it out for all of them".to_owned());
+            }
+            for channel in key.channels.iter().flatten() {
+                if !channels.contains_key(channel) {
+                    add("channels", format!("there is no channel {channel:?}"));
+                }
+            }
+        }
+        problems
+    }
+}
