@@ -1,4 +1,5 @@
-//! The access log: a line for a request, written when its answer has ended. Every answer has the identifier of its request.
+//! The access log: a line for a request, written when its answer has ended, or when it is given up since its caller is gone. Every
+//! answer has the identifier of its request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use notification::Name;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::keys::{Act, Caller};
+use crate::request_mark::RequestMark;
 
 /// The requests that have a line in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -42,14 +43,18 @@ pub(crate) struct RequestLog {
     next: AtomicU64,
 }
 
-/// A line of the log, as far as it is known when the answer begins.
+/// A line of the log. It is written when this is dropped.
 #[derive(Debug)]
 struct AccessLine {
+    shown: AccessLog,
     id: HeaderValue,
-    caller: Option<(Option<Name>, Name)>,
+    mark: RequestMark,
     method: Method,
     route: Option<MatchedPath>,
-    status: StatusCode,
+    /// `None` until the answer begins.
+    status: Option<StatusCode>,
+    /// Bytes of the answer that were sent.
+    bytes: u64,
     started: Instant,
     clock: Clock,
 }
@@ -57,7 +62,6 @@ struct AccessLine {
 /// The body of an answer that has a line in the log.
 struct LoggedBody {
     inner: Body,
-    bytes: u64,
     line: AccessLine,
 }
 
@@ -68,23 +72,31 @@ const ID_BYTES: usize = 128;
 /// Gives the answer its identifier, and the log its line.
 pub(crate) async fn log(
     State(log): State<Arc<RequestLog>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    let started = log.clock.monotonic();
     let given = request.headers().get(&REQUEST_ID).filter(|id| is_plain(id)).cloned();
     let id = given.unwrap_or_else(|| log.new_id());
-    let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mark = RequestMark::default();
+    request.extensions_mut().insert(mark.clone());
+    let mut line = AccessLine {
+        shown: log.shown,
+        id: id.clone(),
+        mark,
+        method: request.method().clone(),
+        route: request.extensions().get::<MatchedPath>().cloned(),
+        status: None,
+        bytes: 0,
+        started: log.clock.monotonic(),
+        clock: log.clock,
+    };
     let mut response = next.run(request).await;
-    response.headers_mut().insert(REQUEST_ID, id.clone());
-    if !log.shows(&response) {
+    response.headers_mut().insert(REQUEST_ID, id);
+    line.status = Some(response.status());
+    if !line.is_shown() {
         return response;
     }
-    let status = response.status();
-    let caller = response.extensions().get::<Caller>().map(Caller::names);
-    let line = AccessLine { id, caller, method, route, status, started, clock: log.clock };
-    response.map(|inner| Body::new(LoggedBody { inner, bytes: 0, line }))
+    response.map(|inner| Body::new(LoggedBody { inner, line }))
 }
 
 /// True for an identifier that may stand in a log and in a header.
@@ -107,19 +119,6 @@ impl RequestLog {
         let id = format!("{:016x}-{number:x}", self.process);
         HeaderValue::try_from(id).unwrap_or_else(|_| HeaderValue::from_static("-"))
     }
-
-    fn shows(&self, response: &Response) -> bool {
-        let status = response.status();
-        match self.shown {
-            AccessLog::None => false,
-            AccessLog::Acts => {
-                response.extensions().get::<Act>().is_some()
-                    || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status)
-                    || status == StatusCode::INTERNAL_SERVER_ERROR
-            }
-            AccessLog::All => true,
-        }
-    }
 }
 
 // === impl LoggedBody ===
@@ -134,7 +133,7 @@ impl HttpBody for LoggedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(context);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
-            self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            self.line.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
         polled
     }
@@ -148,26 +147,39 @@ impl HttpBody for LoggedBody {
     }
 }
 
-impl Drop for LoggedBody {
-    fn drop(&mut self) {
-        self.line.write(self.bytes);
-    }
-}
-
 // === impl AccessLine ===
 
 impl AccessLine {
-    /// Writes it, with the `bytes` of the answer that were sent.
-    fn write(&self, bytes: u64) {
+    fn is_shown(&self) -> bool {
+        match self.shown {
+            AccessLog::None => false,
+            AccessLog::Acts => self.mark.is_act() || self.status.is_some_and(is_noted),
+            AccessLog::All => true,
+        }
+    }
+}
+
+impl Drop for AccessLine {
+    fn drop(&mut self) {
+        if !self.is_shown() {
+            return;
+        }
         let id = self.id.to_str().unwrap_or_default();
-        let (key, tenant) = match &self.caller {
-            Some((key, tenant)) => (key.as_ref().map(Name::as_str), Some(tenant.as_str())),
-            None => (None, None),
-        };
-        let (method, status) = (self.method.as_str(), self.status.as_u16());
+        let caller = self.mark.caller();
+        let key = caller.and_then(|caller| caller.key.as_ref()).map(Name::as_str);
+        let tenant = caller.map(|caller| caller.tenant.as_str());
+        let (method, bytes) = (self.method.as_str(), self.bytes);
         let route = self.route.as_ref().map(MatchedPath::as_str);
+        let status = self.status.map(|status| status.as_u16());
         let ms = self.clock.monotonic().duration_since(self.started).as_millis();
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
         tracing::info!(id, key, tenant, method, route, status, bytes, ms, "request");
     }
+}
+
+/// True for an answer that says that a key is not good for the request, or that it failed here.
+fn is_noted(status: StatusCode) -> bool {
+    let noted =
+        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::INTERNAL_SERVER_ERROR];
+    noted.contains(&status)
 }

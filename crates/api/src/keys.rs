@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::ApiState;
 use crate::grants::{Grants, KeyScope};
 use crate::problem::Problem;
+use crate::request_mark::{CallerNames, RequestMark};
 use crate::view::show;
 
 /// The prefix of every key, so that scanners of leaked secrets recognize it.
@@ -77,10 +78,6 @@ pub(crate) struct RouteRule {
     pub(crate) is_act: bool,
 }
 
-/// An answer to a request that changes what was handed in, or how it is sent.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Act;
-
 /// A key, as its holder may know it.
 #[derive(Serialize)]
 struct KeyAnswer {
@@ -134,31 +131,31 @@ pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
 /// Lets a request pass whose key is known, and says whose it is.
 pub(crate) async fn authorize(
     State(shared): State<Arc<ApiState>>,
+    Extension(mark): Extension<RequestMark>,
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     let now = shared.intake.now();
     // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
     let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant, now)?;
-    request.extensions_mut().insert(caller.clone());
-    let mut response = next.run(request).await;
-    response.extensions_mut().insert(caller);
-    Ok(response)
+    mark.set_caller(caller.names());
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
 }
 
 /// Lets a request pass whose key has every scope that `rule` asks for. Inside of [`authorize`].
 pub(crate) async fn require(
     State(rule): State<RouteRule>,
     Extension(caller): Extension<Caller>,
+    Extension(mark): Extension<RequestMark>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
-    let mut response = next.run(request).await;
     if rule.is_act {
-        response.extensions_mut().insert(Act);
+        mark.set_act();
     }
-    Ok(response)
+    rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
+    Ok(next.run(request).await)
 }
 
 /// `GET /v1/keys/self`: the key that the caller has.
@@ -218,9 +215,9 @@ impl Keys {
 // === impl Caller ===
 
 impl Caller {
-    /// The name of its key, if it has one, and its tenant.
-    pub(crate) fn names(&self) -> (Option<Name>, Name) {
-        (self.key.as_ref().map(|key| key.name.clone()), self.tenant.clone())
+    fn names(&self) -> CallerNames {
+        let key = self.key.as_ref().map(|key| key.name.clone());
+        CallerNames { key, tenant: self.tenant.clone() }
     }
 
     fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {

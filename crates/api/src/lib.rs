@@ -34,6 +34,7 @@ mod prune;
 mod query;
 mod readiness;
 mod recipients;
+mod request_mark;
 mod requeue;
 mod reschedule;
 mod resolve;

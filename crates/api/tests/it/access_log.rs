@@ -2,10 +2,12 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::Request;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tracing_subscriber::fmt;
 
 use crate::keys::key;
@@ -54,7 +56,7 @@ async fn post(fixture: &Fixture, path: &str, headers: &[(&str, &str)], body: &st
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_says_whose_key_asked_for_what_and_how_it_ended() {
+async fn a_line_says_whose_key_asked_for_what_and_how_it_ended_or_that_it_was_given_up() {
     let text = LoggedText::default();
     let writer = text.clone();
     let subscriber = fmt().json().flatten_event(true).with_target(false);
@@ -81,6 +83,13 @@ async fn a_line_says_whose_key_asked_for_what_and_how_it_ended() {
         }
         line
     };
+    let given_up = Request::post("/v1/broadcasts/bc_1/reschedule")
+        .header(ours.0, ours.1)
+        .header("x-request-id", "line-6")
+        .header("content-type", JSON)
+        .body(Body::from_stream(futures_util::stream::pending::<io::Result<Bytes>>()));
+    let given_up = timeout(Duration::from_secs(1), fixture.send(given_up.unwrap())).await;
+    assert!(given_up.is_err(), "its body does not end");
     let mut of_nobody = line("line-4", &unknown);
     of_nobody["route"] = json!("/v1/cancel");
     let expect = [
@@ -89,6 +98,10 @@ async fn a_line_says_whose_key_asked_for_what_and_how_it_ended() {
         of_acme("line-3", "/v1/prune", &denied),
         of_nobody,
         line("line-5", &nowhere),
+        json!({
+            "id": "line-6", "method": "POST", "route": "/v1/broadcasts/{id}/reschedule",
+            "key": "acme", "tenant": "acme", "bytes": 0, "ms": 1000,
+        }),
     ];
     assert_eq!(text.lines(), expect);
     let statuses =

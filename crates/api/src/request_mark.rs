@@ -1,0 +1,48 @@
+//! A note on a request, which says on the way out what was found on the way in.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use notification::Name;
+
+/// A note on a request, shared by all who see the request or its answer. It outlives a handler that is given up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RequestMark(Arc<MarkState>);
+
+#[derive(Debug, Default)]
+struct MarkState {
+    caller: OnceLock<CallerNames>,
+    is_act: AtomicBool,
+}
+
+/// The names of a caller.
+#[derive(Debug, Clone)]
+pub(crate) struct CallerNames {
+    /// Of its key, if there are any.
+    pub(crate) key: Option<Name>,
+    pub(crate) tenant: Name,
+}
+
+// === impl RequestMark ===
+
+impl RequestMark {
+    /// Notes who asks, once.
+    pub(crate) fn set_caller(&self, caller: CallerNames) {
+        let _first = self.0.caller.set(caller);
+    }
+
+    /// Notes that the request changes what was handed in, or how it is sent.
+    pub(crate) fn set_act(&self) {
+        self.0.is_act.store(true, Ordering::Relaxed);
+    }
+
+    /// The caller, if it is known.
+    pub(crate) fn caller(&self) -> Option<&CallerNames> {
+        self.0.caller.get()
+    }
+
+    /// True if the request changes what was handed in, or how it is sent.
+    pub(crate) fn is_act(&self) -> bool {
+        self.0.is_act.load(Ordering::Relaxed)
+    }
+}
