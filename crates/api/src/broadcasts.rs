@@ -140,8 +140,10 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let target = CancelTarget::Broadcast(id);
-    let cancelled = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
-    cancel_answer(cancelled.ok_or_else(|| unknown(id))?)
+    let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
+    let counts = counts.ok_or_else(|| unknown(id))?;
+    let before = if counts.cancelled == 0 { shared.reads.broadcast(id).await? } else { None };
+    cancel_answer(counts, before.map_or(0, |broadcast| broadcast.account.cancelled))
 }
 
 async fn create_whole(

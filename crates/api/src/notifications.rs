@@ -134,18 +134,29 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let target = CancelTarget::Notification(id);
-    let cancelled = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
-    cancel_answer(cancelled.ok_or_else(|| unknown(id))?)
+    let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
+    let counts = counts.ok_or_else(|| unknown(id))?;
+    let before = if counts.cancelled == 0 { shared.reads.find(id).await? } else { None };
+    let was_cancelled =
+        before.is_some_and(|history| history.state == notification::State::Cancelled);
+    cancel_answer(counts, u64::from(was_cancelled))
 }
 
-/// The counts of a cancellation; a conflict when nothing was cancelled.
-pub(crate) fn cancel_answer(cancelled: Cancelled) -> Result<Response, Problem> {
-    let Cancelled { cancelled, under_way, ended } = cancelled;
-    if cancelled == 0 {
-        let detail = format!("too late: {under_way} under way, {ended} ended");
-        return Err(Problem::new(StatusCode::CONFLICT, detail));
-    }
-    Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())
+/// The counts of a cancellation, or of one `before` it when there was nothing left for this one: a caller that got no answer and asks
+/// again gets the same. A conflict when nothing is cancelled.
+pub(crate) fn cancel_answer(counts: Cancelled, before: u64) -> Result<Response, Problem> {
+    let Cancelled { cancelled, under_way, ended } = counts;
+    let answer = match (cancelled, before) {
+        (0, 0) => {
+            let detail = format!("too late: {under_way} under way, {ended} ended");
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        (0, before) => {
+            CancelAnswer { cancelled: before, under_way, ended: ended.saturating_sub(before) }
+        }
+        _some => CancelAnswer { cancelled, under_way, ended },
+    };
+    Ok(Json(answer).into_response())
 }
 
 pub(crate) fn unknown(id: NotificationId) -> Problem {

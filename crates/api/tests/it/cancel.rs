@@ -43,6 +43,22 @@ async fn a_scope_is_named_as_for_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancellation_that_is_asked_for_again_has_the_same_answer() {
+    let fixture = fixture(Vec::new());
+    let id = create(&fixture, "a1", "").await;
+    let one = format!("/v1/notifications/{id}/cancel");
+    let body = r#"{"channel":"ios","content":{},"recipients":["a1","a2"]}"#;
+    let broadcast = fixture.post("/v1/broadcasts", JSON, body).await;
+    let two = format!("{}/cancel", broadcast.header("location"));
+    for (path, count) in [(one, 1), (two, 2)] {
+        for _ in 0..3 {
+            let answer = call(&fixture, &path).await;
+            assert_eq!(answer, json!({"cancelled": count, "under_way": 0, "ended": 0}), "{path}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_cancelled_is_sent_again_when_that_is_asked_for() {
     let fixture = fixture(Vec::new());
     let soon = fixture.now().plus(std::time::Duration::from_mins(1));
