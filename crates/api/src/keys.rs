@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::ApiState;
 use crate::grants::{Grants, KeyScope};
+use crate::guests::Guest;
 use crate::problem::Problem;
 use crate::request_mark::{CallerNames, RequestMark};
 use crate::view::show;
@@ -139,6 +140,10 @@ pub(crate) async fn authorize(
     // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
     let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant, now)?;
     mark.set_caller(caller.names());
+    // There is none where no socket is.
+    if let Some(guest) = request.extensions().get::<Guest>() {
+        guest.note_key();
+    }
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }

@@ -19,6 +19,7 @@ mod estimate;
 mod events;
 mod follow;
 mod grants;
+mod guests;
 mod input;
 mod keys;
 pub mod limits;

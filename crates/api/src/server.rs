@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,7 +21,11 @@ use tokio::time::{Sleep, sleep, timeout};
 use tower::ServiceExt;
 
 use crate::Site;
-use crate::limits::{CONNECTION_BYTES, CONNECTIONS, DRAIN_TIMEOUT, HEAD_TIMEOUT};
+use crate::guests::{Guest, GuestPlace, Guests};
+use crate::limits::{
+    CONNECTION_BYTES, CONNECTIONS, DRAIN_TIMEOUT, FIRST_HEAD_TIMEOUT, GUESTS_OF_ADDRESS,
+    HEAD_TIMEOUT,
+};
 
 /// How long to wait when the system has no more descriptors.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -44,6 +49,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
+    let guests = Arc::new(Guests::new(GUESTS_OF_ADDRESS));
     let (stop, stopping) = watch::channel(false);
     let mut connections = Tasks::default();
     tokio::pin!(shutdown);
@@ -55,9 +61,13 @@ pub async fn serve(
             // Connections that ended are taken out, or their number would grow for ever.
             Some(ended) = connections.next() => report(ended),
             accepted = accept(&listener, &slots) => match accepted {
-                Ok((socket, slot)) => {
+                Ok((socket, address, slot)) => {
+                    let Some(place) = guests.admit(address.ip()) else {
+                        tracing::debug!(%address, "too many connections of this address show no key");
+                        continue;
+                    };
                     let site = site.clone();
-                    let connection = connection(socket, site.clone(), stopping.clone());
+                    let connection = connection(socket, place, site.clone(), stopping.clone());
                     connections.spawn("connection", async move {
                         connection.await;
                         // The slot is free before the store is asked: a sweep waits for commits.
@@ -89,21 +99,26 @@ pub async fn serve(
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     // The loop drops this future whenever something else happens: the slot goes back, and the connection stays queued.
     let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (socket, _) = listener.accept().await?;
+    let (socket, address) = listener.accept().await?;
     // An answer line of a stream must not wait until the one before it is acknowledged.
     socket.set_nodelay(true)?;
-    Ok((socket, slot))
+    Ok((socket, address, slot))
 }
 
 async fn connection(
     socket: TcpStream,
+    place: GuestPlace,
     site: watch::Receiver<Site>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+    let guest = Guest::new(place);
+    let caller = guest.clone();
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        caller.note_request();
+        request.extensions_mut().insert(caller.clone());
         // Looked up for each request: a connection that was made during the start is served the whole API later.
         let router = site.borrow().router.clone();
         router.oneshot(request.map(Body::new))
@@ -116,8 +131,15 @@ async fn connection(
         .max_buf_size(CONNECTION_BYTES)
         .serve_connection(io, service);
     tokio::pin!(connection);
+    let silent = async {
+        if timeout(FIRST_HEAD_TIMEOUT, guest.asked()).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        // Without an answer: there is no request.
+        () = silent => return,
         _ = stopping.changed() => {
             // The request under way is finished, within the time that `serve` gives to all of them.
             connection.as_mut().graceful_shutdown();

@@ -108,6 +108,26 @@ async fn a_caller_that_is_too_slow_is_let_go() {
     assert_eq!(fixture.account().await.accepted, 1);
 }
 
+/// Five seconds for the first head; a connection that has asked once may be silent for longer, as those that are kept for the next call.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_asks_for_nothing_is_closed_soon_and_one_that_is_kept_later() {
+    let fixture = fixture(Vec::new());
+    let server = fixture.listen().await;
+    let clock = flow::Clock::system();
+    let began = clock.monotonic();
+    let mut silent = connect(server.address, "GET /healthz HTTP/1.1\r\nho").await;
+    assert_eq!(read_to_end(&mut silent).await, "");
+    let waited = clock.monotonic().duration_since(began);
+    assert!((5..6).contains(&waited.as_secs()), "{waited:?}");
+    let mut kept = connect(server.address, "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    read_until(&mut kept, "\r\n\r\n").await;
+    tokio::time::advance(std::time::Duration::from_secs(20)).await;
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    assert!(read_until(&mut kept, "\r\n\r\n").await.starts_with("HTTP/1.1 200 "));
+    drop(kept);
+    server.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_does_not_read_its_answers_is_let_go() {
     let fixture = fixture(Vec::new());
