@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use notification::{Disposition, Guarantee, State, limits};
@@ -44,6 +46,20 @@ fn crash(directory: &mut TempDir, store: &mut Sqlite) -> Recovery {
     *store = next;
     *directory = image;
     recovery
+}
+
+/// Recipients and contents are not for other users of the machine, who may look into the directory.
+#[test]
+fn files_are_for_their_owner_alone_though_their_directory_is_for_all() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let _store = open(directory.path());
+    let entries: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap).collect();
+    assert!(entries.iter().any(|entry| entry.file_name() == "belfry.db-wal"), "{entries:?}");
+    for entry in entries {
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Opening: one owner a directory, one schema, and no trace of the last process's leases.
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,7 +116,9 @@ pub(super) fn open(
     let (mut lock, ending) = Owner::take(directory)?;
     // Everything after this may need room, be it for a process number.
     let volume = Disk::open(directory, free_space)?;
-    let mut connection = Connection::open(directory.join(DATABASE))?;
+    let database = directory.join(DATABASE);
+    create_private(&database)?;
+    let mut connection = Connection::open(database)?;
     configure(&connection, options)?;
     migrate(&mut connection, directory)?;
     let store_id = store_id(&connection, options.seed)?;
@@ -282,6 +285,15 @@ fn assert_library() -> Result<(), StoreError> {
         "SQLite {} can damage a database in WAL mode: build belfry with the bundled SQLite",
         rusqlite::version()
     )))
+}
+
+/// Creates the file of a new database for its owner alone, in whatever directory it lies. SQLite gives its log the same rights.
+fn create_private(database: &Path) -> Result<(), StoreError> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(database);
+    match created {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(io(database, &error)),
+        _there => Ok(()),
+    }
 }
 
 fn io(path: &Path, error: &std::io::Error) -> StoreError {
