@@ -26,7 +26,8 @@ const OVERDUE: i32 = 124;
 const NOT_RUN: [i32; 2] = [126, 127];
 /// Programs that take minutes. They begin first, so that none of them is left running alone at the end.
 const LONGEST: &[&str] = &["store", "blame", "cluster", "postgres_conformance", "belfry"];
-/// Tests that count whole minutes, in which next to nothing is done: programs, and the beginning of their names.
+/// Tests that count whole minutes, in which next to nothing is done, so that they do not disturb each other: programs, and the beginning
+/// of their names.
 const MINUTES: &[(&str, &str)] = &[("rates", ""), ("cluster", "quotas::")];
 /// Programs that run by themselves.
 const ALONE: &[&str] = &["cluster_kill"];

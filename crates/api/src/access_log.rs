@@ -1,5 +1,5 @@
 //! The access log: a line for a request, written when its answer has ended, or when it is given up since its caller is gone. Every
-//! answer has the identifier of its request.
+//! answer of a process that works has the identifier of its request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::request_mark::RequestMark;
 pub enum AccessLog {
     /// None.
     None,
-    /// Those that change what was handed in or how it is sent, those that are refused for their key, and those that fail here.
+    /// Those that change what was handed in or how it is sent, those for which a known key is not good, and those that fail with a 500.
     #[default]
     Acts,
     /// All.
@@ -153,9 +153,19 @@ impl AccessLine {
     fn is_shown(&self) -> bool {
         match self.shown {
             AccessLog::None => false,
-            AccessLog::Acts => self.mark.is_act() || self.status.is_some_and(is_noted),
+            AccessLog::Acts => self.mark.is_act() || self.is_refused() || self.has_failed(),
             AccessLog::All => true,
         }
+    }
+
+    /// True if the key is known and not good for the request. Requests without a known key could fill the log.
+    fn is_refused(&self) -> bool {
+        let refusals = [Some(StatusCode::UNAUTHORIZED), Some(StatusCode::FORBIDDEN)];
+        self.mark.caller().is_some() && refusals.contains(&self.status)
+    }
+
+    fn has_failed(&self) -> bool {
+        self.status == Some(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
@@ -175,11 +185,4 @@ impl Drop for AccessLine {
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
         tracing::info!(id, key, tenant, method, route, status, bytes, ms, "request");
     }
-}
-
-/// True for an answer that says that a key is not good for the request, or that it failed here.
-fn is_noted(status: StatusCode) -> bool {
-    let noted =
-        [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::INTERNAL_SERVER_ERROR];
-    noted.contains(&status)
 }

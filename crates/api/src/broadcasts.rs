@@ -142,8 +142,8 @@ pub(crate) async fn cancel(
     let target = CancelTarget::Broadcast(id);
     let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
     let counts = counts.ok_or_else(|| unknown(id))?;
-    let before = if counts.cancelled == 0 { shared.reads.broadcast(id).await? } else { None };
-    cancel_answer(counts, before.map_or(0, |broadcast| broadcast.account.cancelled))
+    let found = shared.reads.broadcast(id).await?;
+    cancel_answer(counts, found.map_or(0, |broadcast| broadcast.account.cancelled))
 }
 
 async fn create_whole(
@@ -295,7 +295,7 @@ async fn open(
     line: Option<u64>,
 ) -> Result<BroadcastOpening, Problem> {
     add_key(&mut submission, header_key(&parts.headers)?)?;
-    caller.check_sending(&submission).map_err(|field| {
+    caller.check_sending(&submission, shared.intake.now()).map_err(|field| {
         let located = match line {
             Some(line) => Located::in_line(line, field),
             None => field.into(),

@@ -134,7 +134,8 @@ pub(crate) async fn preview(
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let (submission, to) = parse::notification(&whole, &whole)?;
-        caller.check_sending(&submission).map_err(DraftError::NotGranted)?;
+        let now = shared.intake.now();
+        caller.check_sending(&submission, now).map_err(DraftError::NotGranted)?;
         let preview = shared.intake.preview(&caller.tenant, submission, to).await?;
         Ok(Json(PreviewAnswer::from(preview)).into_response())
     })

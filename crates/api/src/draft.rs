@@ -30,7 +30,7 @@ pub(crate) async fn read_draft(
     let read = || {
         let (mut submission, to) = parse::notification(whole, json)?;
         add_key(&mut submission, header_key)?;
-        caller.check_sending(&submission).map_err(DraftError::NotGranted)?;
+        caller.check_sending(&submission, now).map_err(DraftError::NotGranted)?;
         Ok((submission, to))
     };
     let (submission, to) = match read() {

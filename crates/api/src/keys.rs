@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use crate::ApiState;
 use crate::grants::{Grants, KeyScope};
-use crate::guests::Guest;
 use crate::problem::Problem;
 use crate::request_mark::{CallerNames, RequestMark};
+use crate::unauthenticated::ConnectionNote;
 use crate::view::show;
 
 /// The prefix of every key, so that scanners of leaked secrets recognize it.
@@ -72,11 +72,11 @@ pub(crate) struct Caller {
 
 /// The rule that a route has for its requests.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RouteRule {
-    /// The scopes that a key needs, all of them.
-    pub(crate) needs: &'static [KeyScope],
+pub struct RouteRule {
+    /// The scopes that a key needs, all of them. None is needed where a key asks about itself.
+    pub needs: &'static [KeyScope],
     /// True if its requests change what was handed in before, or how it is sent.
-    pub(crate) is_act: bool,
+    pub is_act: bool,
 }
 
 /// A key, as its holder may know it.
@@ -136,13 +136,13 @@ pub(crate) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let now = shared.intake.now();
     // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
-    let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant, now)?;
+    let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant)?;
     mark.set_caller(caller.names());
+    caller.check_time(shared.intake.now()).map_err(|late| Problem::unauthorized(&late))?;
     // There is none where no socket is.
-    if let Some(guest) = request.extensions().get::<Guest>() {
-        guest.note_key();
+    if let Some(note) = request.extensions().get::<ConnectionNote>() {
+        note.note_key();
     }
     request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
@@ -186,12 +186,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    fn caller(
-        &self,
-        headers: &HeaderMap,
-        default_tenant: &Name,
-        now: Timestamp,
-    ) -> Result<Caller, Problem> {
+    fn caller(&self, headers: &HeaderMap, default_tenant: &Name) -> Result<Caller, Problem> {
         if self.is_empty() {
             check_local(headers)?;
             return Ok(Caller { tenant: default_tenant.clone(), is_operator: true, key: None });
@@ -207,11 +202,6 @@ impl Keys {
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
         let found =
             known.next().ok_or_else(|| Problem::unauthorized("the API key is not known"))?;
-        if let Some(last) = found.grants.not_after.filter(|last| now > *last) {
-            let detail =
-                format!("the API key {:?} was good until {last}: ask for a new one", found.name);
-            return Err(Problem::unauthorized(&detail));
-        }
         let is_operator = found.grants.scopes.contains(&KeyScope::Operate);
         Ok(Caller { tenant: found.tenant.clone(), is_operator, key: Some(Arc::clone(found)) })
     }
@@ -235,11 +225,27 @@ impl Caller {
         }
     }
 
-    /// Checks that it may send `submission`.
+    /// Checks that its key is still good at `now`; says that it is not.
+    fn check_time(&self, now: Timestamp) -> Result<(), String> {
+        let Some(key) = &self.key else { return Ok(()) };
+        match key.grants.not_after {
+            Some(last) if now > last => {
+                Err(format!("the API key {:?} was good until {last}: ask for a new one", key.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that it may send `submission` at `now`, which may be long after its request began.
     ///
     /// # Errors
     /// The first field that its key is not granted.
-    pub(crate) fn check_sending(&self, submission: &Submission<'_>) -> Result<(), InvalidField> {
+    pub(crate) fn check_sending(
+        &self,
+        submission: &Submission<'_>,
+        now: Timestamp,
+    ) -> Result<(), InvalidField> {
+        self.check_time(now).map_err(|late| InvalidField::new("", late))?;
         self.key.as_ref().map_or(Ok(()), |key| key.grants.check_sending(submission))
     }
 

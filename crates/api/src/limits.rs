@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Connections served at a time; more wait in the listen queue. With [`CONNECTION_BYTES`] at most 64 MiB.
 pub const CONNECTIONS: usize = 1_024;
-/// Connections of one address at a time that have shown no key yet; further ones are closed. The other half is for all others.
-pub const GUESTS_OF_ADDRESS: usize = CONNECTIONS / 2;
+/// Connections of one address at a time by which no key came so far; further ones are closed.
+pub const UNAUTHENTICATED_OF_ADDRESS: usize = CONNECTIONS / 2;
 /// From the beginning of a connection to the end of the head of its first request.
 pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Read buffer of a connection, bytes; also the longest request head.

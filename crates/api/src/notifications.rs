@@ -136,27 +136,22 @@ pub(crate) async fn cancel(
     let target = CancelTarget::Notification(id);
     let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
     let counts = counts.ok_or_else(|| unknown(id))?;
-    let before = if counts.cancelled == 0 { shared.reads.find(id).await? } else { None };
-    let was_cancelled =
-        before.is_some_and(|history| history.state == notification::State::Cancelled);
-    cancel_answer(counts, u64::from(was_cancelled))
+    let found = if counts.cancelled == 0 { shared.reads.find(id).await? } else { None };
+    let is_cancelled = found.is_some_and(|found| found.state == notification::State::Cancelled);
+    cancel_answer(counts, u64::from(is_cancelled))
 }
 
-/// The counts of a cancellation, or of one `before` it when there was nothing left for this one: a caller that got no answer and asks
-/// again gets the same. A conflict when nothing is cancelled.
-pub(crate) fn cancel_answer(counts: Cancelled, before: u64) -> Result<Response, Problem> {
-    let Cancelled { cancelled, under_way, ended } = counts;
-    let answer = match (cancelled, before) {
-        (0, 0) => {
-            let detail = format!("too late: {under_way} under way, {ended} ended");
-            return Err(Problem::new(StatusCode::CONFLICT, detail));
-        }
-        (0, before) => {
-            CancelAnswer { cancelled: before, under_way, ended: ended.saturating_sub(before) }
-        }
-        _some => CancelAnswer { cancelled, under_way, ended },
-    };
-    Ok(Json(answer).into_response())
+/// The counts behind a cancellation of what has `in_all` cancelled notifications since then, by this call or by others: a caller that
+/// got no answer and asks again gets the same. A conflict when none is cancelled.
+pub(crate) fn cancel_answer(counts: Cancelled, in_all: u64) -> Result<Response, Problem> {
+    let Cancelled { cancelled: now, under_way, ended } = counts;
+    let cancelled = in_all.max(now);
+    if cancelled == 0 {
+        let detail = format!("too late: {under_way} under way, {ended} ended");
+        return Err(Problem::new(StatusCode::CONFLICT, detail));
+    }
+    let ended = (now + ended).saturating_sub(cancelled);
+    Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())
 }
 
 pub(crate) fn unknown(id: NotificationId) -> Problem {

@@ -25,11 +25,10 @@ struct KeyedRoute {
     handler: MethodRouter<Arc<ApiState>>,
 }
 
-/// Every route that needs a key: its method, its path, and the scopes that the key needs, all of them. None is needed where a key asks
-/// about itself.
-pub fn routes() -> Vec<(Method, &'static str, &'static [KeyScope])> {
+/// Every route that needs a key: its method, its path, and its rule.
+pub fn routes() -> Vec<(Method, &'static str, RouteRule)> {
     let all = of_every_process().into_iter().chain(of_intake());
-    all.map(|route| (route.method, route.path, route.rule.needs)).collect()
+    all.map(|route| (route.method, route.path, route.rule)).collect()
 }
 
 /// The routes as a router: a request whose key lacks a scope ends here.

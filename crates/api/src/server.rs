@@ -21,11 +21,11 @@ use tokio::time::{Sleep, sleep, timeout};
 use tower::ServiceExt;
 
 use crate::Site;
-use crate::guests::{Guest, GuestPlace, Guests};
 use crate::limits::{
-    CONNECTION_BYTES, CONNECTIONS, DRAIN_TIMEOUT, FIRST_HEAD_TIMEOUT, GUESTS_OF_ADDRESS,
-    HEAD_TIMEOUT,
+    CONNECTION_BYTES, CONNECTIONS, DRAIN_TIMEOUT, FIRST_HEAD_TIMEOUT, HEAD_TIMEOUT,
+    UNAUTHENTICATED_OF_ADDRESS,
 };
+use crate::unauthenticated::{ConnectionNote, Unauthenticated, UnauthenticatedPlace};
 
 /// How long to wait when the system has no more descriptors.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -48,8 +48,17 @@ pub async fn serve(
     site: watch::Receiver<Site>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
+    let unauthenticated = Arc::new(Unauthenticated::new(UNAUTHENTICATED_OF_ADDRESS));
+    serve_within(listener, site, unauthenticated, shutdown).await
+}
+
+async fn serve_within(
+    listener: TcpListener,
+    site: watch::Receiver<Site>,
+    unauthenticated: Arc<Unauthenticated>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
     let slots = Arc::new(Semaphore::new(CONNECTIONS));
-    let guests = Arc::new(Guests::new(GUESTS_OF_ADDRESS));
     let (stop, stopping) = watch::channel(false);
     let mut connections = Tasks::default();
     tokio::pin!(shutdown);
@@ -62,8 +71,8 @@ pub async fn serve(
             Some(ended) = connections.next() => report(ended),
             accepted = accept(&listener, &slots) => match accepted {
                 Ok((socket, address, slot)) => {
-                    let Some(place) = guests.admit(address.ip()) else {
-                        tracing::debug!(%address, "too many connections of this address show no key");
+                    let Some(place) = unauthenticated.admit(address.ip()) else {
+                        tracing::debug!(%address, "too many connections of this address without a key");
                         continue;
                     };
                     let site = site.clone();
@@ -110,15 +119,15 @@ async fn accept(
 
 async fn connection(
     socket: TcpStream,
-    place: GuestPlace,
+    place: UnauthenticatedPlace,
     site: watch::Receiver<Site>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let guest = Guest::new(place);
-    let caller = guest.clone();
+    let note = ConnectionNote::new(place);
+    let of_requests = note.clone();
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        caller.note_request();
-        request.extensions_mut().insert(caller.clone());
+        of_requests.note_request();
+        request.extensions_mut().insert(of_requests.clone());
         // Looked up for each request: a connection that was made during the start is served the whole API later.
         let router = site.borrow().router.clone();
         router.oneshot(request.map(Body::new))
@@ -132,7 +141,7 @@ async fn connection(
         .serve_connection(io, service);
     tokio::pin!(connection);
     let silent = async {
-        if timeout(FIRST_HEAD_TIMEOUT, guest.asked()).await.is_ok() {
+        if timeout(FIRST_HEAD_TIMEOUT, note.asked()).await.is_ok() {
             std::future::pending::<()>().await;
         }
     };
@@ -219,5 +228,49 @@ impl AsyncWrite for Patient {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::Extension;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// A site whose every request has a key that is known.
+    fn site() -> Site {
+        let known = get(async |Extension(note): Extension<ConnectionNote>| note.note_key());
+        Site { router: axum::Router::new().route("/", known), intake: None }
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_those_of_an_address_are_closed_until_a_key_comes_by_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_site, site) = watch::channel(site());
+        let unauthenticated = Arc::new(Unauthenticated::new(2));
+        let mut tasks = Tasks::default();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        tasks.spawn("server", async move {
+            let stopped = async { drop(stopped.await) };
+            serve_within(listener, site, unauthenticated, stopped).await.unwrap();
+        });
+        let mut first = TcpStream::connect(address).await.unwrap();
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let mut third = TcpStream::connect(address).await.unwrap();
+        assert!(matches!(third.read(&mut [0]).await, Ok(0) | Err(_)), "closed at once");
+        for _ in 0..2 {
+            first.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+            assert!(first.read(&mut [0; 1_000]).await.unwrap() > 0);
+        }
+        let mut fourth = TcpStream::connect(address).await.unwrap();
+        for other in [&mut second, &mut fourth] {
+            other.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+            assert!(other.read(&mut [0; 1_000]).await.unwrap() > 0);
+        }
+        drop((first, second, fourth, stop));
+        tasks.drain().await;
     }
 }

@@ -120,8 +120,10 @@ impl Global {
     /// When its file cannot be read, or there is a key as well.
     pub(crate) fn key(&self) -> Result<Option<String>, CliError> {
         let refuse = |message: String| CliError::new(FailureKind::Usage, message);
-        match (&self.api_key, &self.api_key_file) {
-            (key, None) => Ok(key.clone()),
+        // As `BELFRY_API_KEY=` in an environment is: none.
+        let key = self.api_key.clone().filter(|key| !key.is_empty());
+        match (key, &self.api_key_file) {
+            (key, None) => Ok(key),
             (Some(_), Some(_)) => Err(refuse(
                 "both a key and a file with one are given (--api-key or BELFRY_API_KEY, --api-key-file or \
                  BELFRY_API_KEY_FILE): leave one of them out"
@@ -131,7 +133,10 @@ impl Global {
                 let text = std::fs::read_to_string(file).map_err(|error| {
                     refuse(format!("cannot read the API key from {}: {error}", file.display()))
                 })?;
-                Ok(Some(text.trim().to_owned()))
+                match text.trim() {
+                    "" => Err(refuse(format!("{} has no API key", file.display()))),
+                    key => Ok(Some(key.to_owned())),
+                }
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Lines of the log for requests, and their identifiers.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use api::AccessLog;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use serde_json::{Value, json};
@@ -11,10 +12,7 @@ use tokio::time::timeout;
 use tracing_subscriber::fmt;
 
 use crate::keys::key;
-use crate::support::{Answer, Fixture, JSON, fixture, notification};
-
-/// Begins the identifiers of the requests whose lines are looked at: other tests have theirs in the same log.
-const OURS: &str = "line-";
+use crate::support::{Answer, Fixture, JSON, fixture, fixture_with_log, notification};
 
 /// The log, as it was written.
 #[derive(Debug, Clone, Default)]
@@ -32,12 +30,25 @@ impl Write for LoggedText {
 }
 
 impl LoggedText {
-    /// The lines of requests with an identifier of [`OURS`], in order, without what differs from one run to another.
-    fn lines(&self) -> Vec<Value> {
+    /// The log of this process. It is one for all threads: whether a line is written would otherwise depend on the other tests.
+    fn of_process() -> &'static Self {
+        static LOG: OnceLock<LoggedText> = OnceLock::new();
+        LOG.get_or_init(|| {
+            let log = Self::default();
+            let writer = log.clone();
+            let subscriber = fmt().json().flatten_event(true).with_target(false);
+            let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+            tracing::subscriber::set_global_default(subscriber).unwrap();
+            log
+        })
+    }
+
+    /// The lines of requests whose identifier begins with `ours`, in order, without what differs from one run to another.
+    fn lines(&self, ours: &str) -> Vec<Value> {
         let text = self.0.lock().unwrap();
         let lines = std::str::from_utf8(&text).unwrap().lines().map(serde_json::from_str);
         let mut lines: Vec<Value> = lines.map(Result::unwrap).collect();
-        lines.retain(|line| line["id"].as_str().is_some_and(|id| id.starts_with(OURS)));
+        lines.retain(|line| line["id"].as_str().is_some_and(|id| id.starts_with(ours)));
         for line in &mut lines {
             for other in ["timestamp", "level", "message"] {
                 line.as_object_mut().unwrap().remove(other);
@@ -57,13 +68,8 @@ async fn post(fixture: &Fixture, path: &str, headers: &[(&str, &str)], body: &st
 
 #[tokio::test(start_paused = true)]
 async fn a_line_says_whose_key_asked_for_what_and_how_it_ended_or_that_it_was_given_up() {
-    let text = LoggedText::default();
-    let writer = text.clone();
-    let subscriber = fmt().json().flatten_event(true).with_target(false);
-    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
-    // For all threads: with one of this thread alone it would depend on the other tests whether the line is written.
-    tracing::subscriber::set_global_default(subscriber).unwrap();
-    let fixture = fixture(vec![key("acme", false)]);
+    let log = LoggedText::of_process();
+    let fixture = fixture_with_log(vec![key("acme", false)], AccessLog::All);
     let ours = ("authorization", "Bearer bfy_acme");
     let id = |id| ("x-request-id", id);
     let body = notification("a1", "");
@@ -103,10 +109,42 @@ async fn a_line_says_whose_key_asked_for_what_and_how_it_ended_or_that_it_was_gi
             "key": "acme", "tenant": "acme", "bytes": 0, "ms": 1000,
         }),
     ];
-    assert_eq!(text.lines(), expect);
+    assert_eq!(log.lines("line-"), expect);
     let statuses =
         [created, cancelled, denied, unknown, nowhere].map(|answer| answer.status.as_u16());
     assert_eq!(statuses, [201, 200, 403, 401, 404]);
+}
+
+/// As it comes: what changes something, and what a known key is not good for.
+#[tokio::test(start_paused = true)]
+async fn acts_and_refusals_of_known_keys_have_a_line_and_the_rest_has_none_unless_it_is_asked_for()
+{
+    let asked = async |access_log: AccessLog, ours: &str| {
+        let fixture = fixture_with_log(vec![key("acme", false)], access_log);
+        let (acme, unknown) =
+            (("authorization", "Bearer bfy_acme"), ("authorization", "Bearer bfy_unknown"));
+        let calls = [
+            ("/v1/notifications", acme),
+            ("/v1/pause?all=true", acme),
+            ("/v1/prune", acme),
+            ("/v1/pause?all=true", unknown),
+            ("/nowhere", acme),
+        ];
+        let body = notification("a1", "");
+        for (number, (path, authorization)) in calls.into_iter().enumerate() {
+            let id = format!("{ours}{number}");
+            post(&fixture, path, &[authorization, ("x-request-id", &id)], &body).await;
+        }
+        let lines = LoggedText::of_process().lines(ours);
+        let place = |line: &Value| {
+            let id = line["id"].as_str().unwrap();
+            id.strip_prefix(ours).unwrap().parse().unwrap()
+        };
+        lines.iter().map(place).collect::<Vec<usize>>()
+    };
+    assert_eq!(asked(AccessLog::Acts, "acts-").await, [1, 2]);
+    assert_eq!(asked(AccessLog::None, "none-").await, [0; 0]);
+    assert_eq!(asked(AccessLog::All, "all-").await, [0, 1, 2, 3, 4]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,10 +10,16 @@ use notification::Priority;
 use serde_json::json;
 
 use crate::keys::{call, granted, key};
-use crate::support::{Answer, Fixture, LINES, fixture, notification};
+use crate::support::{
+    Answer, Fixture, LINES, chunked_head, connect, fixture, notification, read_until, write_chunk,
+};
 
-/// A route with the scopes that it needs, and whose things it is asked for by an identifier.
-type Row = (&'static str, &'static str, &'static [KeyScope], Asked);
+/// A route with the scopes that it needs, the thing that its path names, and whether it changes something.
+type Row = (&'static str, &'static str, &'static [KeyScope], Asked, IsAct);
+
+type IsAct = bool;
+const ACT: IsAct = true;
+const NO_ACT: IsAct = false;
 
 /// The thing that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,40 +32,40 @@ enum Asked {
 
 /// Every route of the API that needs a key, written down a second time: a new one needs a row.
 const ROUTES: &[Row] = &[
-    ("DELETE", "/v1/recipients", &[Suppress], Asked::Nothing),
-    ("DELETE", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing),
-    ("GET", "/metrics", &[Metrics], Asked::Nothing),
-    ("GET", "/v1/audit", &[Read, Operate], Asked::Nothing),
-    ("GET", "/v1/broadcasts", &[Read], Asked::Nothing),
-    ("GET", "/v1/broadcasts/{id}", &[Read], Asked::Broadcast),
-    ("GET", "/v1/channels", &[Read], Asked::Nothing),
-    ("GET", "/v1/estimate", &[Read, Operate], Asked::Nothing),
-    ("GET", "/v1/events", &[Read], Asked::Nothing),
-    ("GET", "/v1/keys/self", &[], Asked::Nothing),
-    ("GET", "/v1/log", &[Read, Operate], Asked::Nothing),
-    ("GET", "/v1/notifications", &[Read], Asked::Nothing),
-    ("GET", "/v1/notifications/{id}", &[Read], Asked::Notification),
-    ("GET", "/v1/pauses", &[Read], Asked::Nothing),
-    ("GET", "/v1/status", &[Read, Operate], Asked::Nothing),
-    ("GET", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing),
-    ("GET", "/v1/suppressions/events", &[Suppress, Operate], Asked::Nothing),
-    ("POST", "/v1/broadcasts", &[Send], Asked::Nothing),
-    ("POST", "/v1/broadcasts/{id}/cancel", &[Cancel], Asked::Broadcast),
-    ("POST", "/v1/broadcasts/{id}/reschedule", &[Cancel], Asked::Broadcast),
-    ("POST", "/v1/cancel", &[Cancel], Asked::Nothing),
-    ("POST", "/v1/notifications", &[Send], Asked::Nothing),
-    ("POST", "/v1/notifications/{id}/cancel", &[Cancel], Asked::Notification),
-    ("POST", "/v1/notifications/{id}/requeue", &[Send], Asked::Notification),
-    ("POST", "/v1/notifications/{id}/reschedule", &[Cancel], Asked::Notification),
-    ("POST", "/v1/notifications/{id}/resolve", &[Cancel], Asked::Notification),
-    ("POST", "/v1/pause", &[Cancel], Asked::Nothing),
-    ("POST", "/v1/preview", &[Send], Asked::Nothing),
-    ("POST", "/v1/prune", &[Operate], Asked::Nothing),
-    ("POST", "/v1/requeue", &[Send], Asked::Nothing),
-    ("POST", "/v1/resolve", &[Cancel], Asked::Nothing),
-    ("POST", "/v1/resume", &[Cancel], Asked::Nothing),
-    ("POST", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing),
-    ("POST", "/v1/suppressions/lift", &[Suppress, Operate], Asked::Nothing),
+    ("DELETE", "/v1/recipients", &[Suppress], Asked::Nothing, ACT),
+    ("DELETE", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
+    ("GET", "/metrics", &[Metrics], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/audit", &[Read, Operate], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/broadcasts", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/broadcasts/{id}", &[Read], Asked::Broadcast, NO_ACT),
+    ("GET", "/v1/channels", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/estimate", &[Read, Operate], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/events", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/keys/self", &[], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/log", &[Read, Operate], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/notifications", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/notifications/{id}", &[Read], Asked::Notification, NO_ACT),
+    ("GET", "/v1/pauses", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/status", &[Read, Operate], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/suppressions/events", &[Suppress, Operate], Asked::Nothing, NO_ACT),
+    ("POST", "/v1/broadcasts", &[Send], Asked::Nothing, NO_ACT),
+    ("POST", "/v1/broadcasts/{id}/cancel", &[Cancel], Asked::Broadcast, ACT),
+    ("POST", "/v1/broadcasts/{id}/reschedule", &[Cancel], Asked::Broadcast, ACT),
+    ("POST", "/v1/cancel", &[Cancel], Asked::Nothing, ACT),
+    ("POST", "/v1/notifications", &[Send], Asked::Nothing, NO_ACT),
+    ("POST", "/v1/notifications/{id}/cancel", &[Cancel], Asked::Notification, ACT),
+    ("POST", "/v1/notifications/{id}/requeue", &[Send], Asked::Notification, ACT),
+    ("POST", "/v1/notifications/{id}/reschedule", &[Cancel], Asked::Notification, ACT),
+    ("POST", "/v1/notifications/{id}/resolve", &[Cancel], Asked::Notification, ACT),
+    ("POST", "/v1/pause", &[Cancel], Asked::Nothing, ACT),
+    ("POST", "/v1/preview", &[Send], Asked::Nothing, NO_ACT),
+    ("POST", "/v1/prune", &[Operate], Asked::Nothing, ACT),
+    ("POST", "/v1/requeue", &[Send], Asked::Nothing, ACT),
+    ("POST", "/v1/resolve", &[Cancel], Asked::Nothing, ACT),
+    ("POST", "/v1/resume", &[Cancel], Asked::Nothing, ACT),
+    ("POST", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
+    ("POST", "/v1/suppressions/lift", &[Suppress, Operate], Asked::Nothing, ACT),
 ];
 
 /// Query and body with which a route is asked, so that nothing but the right is in question.
@@ -91,12 +97,12 @@ async fn post_lines(fixture: &Fixture, path: &str, lines: String) -> Answer {
 fn every_route_has_a_row() {
     let mut routes: Vec<_> = api::routes()
         .into_iter()
-        .map(|(method, path, needs)| (method.to_string(), path, needs))
+        .map(|(method, path, rule)| (method.to_string(), path, rule.needs, rule.is_act))
         .collect();
     routes.sort();
     let rows: Vec<_> = ROUTES
         .iter()
-        .map(|(method, path, needs, _)| ((*method).to_owned(), *path, *needs))
+        .map(|(method, path, needs, _, is_act)| ((*method).to_owned(), *path, *needs, *is_act))
         .collect();
     assert_eq!(routes, rows);
 }
@@ -107,12 +113,12 @@ async fn a_route_is_open_to_the_scopes_that_it_needs_and_to_no_others() {
     for scope in KeyScope::ALL {
         keys.push(granted(&format!("without-{scope}"), "acme", all_but(&[scope])));
     }
-    for (i, (_, _, needs, _)) in ROUTES.iter().enumerate() {
+    for (i, (_, _, needs, ..)) in ROUTES.iter().enumerate() {
         keys.push(granted(&format!("just-{i}"), "acme", Grants::of(needs.iter().copied())));
     }
     let fixture = fixture(keys);
     let nobody = "/v1/notifications/00000000-0000-7000-8000-000000000000";
-    for (i, (method, path, needs, asked)) in ROUTES.iter().enumerate() {
+    for (i, (method, path, needs, asked, _)) in ROUTES.iter().enumerate() {
         let path = match asked {
             Asked::Notification => path.replace("/v1/notifications/{id}", nobody),
             Asked::Broadcast => path.replace("{id}", "bc_77"),
@@ -148,7 +154,7 @@ async fn what_belongs_to_another_tenant_is_as_unknown_as_what_nobody_has() {
     let broadcast = r#"{"channel":"ios","content":{},"recipients":["a1"]}"#;
     let broadcast = call(&fixture, "acme", Method::POST, "/v1/broadcasts", broadcast).await;
     let own_broadcast = format!("/v1/broadcasts/{}", broadcast.json()["id"].as_str().unwrap());
-    for (method, path, _, asked) in ROUTES {
+    for (method, path, _, asked, _) in ROUTES {
         let (own, template) = match asked {
             Asked::Notification => (&own_notification, "/v1/notifications/{id}"),
             Asked::Broadcast => (&own_broadcast, "/v1/broadcasts/{id}"),
@@ -253,4 +259,27 @@ async fn a_key_is_good_up_to_its_last_instant() {
     let problem = call(&fixture, "old", Method::GET, "/v1/channels", "").await.problem(401);
     let detail = format!("the API key \"old\" was good until {before}: ask for a new one");
     assert_eq!(problem["detail"], detail);
+}
+
+/// A stream may last for days.
+#[tokio::test]
+async fn a_line_that_comes_behind_the_last_instant_of_its_key_is_refused() {
+    let soon = fixture(Vec::new()).now().plus(std::time::Duration::from_secs(10));
+    let grants = Grants { not_after: Some(soon), ..Grants::of([Send]) };
+    let fixture = fixture(vec![granted("news", "acme", grants)]);
+    let server = fixture.listen().await;
+    let head = chunked_head("/v1/notifications", LINES);
+    let head = head.replacen("\r\n", "\r\nauthorization: Bearer bfy_news\r\n", 1);
+    let mut socket = connect(server.address, &head).await;
+    let line = format!("{}\n", notification("a1", ""));
+    write_chunk(&mut socket, line.as_bytes()).await;
+    read_until(&mut socket, r#"{"line":1,"id":""#).await;
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    tokio::time::resume();
+    write_chunk(&mut socket, line.as_bytes()).await;
+    let text = read_until(&mut socket, r#""line":2,"#).await;
+    assert!(text.contains(r#"{"status":403,"detail":"the API key"#), "{text}");
+    drop(socket);
+    server.stop().await;
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiKey, Keys, Readiness, Site};
+use api::{AccessLog, ApiKey, Keys, Readiness, Site};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{
@@ -59,8 +59,13 @@ pub(crate) struct Listening {
 struct TestChannel;
 
 pub(crate) fn fixture(keys: Vec<ApiKey>) -> Fixture {
+    fixture_with_log(keys, AccessLog::default())
+}
+
+/// A fixture whose log has these requests.
+pub(crate) fn fixture_with_log(keys: Vec<ApiKey>, access_log: AccessLog) -> Fixture {
     let store = Arc::new(Memory::new());
-    fixture_over(Arc::clone(&store) as Arc<dyn Ingest>, store, keys)
+    build(Arc::clone(&store) as Arc<dyn Ingest>, store, keys, access_log)
 }
 
 /// A fixture whose way in is `ingest`.
@@ -68,6 +73,15 @@ pub(crate) fn fixture_over(
     ingest: Arc<dyn Ingest>,
     store: Arc<Memory>,
     keys: Vec<ApiKey>,
+) -> Fixture {
+    build(ingest, store, keys, AccessLog::default())
+}
+
+fn build(
+    ingest: Arc<dyn Ingest>,
+    store: Arc<Memory>,
+    keys: Vec<ApiKey>,
+    access_log: AccessLog,
 ) -> Fixture {
     let clock = Clock::starting_at(NOW);
     let mut channels = Channels::default();
@@ -123,7 +137,7 @@ pub(crate) fn fixture_over(
             },
         ],
         event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
-        access_log: api::AccessLog::All,
+        access_log,
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });

@@ -81,11 +81,18 @@ impl KeyConfig {
         }
     }
 
-    /// The problems of all of `keys` beside the `channels` that there are.
-    pub(super) fn check_all(
-        keys: &[Self],
-        channels: &BTreeMap<Name, ChannelConfig>,
-    ) -> Vec<Mistake> {
+    /// The channels that one of `keys` names and that are not there. No mistake: a channel may be taken out for a while.
+    pub(super) fn warnings(keys: &[Self], channels: &BTreeMap<Name, ChannelConfig>) -> Vec<String> {
+        let of_key = |(i, key): (usize, &Self)| {
+            let absent = key.channels.iter().flatten().filter(|name| !channels.contains_key(*name));
+            let warning = |name| format!("server.keys[{i}].channels: there is no channel {name:?}");
+            absent.map(warning).collect::<Vec<_>>()
+        };
+        keys.iter().enumerate().flat_map(of_key).collect()
+    }
+
+    /// The problems of all of `keys`.
+    pub(super) fn check_all(keys: &[Self]) -> Vec<Mistake> {
         let (mut problems, mut names) = (Vec::new(), BTreeSet::new());
         for (i, key) in keys.iter().enumerate() {
             let mut add = |field: &str, message: String| {
@@ -103,11 +110,6 @@ impl KeyConfig {
             }
             if is_empty(key.priorities.as_ref().map(BTreeSet::len)) {
                 add("priorities", "names none: leave it out for all of them".to_owned());
-            }
-            for channel in key.channels.iter().flatten() {
-                if !channels.contains_key(channel) {
-                    add("channels", format!("there is no channel {channel:?}"));
-                }
             }
         }
         problems

@@ -13,6 +13,7 @@ use crate::credential::{self, Credentials};
 use crate::exit::{CliError, FailureKind};
 
 use super::flags::Flags;
+use super::keys::KeyConfig;
 use super::places::add_password;
 use super::problem::Mistake;
 use super::table::read_table;
@@ -238,8 +239,8 @@ impl Document {
         for (index, source) in sources.iter_mut().enumerate() {
             source.resolve(&format!("sources[{index}]"), problems);
         }
-        let warnings =
-            channels.iter().filter_map(|(name, channel)| channel.warning(name)).collect();
+        let mut warnings = KeyConfig::warnings(&server.keys, &channels);
+        warnings.extend(channels.iter().filter_map(|(name, channel)| channel.warning(name)));
         Config {
             server,
             store,

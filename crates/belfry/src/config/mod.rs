@@ -280,7 +280,7 @@ impl Config {
 
     /// The problems of settings that are valid each and wrong together. Reads the files that it names; touches no network.
     fn check(&self) -> Vec<Mistake> {
-        let mut problems = self.server.check(&self.channels);
+        let mut problems = self.server.check();
         problems.extend(self.store.check());
         problems.extend(self.queue.check(&self.store));
         if self.delivery.senders > 256 {
@@ -315,8 +315,8 @@ impl ServerConfig {
         api::Keys::new(self.keys.iter().map(KeyConfig::api_key).collect())
     }
 
-    fn check(&self, channels: &BTreeMap<Name, ChannelConfig>) -> Vec<Mistake> {
-        let mut problems = KeyConfig::check_all(&self.keys, channels);
+    fn check(&self) -> Vec<Mistake> {
+        let mut problems = KeyConfig::check_all(&self.keys);
         if let Err(error) = api::check_listen(self.listen, &self.api_keys()) {
             problems.push(Mistake::new("server.listen", error.to_string()));
         }

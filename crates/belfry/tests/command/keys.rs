@@ -49,10 +49,14 @@ fn grants_that_cannot_be_meant_are_told() {
     check("scopes = []", "server.keys[0].scopes: a key without a scope is good for nothing");
     check("channels = []", "server.keys[0].channels: names none: leave it out for all of them");
     check("priorities = []", "server.keys[0].priorities: names none");
-    check("channels = [\"ios\"]", "server.keys[0].channels: there is no channel \"ios\"");
     check("priorities = [\"high\"]", "is not `urgent`, `normal` or `bulk`");
     check("not_after = \"soon\"", "server.keys[0].not_after");
     check("operator = true", "server.keys[0].operator");
+    // A channel may be taken out for a while, and a key is still good for the others.
+    workspace.write("belfry.toml", format!("{key}channels = [\"ios\"]\n"));
+    let ended = workspace.belfry(&["check-config"]);
+    let expect = "belfry: server.keys[0].channels: there is no channel \"ios\"".to_owned();
+    assert_eq!((ended.code, ended.err), (0, vec![expect]));
 }
 
 #[test]
@@ -71,6 +75,10 @@ fn a_command_has_its_key_from_a_file_and_its_engine_from_the_environment() {
     let absent = workspace.belfry(&[&status[..], &["nowhere"]].concat());
     assert_eq!(absent.code, 2);
     assert!(absent.err[0].contains("cannot read the API key from nowhere"), "{:?}", absent.err);
+    workspace.write("empty", "\n");
+    let empty = workspace.belfry(&[&status[..], &["empty"]].concat());
+    assert_eq!(empty.code, 2);
+    assert!(empty.err[0].contains("empty has no API key"), "{:?}", empty.err);
     let both = workspace.belfry(&[&status[..], &["key", "--api-key", "k"]].concat());
     assert_eq!(both.code, 2);
     assert!(both.err[0].contains("leave one of them out"), "{:?}", both.err);

@@ -1,7 +1,7 @@
 //! Reading a topic as a member of a consumer group.
 //!
 //! A task polls, whatever callers do, so that the group's changes are followed while messages are in hand. It fetches only while a caller
-//! waits; otherwise all partitions are paused, and a look costs no request.
+//! waits; otherwise all partitions are paused, and a poll costs no request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_secs(1);
 /// Polls in vain after which the broker is asked whether it is there.
 const EMPTY_POLLS: u32 = 5;
-/// Between two looks while none waits: within this time the member follows a change of its group. A look costs no request.
+/// Between two polls while none waits: within this time the member follows a change of its group. Such a poll costs no request.
 const IDLE_POLL: Duration = Duration::from_millis(250);
 /// How long a member may be silent until its partitions go to others: the least that brokers allow as they come.
 const SESSION: Duration = Duration::from_secs(6);
@@ -67,7 +67,7 @@ const POLL_MESSAGES: i32 = 2_000;
 const FETCH_BYTES: i32 = 2 * 1024 * 1024;
 /// Bytes of one partition in it.
 const PARTITION_BYTES: i32 = 256 * 1024;
-/// Between two looks at the group, which are two requests. A partition that no member reads is given out after two of them.
+/// Between two looks at the group, each of two requests. A partition that no member reads is given out after two of them.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Age of what is known of the topic from which a look asks for it anew: each does.
 const TOPIC_KNOWN_FOR: Duration = Duration::from_secs(4);
@@ -178,11 +178,13 @@ impl Drop for KafkaSource {
 
 impl Poller {
     async fn run(self, mut random: fastrand::Rng) {
-        let mut failures = 0;
+        let (mut failures, mut unread) = (0, UnreadWatch::default());
         while !self.member.is_closed() {
             let error = match self.join().await {
                 Ok((kafka, consumer)) => {
-                    let ended = self.poll(&kafka, &consumer, &mut failures, &mut random).await;
+                    let connection = (&kafka, &*consumer);
+                    let ended =
+                        self.poll(connection, &mut failures, &mut unread, &mut random).await;
                     // Before the consumer is gone: its last commit goes by it.
                     farewell(&consumer).await;
                     self.member.replace_consumer(None);
@@ -240,18 +242,17 @@ impl Poller {
     /// When the connection is of no more use.
     async fn poll(
         &self,
-        kafka: &Kafka,
-        consumer: &Consumer,
+        (kafka, consumer): (&Kafka, &Consumer),
         failures: &mut u16,
+        unread: &mut UnreadWatch,
         random: &mut fastrand::Rng,
     ) -> Result<(), StreamError> {
-        let (mut empty_polls, mut watch, mut unread) =
-            (0, StallWatch::default(), UnreadWatch::default());
+        let (mut empty_polls, mut watch) = (0, StallWatch::default());
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.member.is_closed() {
             if looks.tick().now_or_never().is_some() {
-                self.look_at_group(kafka, consumer, &mut unread).await?;
+                self.look_at_group(kafka, consumer, unread).await?;
             }
             let wants = self.member.wants_more();
             let assignment = consumer.assignment().await;
@@ -317,11 +318,16 @@ impl Poller {
         consumer: &Consumer,
         watch: &mut UnreadWatch,
     ) -> Result<(), StreamError> {
-        let standing = group_standing(kafka, consumer, &self.member.settings, PATIENCE).await;
-        let standing = standing.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the group was not described");
-            None
-        });
+        let looked = group_standing(kafka, consumer, &self.member.settings, PATIENCE);
+        // All of its requests together: nothing is polled meanwhile, and an end of the source waits for it.
+        let standing = match timeout(PATIENCE, looked).await {
+            Ok(Ok(standing)) => standing,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the group was not described");
+                None
+            }
+            Err(_late) => None,
+        };
         match watch.look(standing) {
             Some(partition) => Err(StreamError::Unavailable(format!(
                 "partition {partition} is read by no member: this one joins its group anew, and it is given out"

@@ -15,10 +15,14 @@ use super::settings::KafkaSettings;
 use crate::StreamError;
 
 /// The looks at a group.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct UnreadWatch {
-    /// Partitions that no member had at the last look.
+    /// Partitions that no member had at the last looks.
     unread: BTreeSet<i32>,
+    /// Looks at which they had none, one after the other.
+    looks: u32,
+    /// Looks after which this member joins anew.
+    looks_max: u32,
 }
 
 /// A group that is not changing, as its coordinator describes it.
@@ -32,19 +36,45 @@ pub(super) struct GroupStanding {
 
 /// The state of a group whose members all have what they were given.
 const STABLE: &str = "Stable";
+/// Looks until the first time that a member joins anew. Each time that was in vain doubles them: who gives partitions out may be an
+/// older engine, or another client.
+const FEWEST_LOOKS: u32 = 2;
+/// Most looks until then: ten minutes.
+const MOST_LOOKS: u32 = 120;
 
 // === impl UnreadWatch ===
 
+impl Default for UnreadWatch {
+    fn default() -> Self {
+        Self { unread: BTreeSet::new(), looks: 0, looks_max: FEWEST_LOOKS }
+    }
+}
+
 impl UnreadWatch {
-    /// Looks at the group, `None` while it changes. Gives a partition that no member had now and at the look before, if it is this
+    /// Looks at the group, `None` while it changes. Gives a partition that no member had now and at the looks before, if it is this
     /// member that joins anew for it.
     pub(super) fn look(&mut self, standing: Option<GroupStanding>) -> Option<i32> {
-        let Some(standing) = standing else {
-            self.unread.clear();
+        let Some(GroupStanding { unread, is_first }) = standing else {
+            self.looks = 0;
             return None;
         };
-        let before = std::mem::replace(&mut self.unread, standing.unread);
-        self.unread.intersection(&before).next().copied().filter(|_partition| standing.is_first)
+        if unread.is_empty() {
+            *self = Self::default();
+            return None;
+        }
+        let same = self.looks > 0 && unread.intersection(&self.unread).next().is_some();
+        self.looks = if same { self.looks + 1 } else { 1 };
+        if same {
+            self.unread.retain(|partition| unread.contains(partition));
+        } else {
+            self.unread = unread;
+        }
+        if self.looks < self.looks_max || !is_first {
+            return None;
+        }
+        self.looks = 0;
+        self.looks_max = (2 * self.looks_max).min(MOST_LOOKS);
+        self.unread.first().copied()
     }
 }
 
@@ -77,12 +107,19 @@ fn standing(
         return None;
     }
     let mut unread = partitions;
-    for assigned in group.members.iter().flat_map(|member| member.assignment.iter().flatten()) {
-        if assigned.topic_name == topic {
-            unread.retain(|partition| !assigned.partitions.contains(partition));
+    for member in &group.members {
+        // Of one whose assignment cannot be read it is not known which it has.
+        for assigned in member.assignment.as_ref()? {
+            if assigned.topic_name == topic {
+                unread.retain(|partition| !assigned.partitions.contains(partition));
+            }
         }
     }
-    let ours = group.members.iter().filter(|member| member.client_id == CLIENT_ID);
+    // A group may have members that read other topics, and they do not see this.
+    let reads = |topics: &Vec<String>| topics.iter().any(|read| read == topic);
+    let ours = group.members.iter().filter(|member| {
+        member.client_id == CLIENT_ID && member.subscribed_topic_names.as_ref().is_none_or(reads)
+    });
     let first = ours.map(|member| member.member_id.as_str()).min();
     Some(GroupStanding { unread, is_first: first == Some(member_id) })
 }
@@ -104,6 +141,25 @@ mod tests {
         assert_eq!(watch.look(None), None, "the group changes");
         assert_eq!(watch.look(Some(standing([4, 5], true))), None, "it is another one since");
         assert_eq!(watch.look(Some(standing([5, 6], true))), Some(5));
-        assert_eq!(watch.look(Some(standing([5, 6], false))), None, "another member joins anew");
+        let mut watch = UnreadWatch::default();
+        for _ in 0..10 {
+            assert_eq!(watch.look(Some(standing([5], false))), None, "another member joins anew");
+        }
+    }
+
+    #[test]
+    fn a_member_that_joins_anew_in_vain_does_so_less_and_less_often() {
+        let mut watch = UnreadWatch::default();
+        let mut looks_until = || {
+            let looks = (1..=1_000).find(|_look| watch.look(Some(standing([5], true))).is_some());
+            // It leaves the group and is in it again.
+            assert_eq!(watch.look(None), None);
+            looks.unwrap()
+        };
+        let looks: Vec<u32> = (0..8).map(|_time| looks_until()).collect();
+        assert_eq!(looks, [2, 4, 8, 16, 32, 64, 120, 120]);
+        assert_eq!(watch.look(Some(standing([], true))), None, "they are read again");
+        assert_eq!(watch.look(Some(standing([5], true))), None);
+        assert_eq!(watch.look(Some(standing([5], true))), Some(5));
     }
 }

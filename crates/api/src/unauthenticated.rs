@@ -1,0 +1,142 @@
+//! Connections by which no key came so far: a bounded number of each address, so that silent sockets of one leave places for others.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+/// The numbers of such connections.
+#[derive(Debug)]
+pub(crate) struct Unauthenticated {
+    each_max: usize,
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// The place of one of them; free when dropped.
+#[derive(Debug)]
+pub(crate) struct UnauthenticatedPlace {
+    counts: Arc<Unauthenticated>,
+    address: IpAddr,
+}
+
+/// A note on a connection, which its requests share.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionNote(Arc<NoteState>);
+
+#[derive(Debug)]
+struct NoteState {
+    /// `None` once a key came that is known.
+    place: Mutex<Option<UnauthenticatedPlace>>,
+    /// True once the head of a request came.
+    asked: watch::Sender<bool>,
+}
+
+// === impl Unauthenticated ===
+
+impl Unauthenticated {
+    /// At most `each_max` connections of an address.
+    pub(crate) fn new(each_max: usize) -> Self {
+        Self { each_max, by_address: Mutex::default() }
+    }
+
+    /// A place for a connection from `address`, if there is one.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<UnauthenticatedPlace> {
+        let address = network(address);
+        let mut by_address = self.lock();
+        let count = by_address.entry(address).or_default();
+        if *count >= self.each_max {
+            return None;
+        }
+        *count += 1;
+        Some(UnauthenticatedPlace { counts: Arc::clone(self), address })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Every critical section leaves the counts whole, even if it panicked.
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An address of IPv4 in either spelling, or the first 64 bits of one of IPv6: one machine has all addresses behind these.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+// === impl UnauthenticatedPlace ===
+
+impl Drop for UnauthenticatedPlace {
+    fn drop(&mut self) {
+        let mut by_address = self.counts.lock();
+        if let Some(count) = by_address.get_mut(&self.address) {
+            *count -= 1;
+            // Addresses come without end: one without a connection is forgotten.
+            if *count == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+// === impl ConnectionNote ===
+
+impl ConnectionNote {
+    pub(crate) fn new(place: UnauthenticatedPlace) -> Self {
+        let state = NoteState { place: Mutex::new(Some(place)), asked: watch::Sender::new(false) };
+        Self(Arc::new(state))
+    }
+
+    /// Notes that the head of a request came.
+    pub(crate) fn note_request(&self) {
+        self.0.asked.send_if_modified(|asked| !std::mem::replace(asked, true));
+    }
+
+    /// Notes that a request had a key that is known: the place is free.
+    pub(crate) fn note_key(&self) {
+        drop(self.0.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Waits for the head of the first request.
+    pub(crate) async fn asked(&self) {
+        let mut asked = self.0.asked.subscribe();
+        // The sender is here: the wait ends in no other way.
+        let _asked = asked.wait_for(|asked| *asked).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_so_many_places_and_one_by_which_a_key_came_takes_none() {
+        let counts = Arc::new(Unauthenticated::new(2));
+        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let first = ConnectionNote::new(counts.admit(one).unwrap());
+        let second = counts.admit("::ffff:192.0.2.1".parse().unwrap()).unwrap();
+        assert!(counts.admit(one).is_none(), "it has two, however they are written");
+        assert!(counts.admit(other).is_some(), "another has its own");
+        first.note_key();
+        let third = counts.admit(one).unwrap();
+        assert!(counts.admit(one).is_none());
+        drop((second, third));
+        assert!(counts.lock().is_empty(), "nothing is kept of an address that is gone");
+        first.note_key();
+        assert!(counts.lock().is_empty());
+    }
+
+    #[test]
+    fn the_addresses_of_one_machine_by_ipv6_are_one() {
+        let counts = Arc::new(Unauthenticated::new(1));
+        let admit = |address: &str| counts.admit(address.parse().unwrap());
+        let _place = admit("2001:db8:0:1::1").unwrap();
+        assert!(admit("2001:db8:0:1:ffff::2").is_none());
+        assert!(admit("2001:db8:0:2::1").is_some());
+    }
+}
