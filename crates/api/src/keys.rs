@@ -129,9 +129,9 @@ pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Lets a request pass whose key is known, and says whose it is.
+/// Lets a request pass whose key is known and has every scope that the route asks for, and says whose it is.
 pub(crate) async fn authorize(
-    State(shared): State<Arc<ApiState>>,
+    State((shared, rule)): State<(Arc<ApiState>, RouteRule)>,
     Extension(mark): Extension<RequestMark>,
     mut request: Request,
     next: Next,
@@ -139,27 +139,17 @@ pub(crate) async fn authorize(
     // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
     let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant)?;
     mark.set_caller(caller.names());
+    // Not before: requests without a known key have no line in the log.
+    if rule.is_act {
+        mark.set_act();
+    }
     caller.check_time(shared.intake.now()).map_err(|late| Problem::unauthorized(&late))?;
     // There is none where no socket is.
     if let Some(note) = request.extensions().get::<ConnectionNote>() {
         note.note_key();
     }
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
-}
-
-/// Lets a request pass whose key has every scope that `rule` asks for. Inside of [`authorize`].
-pub(crate) async fn require(
-    State(rule): State<RouteRule>,
-    Extension(caller): Extension<Caller>,
-    Extension(mark): Extension<RequestMark>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    if rule.is_act {
-        mark.set_act();
-    }
     rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
+    request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 

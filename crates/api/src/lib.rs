@@ -162,13 +162,10 @@ pub fn site(state: ApiState) -> Site {
     let takes_in = state.takes_in;
     let intake = takes_in.then(|| Arc::clone(&state.intake));
     let shared = Arc::new(state);
-    // A layer on routes alone: an unknown path is a 404, with and without a key.
-    let callers = routes::router(takes_in)
-        .route_layer(from_fn_with_state(Arc::clone(&shared), keys::authorize));
     let router = Router::new()
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::ready))
-        .merge(callers)
+        .merge(routes::router(&shared))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
     let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));

@@ -31,14 +31,16 @@ pub fn routes() -> Vec<(Method, &'static str, RouteRule)> {
     all.map(|route| (route.method, route.path, route.rule)).collect()
 }
 
-/// The routes as a router: a request whose key lacks a scope ends here.
-pub(crate) fn router(takes_in: bool) -> Router<Arc<ApiState>> {
+/// The routes of a process as a router: a request whose key is not known, or lacks a scope, ends here.
+pub(crate) fn router(shared: &Arc<ApiState>) -> Router<Arc<ApiState>> {
     let mut routes = of_every_process();
-    if takes_in {
+    if shared.takes_in {
         routes.extend(of_intake());
     }
     routes.into_iter().fold(Router::new(), |router, KeyedRoute { path, rule, handler, .. }| {
-        router.route(path, handler.route_layer(from_fn_with_state(rule, keys::require)))
+        let state = (Arc::clone(shared), rule);
+        // A layer on routes alone: an unknown path is a 404, with and without a key.
+        router.route(path, handler.route_layer(from_fn_with_state(state, keys::authorize)))
     })
 }
 
