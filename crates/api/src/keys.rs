@@ -255,21 +255,11 @@ impl Caller {
 
 impl KeyAnswer {
     fn of(Caller { tenant, key, .. }: &Caller) -> Self {
-        let Some(key) = key else {
-            let scopes = KeyScope::ALL.to_vec();
-            let tenant = show(tenant);
-            return Self {
-                name: None,
-                tenant,
-                scopes,
-                channels: None,
-                priorities: None,
-                not_after: None,
-            };
-        };
-        let Grants { scopes, channels, priorities, not_after } = &key.grants;
+        let everything = Grants::of(KeyScope::ALL);
+        let grants = key.as_ref().map_or(&everything, |key| &key.grants);
+        let Grants { scopes, channels, priorities, not_after } = grants;
         Self {
-            name: Some(show(&key.name)),
+            name: key.as_ref().map(|key| show(&key.name)),
             tenant: show(tenant),
             scopes: scopes.iter().copied().collect(),
             channels: channels.as_ref().map(|channels| channels.iter().map(show).collect()),

@@ -94,7 +94,10 @@ impl ConnectionNote {
 
     /// Notes that the head of a request came.
     pub(crate) fn note_request(&self) {
-        self.0.asked.send_if_modified(|asked| !std::mem::replace(asked, true));
+        // Looked at first: it is noted with the first request alone, and each one comes by here.
+        if !*self.0.asked.borrow() {
+            self.0.asked.send_replace(true);
+        }
     }
 
     /// Notes that a request had a key that is known: the place is free.

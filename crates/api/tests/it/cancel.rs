@@ -42,10 +42,6 @@ async fn a_scope_is_named_as_for_a_pause() {
     assert_eq!(problem["detail"], "there is no broadcast/bc_7");
 }
 
-async fn call_get(fixture: &Fixture, path: &str) -> Value {
-    fixture.get(path).await.json()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_cancellation_that_is_asked_for_again_has_the_same_answer() {
     let fixture = fixture(Vec::new());
@@ -55,7 +51,7 @@ async fn a_cancellation_that_is_asked_for_again_has_the_same_answer() {
     let broadcast = fixture.post("/v1/broadcasts", JSON, body).await;
     let two = format!("{}/cancel", broadcast.header("location"));
     // One of the recipients was cancelled by itself before: it is among those that are cancelled.
-    let list = call_get(&fixture, "/v1/notifications").await;
+    let list = fixture.get("/v1/notifications").await.json();
     let of_two = list["items"].as_array().unwrap().iter().find(|item| item["to"] == "a2").unwrap();
     let three = format!("/v1/notifications/{}/cancel", of_two["id"].as_str().unwrap());
     for (path, count) in [(one, 1), (three, 1), (two, 2)] {
