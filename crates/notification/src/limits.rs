@@ -208,6 +208,11 @@ pub const fn weight_of_bytes(items: usize, bytes: usize) -> usize {
 /// Pauses of a store, of all tenants together: each process has all of them in memory.
 pub const PAUSES: usize = 10_000;
 
+/// API keys that calls made, of all tenants together: each process has all of them in memory.
+pub const STORED_KEYS: usize = 10_000;
+/// The grants of a stored API key, bytes.
+pub const GRANTS_BYTES: usize = 16 * 1024;
+
 // --- Workers of a cluster (owner: store) ---
 
 /// Virtual partitions: more than there will be producers, so that shares differ little; few enough to lease one by one.

@@ -2,8 +2,8 @@
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
 //! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries, [`Operations`] for changes by callers and
-//! operators, [`Prune`] for retention and [`SearchIndex`] for the index by recipient. [`Store`] is all of them, with a reader that
-//! answers its queries.
+//! operators, [`Prune`] for retention, [`SearchIndex`] for the index by recipient and [`KeyStore`] for API keys. [`Store`] is all of
+//! them, with a reader that answers its queries.
 //!
 //! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
 //! second. (Leases and open broadcasts need only outlive the process, not a power cut: both end with it.) Calls of all callers
@@ -11,6 +11,7 @@
 //!
 //! [`conformance`] is the suite that every backend passes, and every double.
 
+mod api_keys;
 mod broadcasts;
 mod cancel;
 mod claim;
@@ -43,6 +44,7 @@ pub mod sqlite;
 mod statements;
 mod suppression;
 
+pub use api_keys::{FormerKey, KeyChange, KeyChanged, KeyHash, KeyStore, StoredKey, StoredKeys};
 pub use broadcasts::{BroadcastFilter, BroadcastPage, ListedBroadcast};
 pub use cancel::{CancelPage, CancelPlace, CancelPlaceError, CancelScope, CancelTarget, Cancelled};
 pub use claim::{
@@ -85,7 +87,7 @@ use notification::Chunk;
 
 /// The whole interface of a backend.
 pub trait Store:
-    Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations + Prune + SearchIndex
+    Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations + Prune + SearchIndex + KeyStore
 {
     /// Answers questions about the store, and can do nothing else.
     fn reader(&self) -> &dyn ReadStore;

@@ -17,6 +17,7 @@ mod events;
 mod fallbacks;
 mod idempotency;
 mod ingest;
+mod keys;
 mod labels;
 mod leases;
 mod ledger;
@@ -236,6 +237,8 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_would_be_tried_too_late_has_expired_with_its_attempt
             what_is_handed_back_keeps_its_attempt_and_is_not_logged
             a_stale_part_leaves_the_others_alone;
+        keys:
+            keys_are_added_rotated_and_revoked;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::rows::evidence::Evidence;
 use crate::rows::pace::Paces;
 use crate::rows::room::LoadKind;
 use crate::{
-    Attempted, BroadcastDraft, FeedCursor, KeyUse, LogEntry, ShardCursor, Suppression,
+    Attempted, BroadcastDraft, FeedCursor, KeyUse, LogEntry, ShardCursor, StoredKeys, Suppression,
     SuppressionEvent,
 };
 
@@ -48,6 +48,7 @@ pub(super) struct Books {
     /// The channels that are claimed; all of them when nothing is said.
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     pub(super) pauses: Arc<Pauses>,
+    pub(super) api_keys: StoredKeys,
     /// Notifications that were removed, by the state in which they ended.
     pub(super) tombstones: BTreeMap<State, u64>,
     /// Those of broadcasts of which others are left.

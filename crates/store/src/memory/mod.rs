@@ -10,6 +10,7 @@ mod claim;
 mod erase;
 mod events;
 mod ingest;
+mod keys;
 mod pause;
 mod prune;
 mod quota;
@@ -35,11 +36,11 @@ use crate::{
     Admission, Audit, Begin, BroadcastDraft, BroadcastFilter, BroadcastOpened, BroadcastPage,
     BroadcastStatus, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
     ClusterStatus, DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter,
-    History, Ingest, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark, MarkAnswer,
-    Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
-    RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
-    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, Suppression,
-    SuppressionPage, TakeTickets,
+    History, Ingest, KeyChange, KeyChanged, KeyStore, KeyUse, LanePace, LaneStatus, Lift, LogPage,
+    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune,
+    PruneStep, ReadStore, RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution,
+    Resolved, Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError,
+    StoredKeys, Suppression, SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -50,6 +51,7 @@ pub struct Memory {
     cluster: Mutex<Option<ClusterStatus>>,
     changes: watch::Sender<u64>,
     pauses: watch::Sender<Arc<Pauses>>,
+    keys: watch::Sender<StoredKeys>,
     ledger: Mutex<quota::Ledger>,
     rates: Mutex<quota::RateRows>,
     peers: watch::Sender<Peers>,
@@ -95,6 +97,7 @@ impl Memory {
             *view = pauses;
             is_new
         });
+        self.keys.send_replace(Arc::clone(&books.api_keys));
         drop(books);
         self.changes.send_modify(|change| *change += 1);
         answer
@@ -209,6 +212,17 @@ impl Begin for Memory {
 
     fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
         self.pauses.subscribe()
+    }
+}
+
+#[async_trait]
+impl KeyStore for Memory {
+    async fn change_key(&self, change: KeyChange) -> Result<KeyChanged, StoreError> {
+        Ok(self.change(|books| books.change_key(change)))
+    }
+
+    fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
+        self.keys.subscribe()
     }
 }
 

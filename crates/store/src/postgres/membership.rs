@@ -16,6 +16,7 @@ use tokio_postgres::Error;
 use super::Options;
 use super::connection::{Connector, PostgresSession};
 use super::errors;
+use super::keys::KnownKeys;
 use super::notify::NotifyPolicy;
 use super::pause_view::KnownPauses;
 use super::reap::{BY_A_FAULT, IN_ORDER, ReapWorker};
@@ -44,6 +45,7 @@ pub(super) struct Worker {
     pub(super) stats: Option<WorkerParts>,
     pace: SettleRate,
     pub(super) pauses: KnownPauses,
+    pub(super) keys: KnownKeys,
     pub(super) peers: watch::Sender<Peers>,
     /// The time since boot from which on this process and the database have known of each other, and of nothing odd.
     linked_since: Option<Duration>,
@@ -98,7 +100,7 @@ const LOOK: &str = "SELECT count(*) FILTER (WHERE alive_until < clock_timestamp(
      extract(epoch FROM min(alive_until) FILTER (WHERE alive_until >= clock_timestamp() AND id <> $1) \
        - clock_timestamp())::float8, count(*) FILTER (WHERE id <> $1), \
      EXISTS (SELECT FROM unreleased WHERE passed IS NOT NULL) OR EXISTS (SELECT FROM resuming), (SELECT value FROM meta WHERE key = 'pauses'), \
-     count(*) FILTER (WHERE id <> $1 AND consumes) FROM worker";
+     count(*) FILTER (WHERE id <> $1 AND consumes), (SELECT value FROM meta WHERE key = 'keys') FROM worker";
 /// A partition is free when it has no owner, or one that is not among the workers any more: a statement of a reaped worker
 /// may have been under way for long. Only a process that is a worker now takes one.
 const ACQUIRE: &str = "UPDATE partition SET owner = $1, epoch = epoch + 1 WHERE id IN ( \
@@ -150,6 +152,7 @@ impl Worker {
             stats: None,
             pace: SettleRate::new(clock.monotonic()),
             pauses: KnownPauses::default(),
+            keys: KnownKeys::default(),
             peers: watch::Sender::default(),
             linked_since: None,
             beaten_at: clock.boot(),
@@ -307,6 +310,8 @@ impl Worker {
         // Before this beat moves the deadline: another process trusts that each of the others knows of it, or starts no attempt.
         let peers = Peers { worker: self.membership.worker, are_there: count(8)? > 0 };
         self.peers.send_if_modified(|told| std::mem::replace(told, peers) != peers);
+        // Before the pauses, whose version says that this process goes by the keys as well.
+        self.keys.follow(session, row.try_get(9)?).await?;
         // Before there is anything to claim: the pauses are read by then, if this beat gets no further.
         let claims = self.stats.as_ref().map(|stats| &stats.work);
         let position = (self.membership.worker, row.try_get(7)?);

@@ -29,6 +29,7 @@ mod events;
 mod growth;
 mod history;
 mod ingest;
+mod keys;
 mod lane_rows;
 #[cfg(test)]
 mod lane_rows_tests;
@@ -106,10 +107,10 @@ use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 pub use reader::PostgresReader;
 
-use crate::StoreError;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
+use crate::{StoreError, StoredKeys};
 use connection::Connector;
 use listener::Listener;
 use membership::{Intent, Worker, WorkerParts};
@@ -155,6 +156,7 @@ pub struct Postgres {
     membership: watch::Receiver<Membership>,
     outbox: watch::Receiver<u64>,
     pauses: watch::Receiver<Arc<Pauses>>,
+    keys: watch::Receiver<StoredKeys>,
     ledger: LedgerLink,
     index: Box<IndexLink>,
     intent: watch::Sender<Intent>,
@@ -230,6 +232,7 @@ impl Postgres {
         // Before the writers: a claim needs the worker's number, its partitions and the pauses.
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
         let worker_deadline = worker.deadline.clone();
+        let keys = worker.keys.view.subscribe();
         let ledger = LedgerLink::new(connector.clone(), worker.peers.subscribe());
         let (membership_sender, membership) = watch::channel(worker.membership.clone());
         let (changes, is_changed) = watch::channel(0);
@@ -282,6 +285,7 @@ impl Postgres {
             membership,
             outbox: outbox_changed,
             pauses: parts.pauses,
+            keys,
             ledger,
             intent,
             worker_deadline,

@@ -31,8 +31,10 @@ pub(super) struct EndPause {
     pub(super) scope: Scope,
 }
 
-/// Changes of the pauses wait for each other here, so a version has all that were made before it.
-const NEXT_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE key = 'pauses' RETURNING value";
+/// Changes of the pauses wait for each other here, so a version has all that were made before it. Those of the API keys raise it,
+/// too.
+pub(super) const NEXT_VERSION: &str =
+    "UPDATE meta SET value = value + 1 WHERE key = 'pauses' RETURNING value";
 /// Time after which it is checked again whether every worker has followed: a beat that is woken takes some milliseconds.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 /// Time for which workers are waited for. A worker that has not followed by then runs a program without pauses, or its claim is
@@ -172,7 +174,7 @@ impl Postgres {
     }
 
     /// Waits until every worker follows `version`; true if all do. The change is durable either way.
-    async fn is_followed(&self, version: i64) -> bool {
+    pub(super) async fn is_followed(&self, version: i64) -> bool {
         let followed = async {
             while self.reader.workers_behind(version).await? > 0 {
                 tokio::time::sleep(ASK_AGAIN_AFTER).await;

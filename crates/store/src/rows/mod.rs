@@ -13,6 +13,7 @@ pub(crate) mod emptied_lanes;
 pub(crate) mod erasure;
 pub(crate) mod events;
 pub(crate) mod evidence;
+pub(crate) mod keys;
 pub(crate) mod labels;
 pub(crate) mod lanes;
 #[cfg(test)]

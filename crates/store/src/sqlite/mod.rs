@@ -33,6 +33,7 @@ mod erase;
 mod events;
 mod files;
 mod ingest;
+mod keys;
 mod list;
 mod list_sources;
 mod open;
@@ -87,7 +88,7 @@ pub use reader::SqliteReader;
 use crate::rows::TRANSACTION;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
-use crate::{Recovery, StoreError};
+use crate::{Recovery, StoreError, StoredKeys};
 use disk::{FreeSpace, Statvfs};
 use files::WalBounds;
 use reader::Beside;
@@ -107,6 +108,7 @@ pub struct Sqlite {
     failed: watch::Receiver<Option<StoreError>>,
     accepts: watch::Receiver<bool>,
     pauses: watch::Receiver<Arc<Pauses>>,
+    keys: watch::Receiver<StoredKeys>,
     /// Held for a step of the search index: each goes by the rows that the one before left.
     indexing: tokio::sync::Mutex<()>,
     reader: SqliteReader,
@@ -159,6 +161,7 @@ impl Sqlite {
         let (failed, failed_receiver) = watch::channel(None);
         let accepts = opened.disk.accepts();
         let pauses = opened.state.pauses.subscribe();
+        let keys = opened.state.keys.subscribe();
         let writer = Writer {
             connection: opened.connection,
             state: opened.state,
@@ -179,6 +182,7 @@ impl Sqlite {
             failed: failed_receiver,
             accepts,
             pauses,
+            keys,
             indexing: tokio::sync::Mutex::default(),
             reader,
             directory: path.to_owned(),

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::audit_lock::AuditLock;
 use super::disk::{Disk, DiskSpace, FreeSpace};
 use super::files::{BUSY_TIMEOUT, DATABASE, PAGE_BYTES, sync_directory};
+use super::keys::keys;
 use super::owner::Owner;
 use super::pause::pauses;
 use super::restored;
@@ -141,6 +142,7 @@ pub(super) fn open(
         kept_lanes: HashMap::new(),
         audits: AuditLock::open(directory)?,
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
+        keys: watch::Sender::new(Arc::new(keys(&connection)?)),
     };
     let backup_at = restored::backup_at(&connection)?;
     let mut transaction = Transaction::begin(&connection, &mut state)?;

@@ -108,6 +108,13 @@ const CASES: &[Case] = &[
     Case::new("list.rs", "SELECT items", "40000"),
     Case::new("list.rs", "SELECT lane, count", "40000"),
     Case::new("list.rs", "max(id) FROM batch WHERE id", "0, 40000"),
+    Case::new("keys.rs", "DELETE FROM api_key", "'40000'"),
+    Case::new("keys.rs", "INSERT INTO api_key", "'new', 'tenant', x'00', '{}', 1"),
+    Case::new("keys.rs", "SELECT 1 FROM api_key", "'40000'"),
+    Case::new("keys.rs", "made_at FROM api_key WHERE name", "'40000'"),
+    Case::new("keys.rs", "SELECT count(*)", ""),
+    Case::new("keys.rs", "ORDER BY name", ""),
+    Case::new("keys.rs", "UPDATE api_key", "'40000', x'01', 2"),
     Case::new("list.rs", "min(id) FROM batch WHERE id", "40000, 70368744177664"),
     Case::new("list.rs", "FROM batch WHERE broadcast", "40000"),
     Case::new(
@@ -301,6 +308,12 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ("suppress.rs", "SELECT channel, recipient FROM", "it gives the whole list, once at a start"),
     ("search.rs", "SELECT id, level", "it gives all runs, which are some for each level"),
     ("search.rs", "WHERE state = 1", "runs are some for each level"),
+    (
+        "keys.rs",
+        "SELECT count(*) FROM api_key",
+        "it counts them before one is added, and there are few",
+    ),
+    ("keys.rs", "FROM api_key ORDER BY name", "it gives all keys, and there are few"),
     ("pause.rs", "SELECT tenant, scope", "it gives all pauses, and there are few"),
     ("pause.rs", "SELECT broadcast, passed", "it ends at the first row"),
 ];
@@ -331,6 +344,7 @@ fn fill(connection: &Connection) {
         "totals (state, count) SELECT n, n",
         "feed (name, event, tries) SELECT 'feed', n, 0",
         "source_shard (source, shard, position, reader, until) SELECT n, 'shard', '', 1, 1",
+        "api_key (name, tenant, sha256, grants, made_at) SELECT n, 'tenant', x'00', '{}', n",
         "search_run (id, level, first_batch, last_batch, state) SELECT n, 0, n, n, 1",
         "search_block (run, term, place, postings) SELECT iif(n % 2, n, 1), n, n, x''",
     ];

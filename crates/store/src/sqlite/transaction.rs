@@ -10,7 +10,6 @@ use tokio::sync::watch;
 use super::audit_lock::{AuditLock, NoAudit};
 use super::disk::DiskSpace;
 use super::rows::{self, next_due, select_chunk, signed};
-use crate::StoreError;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::lanes::Lanes;
@@ -20,6 +19,7 @@ use crate::rows::packing::BatchPacker;
 use crate::rows::recipient_filter::RecipientFilter;
 use crate::rows::release::Slicing;
 use crate::rows::retention::LANE_KEPT_FOR;
+use crate::{StoreError, StoredKeys};
 
 /// The state of the writer: its memory of the database. Read anew when a store is opened.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(super) struct WriterState {
     pub(super) audits: AuditLock,
     /// Pauses, for claims and for deliver.
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
+    /// API keys that calls made.
+    pub(super) keys: watch::Sender<StoredKeys>,
 }
 
 /// The transaction under way. Refusals are found before anything of their command is written: a
@@ -56,6 +58,8 @@ pub(super) struct Transaction<'a> {
     pub(super) woke: bool,
     /// Pauses after the commit, if the transaction changed them.
     pub(super) pauses: Option<Arc<Pauses>>,
+    /// The API keys after the commit, if the transaction changed them.
+    pub(super) keys: Option<StoredKeys>,
     /// Held by a transaction that removes outcomes, until it is committed.
     pub(super) no_audit: Option<NoAudit>,
     /// Drafts that were accepted, and are not written yet.
@@ -107,8 +111,8 @@ impl<'a> Transaction<'a> {
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
         let (packer, totals) = (BatchPacker::default(), BTreeMap::new());
-        let no_audit = None;
-        Ok(Self { connection, state, woke: false, pauses: None, no_audit, packer, totals })
+        let (no_audit, pauses, keys) = (None, None, None);
+        Ok(Self { connection, state, woke: false, pauses, keys, no_audit, packer, totals })
     }
 
     /// Commits; durable when it returns, as far as the connection is set to sync.
@@ -126,6 +130,9 @@ impl<'a> Transaction<'a> {
         // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
         if let Some(pauses) = self.pauses {
             self.state.pauses.send_replace(pauses);
+        }
+        if let Some(keys) = self.keys {
+            self.state.keys.send_replace(keys);
         }
         // Also where the changes cancel each other out: the log has ends that a reader must not see undone.
         Ok(Committed { woke: self.woke, counted: !self.totals.is_empty() })
