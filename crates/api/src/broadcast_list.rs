@@ -14,7 +14,7 @@ use store::{
 };
 
 use crate::ApiState;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::Query;

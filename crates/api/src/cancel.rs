@@ -11,8 +11,8 @@ use store::CancelScope;
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::caller::Caller;
 use crate::cancel_found::{FoundCounts, FoundToCancel, SEARCHES};
-use crate::keys::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::scope::{NAMES, NamedScope};

@@ -6,7 +6,7 @@ use store::{CancelTarget, Filter, History, Operations, StoreError};
 
 use crate::ApiState;
 use crate::answer_time::AnswerTime;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::Query;

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::ApiState;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::view::show;
 

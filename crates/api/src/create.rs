@@ -19,8 +19,8 @@ use store::Admission;
 
 use crate::ApiState;
 use crate::body::{BodyFormat, Incoming, format, with_body};
+use crate::caller::Caller;
 use crate::draft::{DraftError, header_key, read_draft};
-use crate::keys::Caller;
 use crate::limits::FAULTS;
 use crate::problem::{Located, Problem};
 use crate::stream;

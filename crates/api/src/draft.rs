@@ -6,7 +6,7 @@ use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{IngestError, InvalidField, Submission, parse};
 
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::problem::Problem;
 
 /// Why there is no draft of a notification.

@@ -19,8 +19,8 @@ use store::{DeliveryFilter, DeliveryPage, EventPosition, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ApiState;
+use crate::caller::Caller;
 use crate::follow::{FollowedDeliveries, wait_of};
-use crate::keys::Caller;
 use crate::limits::{EVENT_STREAMS, LOG_ENTRIES};
 use crate::operate::append_line;
 use crate::problem::Problem;

@@ -100,6 +100,25 @@ impl Grants {
         self.channels.is_none() && self.priorities.is_none()
     }
 
+    /// Checks that none of `others` goes beyond these: a key makes none that may do more, or for longer, than itself.
+    ///
+    /// # Errors
+    /// The first field that does.
+    pub(crate) fn check_within(&self, others: &Self) -> Result<(), InvalidField> {
+        let all_of = |field: &str, is_within: bool| {
+            let message = "goes beyond what is granted to the key that asks, and no key can grant more than it has";
+            if is_within { Ok(()) } else { Err(InvalidField::new(format!("/{field}"), message)) }
+        };
+        all_of("scopes", others.scopes.is_subset(&self.scopes))?;
+        all_of("channels", is_within(self.channels.as_ref(), others.channels.as_ref()))?;
+        all_of("priorities", is_within(self.priorities.as_ref(), others.priorities.as_ref()))?;
+        let is_in_time = match (self.not_after, others.not_after) {
+            (None, _) => true,
+            (Some(last), other) => other.is_some_and(|other| other <= last),
+        };
+        all_of("not_after", is_in_time)
+    }
+
     /// Checks that `submission` and its fallbacks go by channels, and with a priority, that are granted.
     ///
     /// # Errors
@@ -128,6 +147,11 @@ impl Grants {
     }
 }
 
+/// True if `others` are all in `own`, where `None` is everything.
+fn is_within<T: Ord>(own: Option<&BTreeSet<T>>, others: Option<&BTreeSet<T>>) -> bool {
+    own.is_none_or(|own| others.is_some_and(|others| others.is_subset(own)))
+}
+
 fn not_granted<T: fmt::Display>(
     pointer: String,
     given: impl fmt::Display,
@@ -151,6 +175,34 @@ mod tests {
         }
         let refused = "Send".parse::<KeyScope>().unwrap_err().to_string();
         assert!(refused.contains("send, read, cancel, suppress, operate and metrics"), "{refused}");
+    }
+
+    #[test]
+    fn nothing_is_granted_that_is_not_had() {
+        let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        let channels = |names: &[&str]| Some(names.iter().map(|it| it.parse().unwrap()).collect());
+        let own = Grants {
+            channels: channels(&["ios", "web"]),
+            priorities: Some(BTreeSet::from([Priority::Normal])),
+            not_after: at("2027-01-01T00:00:00Z"),
+            ..Grants::of([KeyScope::Send, KeyScope::Operate])
+        };
+        let check = |others: &Grants| {
+            own.check_within(others)
+                .map_or_else(|fault| fault.pointer.into_owned(), |()| String::new())
+        };
+        assert_eq!(check(&own), "");
+        assert_eq!(check(&Grants { channels: channels(&["ios"]), ..own.clone() }), "");
+        let read = Grants { scopes: BTreeSet::from([KeyScope::Read]), ..own.clone() };
+        assert_eq!(check(&read), "/scopes");
+        for beyond in [None, channels(&["ios", "mail"])] {
+            assert_eq!(check(&Grants { channels: beyond, ..own.clone() }), "/channels");
+        }
+        assert_eq!(check(&Grants { priorities: None, ..own.clone() }), "/priorities");
+        for beyond in [None, at("2027-01-01T00:00:01Z")] {
+            assert_eq!(check(&Grants { not_after: beyond, ..own.clone() }), "/not_after");
+        }
+        assert!(Grants::of(KeyScope::ALL).check_within(&own).is_ok());
     }
 
     #[test]

@@ -1,33 +1,22 @@
-//! API keys of callers, kept as hashes only, and the callers that they make of requests.
+//! API keys of callers, kept as hashes only.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use aws_lc_rs::{constant_time, digest, rand};
-use axum::Json;
-use axum::extract::{Extension, Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use aws_lc_rs::{digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use notification::{Name, Priority, Timestamp};
-use pipeline::ingest::{InvalidField, Submission};
-use serde::Serialize;
+use notification::Name;
+use store::KeyHash;
 
-use crate::ApiState;
-use crate::grants::{Grants, KeyScope};
-use crate::problem::Problem;
-use crate::request_mark::{CallerNames, RequestMark};
-use crate::unauthenticated::ConnectionNote;
-use crate::view::show;
+use crate::grants::Grants;
 
 /// The prefix of every key, so that scanners of leaked secrets recognize it.
 const PREFIX: &str = "belfry_";
 const RANDOM_BYTES: usize = 32;
 
-/// One key of the configuration.
+/// One key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
     /// Its name, for operators.
@@ -35,14 +24,14 @@ pub struct ApiKey {
     /// Whose notifications it creates and sees.
     pub tenant: Name,
     /// SHA-256 of the key's text.
-    pub sha256: [u8; 32],
+    pub sha256: KeyHash,
     /// The calls that it is good for.
     pub grants: Grants,
 }
 
-/// Every key of the configuration.
+/// Keys, found by their hashes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Keys(Vec<Arc<ApiKey>>);
+pub struct Keys(HashMap<KeyHash, Arc<ApiKey>>);
 
 /// Why a key or an address cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,39 +49,6 @@ pub enum KeyError {
     Random,
 }
 
-/// Caller of a request, as its key says.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    pub(crate) tenant: Name,
-    /// True if it may name other tenants, and ask for what concerns all.
-    pub(crate) is_operator: bool,
-    /// `None` where no keys are configured: then every caller may do everything.
-    key: Option<Arc<ApiKey>>,
-}
-
-/// The rule that a route has for its requests.
-#[derive(Debug, Clone, Copy)]
-pub struct RouteRule {
-    /// The scopes that a key needs, all of them. None is needed where a key asks about itself.
-    pub needs: &'static [KeyScope],
-    /// True if its requests change what was handed in before, or how it is sent.
-    pub is_act: bool,
-}
-
-/// A key, as its holder may know it.
-#[derive(Serialize)]
-struct KeyAnswer {
-    /// Null where no keys are configured.
-    name: Option<String>,
-    tenant: String,
-    scopes: Vec<KeyScope>,
-    /// Null for all.
-    channels: Option<Vec<String>>,
-    /// Null for all.
-    priorities: Option<Vec<Priority>>,
-    not_after: Option<Timestamp>,
-}
-
 /// A new key, to be shown once.
 pub fn generate() -> Result<String, KeyError> {
     let mut random = [0; RANDOM_BYTES];
@@ -106,7 +62,7 @@ pub fn hash(key: &str) -> String {
 }
 
 /// The inverse of how [`hash`] writes: 64 hexadecimal digits.
-pub fn parse_hash(text: &str) -> Result<[u8; 32], KeyError> {
+pub fn parse_hash(text: &str) -> Result<KeyHash, KeyError> {
     let refuse = || KeyError::Hash(text.chars().take(80).collect());
     // Checked digit by digit: `from_str_radix` would take a sign, too.
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -129,36 +85,9 @@ pub fn check_listen(address: SocketAddr, keys: &Keys) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Lets a request pass whose key is known and has every scope that the route asks for, and says whose it is.
-pub(crate) async fn authorize(
-    State((shared, rule)): State<(Arc<ApiState>, RouteRule)>,
-    Extension(mark): Extension<RequestMark>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    // Borrowed for this statement alone: a borrow that lasted as long as the request would hold up a reload.
-    let caller = shared.keys.borrow().caller(request.headers(), &shared.default_tenant)?;
-    mark.set_caller(caller.names());
-    // Not before: requests without a known key have no line in the log.
-    if rule.is_act {
-        mark.set_act();
-    }
-    caller.check_time(shared.intake.now()).map_err(|late| Problem::unauthorized(&late))?;
-    // There is none where no socket is.
-    if let Some(note) = request.extensions().get::<ConnectionNote>() {
-        note.note_key();
-    }
-    rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
-}
-
-/// `GET /v1/keys/self`: the key that the caller has.
-pub(crate) async fn own(Extension(caller): Extension<Caller>) -> Response {
-    Json(KeyAnswer::of(&caller)).into_response()
-}
-
-fn sha256(key: &str) -> [u8; 32] {
+/// The hash by which a key is known. A generated key has 256 random bits: a fast hash without a salt is enough, and a slow one would cost
+/// every request.
+pub(crate) fn sha256(key: &str) -> KeyHash {
     // It has as many bytes: there is no other case.
     digest::digest(&digest::SHA256, key.as_bytes()).as_ref().try_into().unwrap_or_default()
 }
@@ -168,7 +97,7 @@ fn sha256(key: &str) -> [u8; 32] {
 impl Keys {
     /// All of `keys`; without any, every caller that reaches the server may do everything.
     pub fn new(keys: Vec<ApiKey>) -> Self {
-        Self(keys.into_iter().map(Arc::new).collect())
+        Self(keys.into_iter().map(|key| (key.sha256, Arc::new(key))).collect())
     }
 
     /// True if there are none.
@@ -176,126 +105,15 @@ impl Keys {
         self.0.is_empty()
     }
 
-    fn caller(&self, headers: &HeaderMap, default_tenant: &Name) -> Result<Caller, Problem> {
-        if self.is_empty() {
-            check_local(headers)?;
-            return Ok(Caller { tenant: default_tenant.clone(), is_operator: true, key: None });
-        }
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let parts = given.and_then(|text| text.split_once(' '));
-        let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        else {
-            return Err(Problem::unauthorized("give an API key: Authorization: Bearer belfry_..."));
-        };
-        // A generated key has 256 random bits: a fast hash without a salt is enough, and a slow one would cost every request.
-        let hash = sha256(key.trim());
-        let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
-        let found =
-            known.next().ok_or_else(|| Problem::unauthorized("the API key is not known"))?;
-        let is_operator = found.grants.scopes.contains(&KeyScope::Operate);
-        Ok(Caller { tenant: found.tenant.clone(), is_operator, key: Some(Arc::clone(found)) })
-    }
-}
-
-// === impl Caller ===
-
-impl Caller {
-    fn names(&self) -> CallerNames {
-        let key = self.key.as_ref().map(|key| key.name.clone());
-        CallerNames { key, tenant: self.tenant.clone() }
+    /// The key with this hash. The time that this takes tells nothing of use: it depends on a hash that a caller cannot choose.
+    pub(crate) fn find(&self, hash: &KeyHash) -> Option<Arc<ApiKey>> {
+        self.0.get(hash).map(Arc::clone)
     }
 
-    fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
-        match &self.key {
-            Some(key) if !key.grants.scopes.contains(&scope) => Err(Problem::forbidden(format!(
-                "this needs the scope `{scope}`, which the API key {:?} does not have",
-                key.name
-            ))),
-            _ => Ok(()),
-        }
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ApiKey> {
+        self.0.values().map(|key| &**key)
     }
-
-    /// Checks that its key is still good at `now`; says that it is not.
-    fn check_time(&self, now: Timestamp) -> Result<(), String> {
-        let Some(key) = &self.key else { return Ok(()) };
-        match key.grants.not_after {
-            Some(last) if now > last => {
-                Err(format!("the API key {:?} was good until {last}: ask for a new one", key.name))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks that it may send `submission` at `now`, which may be long after its request began.
-    ///
-    /// # Errors
-    /// The first field that its key is not granted.
-    pub(crate) fn check_sending(
-        &self,
-        submission: &Submission<'_>,
-        now: Timestamp,
-    ) -> Result<(), InvalidField> {
-        self.check_time(now).map_err(|late| InvalidField::new("", late))?;
-        self.key.as_ref().map_or(Ok(()), |key| key.grants.check_sending(submission))
-    }
-
-    /// Checks that it may send by every channel and with every priority, as what is sent again may go.
-    pub(crate) fn check_sends_all(&self) -> Result<(), Problem> {
-        match &self.key {
-            Some(key) if !key.grants.send_all() => Err(Problem::forbidden(format!(
-                "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
-                key.name
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
-
-// === impl KeyAnswer ===
-
-impl KeyAnswer {
-    fn of(Caller { tenant, key, .. }: &Caller) -> Self {
-        let everything = Grants::of(KeyScope::ALL);
-        let grants = key.as_ref().map_or(&everything, |key| &key.grants);
-        let Grants { scopes, channels, priorities, not_after } = grants;
-        Self {
-            name: key.as_ref().map(|key| show(&key.name)),
-            tenant: show(tenant),
-            scopes: scopes.iter().copied().collect(),
-            channels: channels.as_ref().map(|channels| channels.iter().map(show).collect()),
-            priorities: priorities.as_ref().map(|some| some.iter().copied().collect()),
-            not_after: *not_after,
-        }
-    }
-}
-
-/// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of
-/// another site, nor one whose name was made to lead here.
-fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
-    for name in [HOST, ORIGIN] {
-        // Programs may leave either out. A browser always names the host, and the origin of a page that posts.
-        let Some(value) = headers.get(&name) else { continue };
-        let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
-        if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
-            let detail = "without an API key only callers on this machine are answered: \
-                          call localhost or 127.0.0.1, or configure a key";
-            return Err(Problem::forbidden(detail));
-        }
-    }
-    Ok(())
-}
-
-fn is_local(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    match address {
-        Ok(address) => address.to_canonical().is_loopback(),
-        Err(_) => host.eq_ignore_ascii_case("localhost"),
-    }
-}
-
-fn is_same(known: &[u8; 32], given: &[u8; 32]) -> bool {
-    // The time of a comparison that ends at the first difference would tell how much of a hash is right.
-    constant_time::verify_slices_are_equal(known, given).is_ok()
 }
 
 #[cfg(test)]

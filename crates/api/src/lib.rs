@@ -10,6 +10,7 @@ mod answer_time;
 mod body;
 mod broadcast_list;
 mod broadcasts;
+mod caller;
 mod cancel;
 mod cancel_found;
 mod channels;
@@ -19,7 +20,10 @@ mod estimate;
 mod events;
 mod follow;
 mod grants;
+mod grants_json;
 mod input;
+mod key_ring;
+mod key_routes;
 mod keys;
 pub mod limits;
 mod lines;
@@ -69,12 +73,16 @@ pub use access::Locked;
 pub use access_log::AccessLog;
 pub use broadcast_list::{BroadcastItem, broadcast_with_key};
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
+pub use caller::RouteRule;
 pub use cancel::CancelAllAnswer;
 pub use channels::ConfiguredChannel;
 pub use create::{NotificationCreated, PreviewAnswer};
 pub use estimate::EstimateAnswer;
 pub use grants::{Grants, KeyScope, UnknownScope};
-pub use keys::{ApiKey, KeyError, Keys, RouteRule, check_listen, generate, hash, parse_hash};
+pub use grants_json::GrantsAnswer;
+pub use key_ring::KeyRing;
+pub use key_routes::{KeyItem, KeyMade, KeyRevoked};
+pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use notifications::{CancelAnswer, notification_with_key};
 pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use problem::Located;
@@ -112,7 +120,7 @@ pub struct ApiState {
     /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
-    pub keys: watch::Receiver<Keys>,
+    pub keys: KeyRing,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,
     /// The metrics of the stages.

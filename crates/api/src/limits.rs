@@ -31,3 +31,7 @@ pub const LIST_SLICE: usize = 100;
 pub const LOG_ENTRIES: usize = 10_000;
 /// The Retry-After of an answer when the disk is full: an operator has to free some space.
 pub const DISK_RETRY_AFTER: Duration = Duration::from_secs(30);
+/// How long a rotated key is good beside the new one, unless it is said.
+pub const FORMER_KEY_USUAL: Duration = Duration::from_hours(24);
+/// How long it may be.
+pub const FORMER_KEY_MAX: Duration = Duration::from_hours(90 * 24);

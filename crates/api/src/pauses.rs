@@ -12,7 +12,7 @@ use store::Paused;
 
 use crate::ApiState;
 use crate::access::WithOperations;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::scope::{NAMES, NamedScope};

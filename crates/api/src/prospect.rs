@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use store::{LanePace, LaneStatus, ParkedChannel};
 
 use crate::ApiState;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
 use crate::view::show;

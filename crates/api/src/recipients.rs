@@ -13,7 +13,7 @@ use store::{CancelTarget, Erased, Filter, History, Operations};
 use crate::ApiState;
 use crate::access::WithOperations;
 use crate::answer_time::AnswerTime;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::Query;

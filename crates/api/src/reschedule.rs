@@ -12,7 +12,7 @@ use store::{CancelTarget, Reschedule, RescheduleCounts, Rescheduled};
 
 use crate::access::WithOperations;
 use crate::body::{BodyFormat, format, with_body};
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::parse_id;
 use crate::{ApiState, broadcasts, notifications};

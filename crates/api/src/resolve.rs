@@ -12,7 +12,7 @@ use store::{Resolution, Resolved};
 
 use crate::ApiState;
 use crate::access::WithOperations;
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
 use crate::problem::Problem;

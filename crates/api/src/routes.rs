@@ -8,10 +8,10 @@ use axum::http::Method;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{self, MethodRouter};
 
+use crate::caller::{self, RouteRule};
 use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppress};
-use crate::keys::RouteRule;
 use crate::{
-    ApiState, broadcast_list, broadcasts, cancel, channels, create, events, keys, metrics,
+    ApiState, broadcast_list, broadcasts, cancel, channels, create, events, key_routes, metrics,
     notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule, resolve,
     status, suppressions,
 };
@@ -40,14 +40,14 @@ pub(crate) fn router(shared: &Arc<ApiState>) -> Router<Arc<ApiState>> {
     routes.into_iter().fold(Router::new(), |router, KeyedRoute { path, rule, handler, .. }| {
         let state = (Arc::clone(shared), rule);
         // A layer on routes alone: an unknown path is a 404, with and without a key.
-        router.route(path, handler.route_layer(from_fn_with_state(state, keys::authorize)))
+        router.route(path, handler.route_layer(from_fn_with_state(state, caller::authorize)))
     })
 }
 
 fn of_every_process() -> Vec<KeyedRoute> {
     vec![
         get("/metrics", &[Metrics], metrics::metrics),
-        get("/v1/keys/self", &[], keys::own),
+        get("/v1/keys/self", &[], key_routes::own),
         get("/v1/status", &[Read, Operate], status::status),
     ]
 }
@@ -61,6 +61,7 @@ fn of_intake() -> Vec<KeyedRoute> {
         get("/v1/events", &[Read], events::read),
         get("/v1/channels", &[Read], channels::list),
         get("/v1/pauses", &[Read], pauses::list),
+        get("/v1/keys", &[Read, Operate], key_routes::list),
         post("/v1/notifications", &[Send], create::create),
         post("/v1/preview", &[Send], create::preview),
         post("/v1/broadcasts", &[Send], broadcasts::create),
@@ -86,6 +87,9 @@ fn of_intake() -> Vec<KeyedRoute> {
         get("/v1/audit", &[Read, Operate], operate::audit),
         get("/v1/estimate", &[Read, Operate], prospect::read),
         post("/v1/prune", &[Operate], prune::prune).act(),
+        post("/v1/keys", &[Operate], key_routes::add).act(),
+        post("/v1/keys/{name}/rotate", &[Operate], key_routes::rotate).act(),
+        delete("/v1/keys/{name}", &[Operate], key_routes::revoke).act(),
     ]
 }
 

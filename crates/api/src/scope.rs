@@ -2,7 +2,7 @@
 
 use notification::{Name, Scope};
 
-use crate::keys::Caller;
+use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
 

@@ -21,9 +21,9 @@ use serde::Serialize;
 use store::{Admission, StoreError};
 
 use crate::body::Incoming;
+use crate::caller::Caller;
 use crate::draft::{DraftError, read_draft};
 use crate::input::Input;
-use crate::keys::Caller;
 use crate::lines::BodyLine;
 use crate::problem::Problem;
 use crate::yield_budget::YieldBudget;

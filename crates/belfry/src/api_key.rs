@@ -8,7 +8,7 @@ use notification::{Name, Priority, Timestamp};
 
 use crate::output;
 
-/// `belfry api-key`
+/// `belfry api-key`, `belfry keys add`
 #[derive(Debug, Args)]
 pub(crate) struct ApiKeyArgs {
     /// Says in logs whose key it is
@@ -16,19 +16,26 @@ pub(crate) struct ApiKeyArgs {
     /// Whose notifications the caller sends and sees
     #[arg(long)]
     pub(crate) tenant: Name,
+    #[command(flatten)]
+    pub(crate) grants: GrantArgs,
+}
+
+/// The calls that a key is good for.
+#[derive(Debug, Args)]
+pub(crate) struct GrantArgs {
     /// Scopes of the caller, with commas between: send, read, cancel, suppress, operate, metrics
     /// [default: all but operate]
     #[arg(long, value_delimiter = ',', value_name = "SCOPES")]
-    scopes: Vec<KeyScope>,
+    pub(crate) scopes: Vec<KeyScope>,
     /// The channels that the caller sends by, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "CHANNELS")]
-    channels: Vec<Name>,
+    pub(crate) channels: Vec<Name>,
     /// The priorities that the caller sends with, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "PRIORITIES")]
-    priorities: Vec<Priority>,
+    pub(crate) priorities: Vec<Priority>,
     /// The last instant at which the key is good (RFC 3339) [default: none]
     #[arg(long, value_name = "INSTANT")]
-    not_after: Option<Timestamp>,
+    pub(crate) not_after: Option<Timestamp>,
 }
 
 /// Prints the key and its table. The key goes to standard output and nowhere else.
@@ -46,10 +53,11 @@ pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<()> {
         args.tenant,
         api::hash(&key)
     );
-    push_list(&mut table, "scopes", &args.scopes)?;
-    push_list(&mut table, "channels", &args.channels)?;
-    push_list(&mut table, "priorities", &args.priorities)?;
-    if let Some(last) = args.not_after {
+    let GrantArgs { scopes, channels, priorities, not_after } = &args.grants;
+    push_list(&mut table, "scopes", scopes)?;
+    push_list(&mut table, "channels", channels)?;
+    push_list(&mut table, "priorities", priorities)?;
+    if let Some(last) = not_after {
         writeln!(table, "not_after = \"{last}\"")?;
     }
     output::print(&table)

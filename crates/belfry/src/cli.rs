@@ -18,6 +18,7 @@ use crate::estimate::EstimateArgs;
 use crate::events::EventsArgs;
 use crate::exit;
 use crate::import::ImportArgs;
+use crate::keys::KeysCommand;
 use crate::list::ListArgs;
 use crate::log::LogArgs;
 use crate::pause::PauseArgs;
@@ -108,7 +109,10 @@ pub(crate) enum CliCommand {
     /// Seal the secrets of a configuration
     #[command(subcommand)]
     Credential(CredentialCommand),
-    /// Make a key for callers of the engine
+    /// List, make, rotate and revoke keys of callers while the engine runs
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Make a key for callers of the engine, for its configuration
     ApiKey(ApiKeyArgs),
     /// Make a key pair with which browsers know who sends (Web Push, VAPID)
     VapidKey,

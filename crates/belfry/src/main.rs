@@ -22,6 +22,7 @@ mod exit;
 mod follow;
 mod import;
 mod input;
+mod keys;
 mod list;
 mod log;
 mod logging;
@@ -124,6 +125,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::ProviderSim(options) => provider_sim::run(*options)?,
         CliCommand::Credential(command) => credential::run(&command, global.config.as_deref())?,
         CliCommand::CheckConfig(args) => check_config::run(&args, global.config.as_deref())?,
+        CliCommand::Keys(command) => keys::run(&command, &client()?)?,
         CliCommand::ApiKey(args) => api_key::run(&args)?,
         CliCommand::VapidKey => vapid_key::run()?,
         CliCommand::Reference => output::print(&cli::to_markdown())?,

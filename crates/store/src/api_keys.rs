@@ -89,6 +89,19 @@ pub trait KeyStore: Send + Sync + fmt::Debug {
     fn watch_keys(&self) -> watch::Receiver<StoredKeys>;
 }
 
+// === impl KeyChange ===
+
+impl KeyChange {
+    /// The key that it changes.
+    pub const fn name(&self) -> &Name {
+        match self {
+            Self::Add(StoredKey { name, .. }) | Self::Rotate { name, .. } | Self::Revoke(name) => {
+                name
+            }
+        }
+    }
+}
+
 // === impl StoredKey ===
 
 impl StoredKey {

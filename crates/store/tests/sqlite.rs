@@ -15,8 +15,8 @@ use store::conformance::{
 };
 use store::sqlite::Options;
 use store::{
-    Begin, CancelScope, Claims, Filter, Ingest, Mark, MarkAnswer, Operations, ReadStore,
-    RecipientGroup, Recovery, Sqlite, Store, StoreError,
+    Begin, CancelScope, Claims, Filter, Ingest, KeyChange, KeyChanged, KeyStore, Mark, MarkAnswer,
+    Operations, ReadStore, RecipientGroup, Recovery, Sqlite, Store, StoreError, StoredKey,
 };
 use tempfile::TempDir;
 
@@ -284,3 +284,36 @@ async fn a_list_passes_what_does_not_match_in_bounded_steps() {
 
 /// A store may be shared by all stages.
 const _: fn(Sqlite) -> std::sync::Arc<dyn Store> = |store| std::sync::Arc::new(store);
+
+fn stored_key(text: &str) -> StoredKey {
+    let (tenant, grants) = (name("tenant"), "{}".to_owned());
+    let key = name(text);
+    StoredKey { name: key, tenant, sha256: [7; 32], former: None, grants, made_at: at(0) }
+}
+
+#[tokio::test]
+async fn keys_outlive_a_restart_and_so_many_are_kept_at_most() {
+    let (directory, store) = fresh();
+    store.close().await;
+    let connection = rusqlite::Connection::open(directory.path().join("belfry.db")).unwrap();
+    let fill = format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {}) \
+         INSERT INTO api_key (name, tenant, sha256, grants, made_at) \
+         SELECT 'key-' || n, 'tenant', zeroblob(32), '{{}}', 0 FROM numbers",
+        limits::STORED_KEYS
+    );
+    connection.execute_batch(&fill).unwrap();
+    // One that was damaged is good for nothing, and takes none of the others with it.
+    connection.execute_batch("UPDATE api_key SET sha256 = x'00' WHERE name = 'key-9'").unwrap();
+    drop(connection);
+    let store = open(directory.path()).0;
+    assert_eq!(store.watch_keys().borrow().len(), limits::STORED_KEYS - 1);
+    let add = async |text: &str| store.change_key(KeyChange::Add(stored_key(text))).await.unwrap();
+    assert_eq!(add("key-7").await, KeyChanged::Exists);
+    assert_eq!(add("more").await, KeyChanged::TooMany);
+    let revoke = async |text: &str| store.change_key(KeyChange::Revoke(name(text))).await.unwrap();
+    assert_eq!(revoke("key-9").await, KeyChanged::Unknown, "it cannot be told, and has gone");
+    let added = KeyChanged::Done { key: stored_key("more"), is_everywhere: true };
+    assert_eq!(add("more").await, added);
+    assert_eq!(store.watch_keys().borrow().len(), limits::STORED_KEYS);
+}

@@ -26,12 +26,14 @@ const NO_ACT: IsAct = false;
 enum Asked {
     Notification,
     Broadcast,
+    Key,
     /// It names none.
     Nothing,
 }
 
 /// Every route of the API that needs a key, written down a second time: a new one needs a row.
 const ROUTES: &[Row] = &[
+    ("DELETE", "/v1/keys/{name}", &[Operate], Asked::Key, ACT),
     ("DELETE", "/v1/recipients", &[Suppress], Asked::Nothing, ACT),
     ("DELETE", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
     ("GET", "/metrics", &[Metrics], Asked::Nothing, NO_ACT),
@@ -41,6 +43,7 @@ const ROUTES: &[Row] = &[
     ("GET", "/v1/channels", &[Read], Asked::Nothing, NO_ACT),
     ("GET", "/v1/estimate", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/events", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/keys", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/keys/self", &[], Asked::Nothing, NO_ACT),
     ("GET", "/v1/log", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/notifications", &[Read], Asked::Nothing, NO_ACT),
@@ -53,6 +56,8 @@ const ROUTES: &[Row] = &[
     ("POST", "/v1/broadcasts/{id}/cancel", &[Cancel], Asked::Broadcast, ACT),
     ("POST", "/v1/broadcasts/{id}/reschedule", &[Cancel], Asked::Broadcast, ACT),
     ("POST", "/v1/cancel", &[Cancel], Asked::Nothing, ACT),
+    ("POST", "/v1/keys", &[Operate], Asked::Nothing, ACT),
+    ("POST", "/v1/keys/{name}/rotate", &[Operate], Asked::Key, ACT),
     ("POST", "/v1/notifications", &[Send], Asked::Nothing, NO_ACT),
     ("POST", "/v1/notifications/{id}/cancel", &[Cancel], Asked::Notification, ACT),
     ("POST", "/v1/notifications/{id}/requeue", &[Send], Asked::Notification, ACT),
@@ -122,6 +127,7 @@ async fn a_route_is_open_to_the_scopes_that_it_needs_and_to_no_others() {
         let path = match asked {
             Asked::Notification => path.replace("/v1/notifications/{id}", nobody),
             Asked::Broadcast => path.replace("{id}", "bc_77"),
+            Asked::Key => path.replace("{name}", "nobodys"),
             Asked::Nothing => (*path).to_owned(),
         };
         for scope in KeyScope::ALL {
@@ -158,7 +164,8 @@ async fn what_belongs_to_another_tenant_is_as_unknown_as_what_nobody_has() {
         let (own, template) = match asked {
             Asked::Notification => (&own_notification, "/v1/notifications/{id}"),
             Asked::Broadcast => (&own_broadcast, "/v1/broadcasts/{id}"),
-            Asked::Nothing => continue,
+            // Keys are those of operators, whatever their tenants are.
+            Asked::Key | Asked::Nothing => continue,
         };
         let (query, body) = asked_with(path);
         let path = path.replace(template, own) + query;

@@ -14,6 +14,7 @@ mod estimate;
 mod events;
 mod fallback;
 mod grants;
+mod key_routes;
 mod keys;
 mod labels;
 mod lists;

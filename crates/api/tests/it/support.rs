@@ -115,7 +115,7 @@ fn build(
             retention: Arc::new(Retention::for_ever()),
         },
         changes: Claims::<Chunk>::changes(&*store),
-        keys: watch::channel(Keys::new(keys)).1,
+        keys: api::KeyRing::new(watch::channel(Keys::new(keys)).1, Arc::clone(&store) as _),
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),
         readiness: Readiness::default().and("start", is_ready),

@@ -93,13 +93,16 @@ impl KeyConfig {
 
     /// The problems of all of `keys`.
     pub(super) fn check_all(keys: &[Self]) -> Vec<Mistake> {
-        let (mut problems, mut names) = (Vec::new(), BTreeSet::new());
+        let (mut problems, mut names, mut hashes) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for (i, key) in keys.iter().enumerate() {
             let mut add = |field: &str, message: String| {
                 problems.push(Mistake::new(format!("server.keys[{i}].{field}"), message));
             };
             if !names.insert(&key.name) {
                 add("name", format!("another key is named {:?} already", key.name));
+            }
+            if !hashes.insert(key.sha256) {
+                add("sha256", "another key is the same: make one with `belfry api-key`".to_owned());
             }
             if key.scopes.is_empty() {
                 add("scopes", "a key without a scope is good for nothing: name some".to_owned());

@@ -5,6 +5,7 @@ mod bad_start;
 mod delivery;
 mod events;
 mod feed;
+mod keys;
 mod operations;
 mod pausing;
 mod quotas;

@@ -36,6 +36,21 @@ fn a_key_with_few_grants_is_printed_with_them() {
 }
 
 #[test]
+fn a_key_that_stands_there_twice_is_told() {
+    let workspace = Workspace::new();
+    let key = workspace.belfry(&["api-key", "news", "--tenant", "shop"]).out;
+    let again = key.replace("news", "other");
+    workspace.write("belfry.toml", format!("{key}{again}"));
+    let ended = workspace.belfry(&["check-config"]);
+    assert_eq!((ended.code, ended.err.len()), (78, 1), "{:?}", ended.err);
+    assert!(
+        ended.err[0].contains("server.keys[1].sha256: another key is the same"),
+        "{:?}",
+        ended.err
+    );
+}
+
+#[test]
 fn grants_that_cannot_be_meant_are_told() {
     let workspace = Workspace::new();
     let key = workspace.belfry(&["api-key", "news", "--tenant", "shop"]).out;

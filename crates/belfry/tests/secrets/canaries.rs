@@ -80,6 +80,7 @@ fn no_secret_is_seen_in_what_comes_out() {
     world.canaries.push(token);
 
     world.ask(&engine);
+    world.make_keys(&engine);
     reload_in_vain(&mut world, &engine);
     world.look();
     drop(engine);

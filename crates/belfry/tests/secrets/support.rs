@@ -91,6 +91,12 @@ impl Workspace {
         self.printed.push_str(&String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Forgets the last time that `text` was printed.
+    pub(crate) fn forget(&mut self, text: &str) {
+        let place = self.printed.rfind(text).unwrap();
+        self.printed.replace_range(place..place + text.len(), "");
+    }
+
     /// Starts an engine with `belfry.toml`, whose log goes to `log`.
     pub(crate) fn start(&self) -> Engine {
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();

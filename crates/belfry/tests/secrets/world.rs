@@ -183,6 +183,25 @@ impl World {
             .collect()
     }
 
+    /// Has the engine make a key and put another one in its place, and asks with both.
+    pub(crate) fn make_keys(&mut self, engine: &Engine) {
+        let url = format!("http://{}", engine.listen);
+        let commands =
+            [&["keys", "add", "stored", "--tenant", "default"][..], &["keys", "rotate", "stored"]];
+        for command in commands {
+            let with_call = ["--url", &url, "--api-key", &self.api_key];
+            // What makes a key shows it, once.
+            let key = self.workspace.get(&[command, &with_call].concat()).trim().to_owned();
+            self.workspace.forget(&key);
+            self.canaries.push(key.clone());
+            let answer = self.workspace.call(engine, &key, "GET /v1/keys/self", "");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            self.workspace.call(engine, &key, "POST /v1/cancel", "{");
+            self.workspace.call(engine, &key, "GET /v1/status", "");
+            self.workspace.get(&[&["keys", "list"][..], &with_call].concat());
+        }
+    }
+
     /// Asks everything that can be asked.
     pub(crate) fn ask(&mut self, engine: &Engine) {
         let (key, url) = (self.api_key.clone(), format!("http://{}", engine.listen));

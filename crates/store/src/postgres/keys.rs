@@ -8,14 +8,13 @@ use notification::{Name, Timestamp, limits};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Row};
 
-use super::Postgres;
 use super::columns::signed;
 use super::connection::PostgresSession;
 use super::pause::NEXT_VERSION;
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction};
-use crate::rows::keys::{KeyRow, readable};
-use crate::{KeyChange, KeyChanged, KeyHash, KeyStore, StoreError, StoredKey, StoredKeys};
+use crate::rows::keys::{ApiKeyRow, readable};
+use crate::{KeyChange, KeyChanged, KeyHash, StoreError, StoredKey, StoredKeys};
 
 /// The keys that this process has read.
 #[derive(Debug, Default)]
@@ -28,19 +27,6 @@ pub(super) struct KnownKeys {
 const SELECT_KEYS: &str =
     "SELECT name, tenant, sha256, former, former_until, grants, made_at FROM api_key ORDER BY name";
 const RAISE_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE key = 'keys'";
-
-#[async_trait]
-impl KeyStore for Postgres {
-    async fn change_key(&self, change: KeyChange) -> Result<KeyChanged, StoreError> {
-        let (changed, version) = self.work.run_or_give_up(change).await?;
-        let KeyChanged::Done { key, .. } = changed else { return Ok(changed) };
-        Ok(KeyChanged::Done { key, is_everywhere: self.is_followed(version).await })
-    }
-
-    fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
-        self.keys.clone()
-    }
-}
 
 /// Gives the version from which on the change is in force.
 #[async_trait]
@@ -130,7 +116,7 @@ impl KnownKeys {
 }
 
 fn key_at(row: &Row) -> Result<StoredKey, StoreError> {
-    let row = KeyRow {
+    let row = ApiKeyRow {
         name: row.try_get(0)?,
         tenant: row.try_get(1)?,
         sha256: row.try_get(2)?,

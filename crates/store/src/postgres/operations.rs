@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{
     Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, Lift, Mark, MarkAnswer,
-    Operations, Paused, Prune, PruneStep, ReadStore, RecipientGroup, Requeued, Reschedule,
-    Rescheduled, Resolution, Resolved, Retention, Settled, Settlements, ShardCursor, Store,
-    StoreError, Suppression,
+    Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, KeyChange, KeyChanged,
+    KeyStore, Lift, Mark, MarkAnswer, Operations, Paused, Prune, PruneStep, ReadStore,
+    RecipientGroup, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention, Settled,
+    Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
 };
 
 #[async_trait]
@@ -231,5 +231,18 @@ impl Operations for Postgres {
     ) -> Result<bool, StoreError> {
         let move_shard = source_shards::MoveShard { source, shard, from, to };
         self.work.run_or_give_up(move_shard).await
+    }
+}
+
+#[async_trait]
+impl KeyStore for Postgres {
+    async fn change_key(&self, change: KeyChange) -> Result<KeyChanged, StoreError> {
+        let (changed, version) = self.work.run_or_give_up(change).await?;
+        let KeyChanged::Done { key, .. } = changed else { return Ok(changed) };
+        Ok(KeyChanged::Done { key, is_everywhere: self.is_followed(version).await })
+    }
+
+    fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
+        self.keys.clone()
     }
 }

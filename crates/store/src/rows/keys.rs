@@ -7,7 +7,7 @@ use crate::{FormerKey, KeyHash, StoreError, StoredKey};
 
 /// A row of `api_key`.
 #[derive(Debug)]
-pub(crate) struct KeyRow<'a> {
+pub(crate) struct ApiKeyRow<'a> {
     pub(crate) name: &'a str,
     pub(crate) tenant: &'a str,
     pub(crate) sha256: &'a [u8],
@@ -17,9 +17,9 @@ pub(crate) struct KeyRow<'a> {
     pub(crate) made_at: i64,
 }
 
-// === impl KeyRow ===
+// === impl ApiKeyRow ===
 
-impl KeyRow<'_> {
+impl ApiKeyRow<'_> {
     /// The key in this row.
     pub(crate) fn key(self) -> Result<StoredKey, StoreError> {
         let hash = |bytes: &[u8]| -> Result<KeyHash, StoreError> {

@@ -2,37 +2,25 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use notification::{Name, Timestamp, limits};
 use rusqlite::{Connection, Row, params};
-use tokio::sync::watch;
 
-use super::Sqlite;
 use super::rows::signed;
 use super::transaction::Transaction;
-use super::writer::Durability::Synced;
-use crate::rows::keys::{KeyRow, readable};
-use crate::{KeyChange, KeyChanged, KeyHash, KeyStore, StoreError, StoredKey, StoredKeys};
-
-#[async_trait]
-impl KeyStore for Sqlite {
-    async fn change_key(&self, change: KeyChange) -> Result<KeyChanged, StoreError> {
-        self.write(Synced, move |transaction| match change {
-            KeyChange::Add(key) => transaction.add_key(key),
-            KeyChange::Rotate { name, sha256, former_until } => {
-                transaction.rotate_key(&name, sha256, former_until)
-            }
-            KeyChange::Revoke(name) => transaction.revoke_key(&name),
-        })
-        .await
-    }
-
-    fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
-        self.keys.clone()
-    }
-}
+use crate::rows::keys::{ApiKeyRow, readable};
+use crate::{KeyChange, KeyChanged, KeyHash, StoreError, StoredKey};
 
 impl Transaction<'_> {
+    pub(super) fn change_key(&mut self, change: KeyChange) -> Result<KeyChanged, StoreError> {
+        match change {
+            KeyChange::Add(key) => self.add_key(key),
+            KeyChange::Rotate { name, sha256, former_until } => {
+                self.rotate_key(&name, sha256, former_until)
+            }
+            KeyChange::Revoke(name) => self.revoke_key(&name),
+        }
+    }
+
     fn add_key(&mut self, key: StoredKey) -> Result<KeyChanged, StoreError> {
         let StoredKey { name, tenant, sha256, former: _, grants, made_at } = &key;
         let name = name.as_str();
@@ -103,7 +91,7 @@ pub(super) fn keys(connection: &Connection) -> Result<Vec<StoredKey>, StoreError
 
 /// The key in a row, or why it cannot be read.
 fn key_at(row: &Row<'_>) -> Result<Result<StoredKey, StoreError>, StoreError> {
-    let row = KeyRow {
+    let row = ApiKeyRow {
         name: row.get_ref(0)?.as_str()?,
         tenant: row.get_ref(1)?.as_str()?,
         sha256: row.get_ref(2)?.as_blob()?,

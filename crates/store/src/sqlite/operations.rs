@@ -14,9 +14,9 @@ use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
     Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, Erased,
-    FeedCursor, Lift, Mark, MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore,
-    Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention, Settled, Settlements,
-    ShardCursor, Store, StoreError, Suppression,
+    FeedCursor, KeyChange, KeyChanged, KeyStore, Lift, Mark, MarkAnswer, Offer, Operations, Paused,
+    Prune, PruneStep, ReadStore, Requeued, Reschedule, Rescheduled, Resolution, Resolved,
+    Retention, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
 };
 
 #[async_trait]
@@ -197,5 +197,16 @@ impl Prune for Sqlite {
         let retention = retention.clone();
         // A step that a power cut undoes is done again.
         self.write(WithTheNext, move |transaction| transaction.prune(&retention, now)).await
+    }
+}
+
+#[async_trait]
+impl KeyStore for Sqlite {
+    async fn change_key(&self, change: KeyChange) -> Result<KeyChanged, StoreError> {
+        self.write(Synced, move |transaction| transaction.change_key(change)).await
+    }
+
+    fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
+        self.keys.clone()
     }
 }

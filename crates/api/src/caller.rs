@@ -1,0 +1,169 @@
+//! Callers of requests, as their keys say.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+use notification::{Name, Timestamp};
+use pipeline::ingest::{InvalidField, Submission};
+
+use crate::ApiState;
+use crate::grants::{Grants, KeyScope};
+use crate::key_ring::KeyRing;
+use crate::keys::{ApiKey, sha256};
+use crate::problem::Problem;
+use crate::request_mark::{CallerNames, RequestMark};
+use crate::unauthenticated::ConnectionNote;
+
+/// Caller of a request, as its key says.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) tenant: Name,
+    /// True if it may name other tenants, and ask for what concerns all.
+    pub(crate) is_operator: bool,
+    /// `None` where no keys are configured: then every caller may do everything.
+    key: Option<Arc<ApiKey>>,
+}
+
+/// The rule that a route has for its requests.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteRule {
+    /// The scopes that a key needs, all of them. None is needed where a key asks about itself.
+    pub needs: &'static [KeyScope],
+    /// True if its requests change what was handed in before, or how it is sent.
+    pub is_act: bool,
+}
+
+/// Lets a request pass whose key is known and has every scope that the route asks for, and says whose it is.
+pub(crate) async fn authorize(
+    State((shared, rule)): State<(Arc<ApiState>, RouteRule)>,
+    Extension(mark): Extension<RequestMark>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    let caller = Caller::of(request.headers(), &shared.keys, &shared.default_tenant)?;
+    mark.set_caller(caller.names());
+    // Not before: requests without a known key have no line in the log.
+    if rule.is_act {
+        mark.set_act();
+    }
+    caller.check_time(shared.intake.now()).map_err(|late| Problem::unauthorized(&late))?;
+    // There is none where no socket is.
+    if let Some(note) = request.extensions().get::<ConnectionNote>() {
+        note.note_key();
+    }
+    rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
+    request.extensions_mut().insert(caller);
+    Ok(next.run(request).await)
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// The caller with the key that `headers` have.
+    fn of(headers: &HeaderMap, keys: &KeyRing, default_tenant: &Name) -> Result<Self, Problem> {
+        if keys.is_open() {
+            check_local(headers)?;
+            return Ok(Self { tenant: default_tenant.clone(), is_operator: true, key: None });
+        }
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let parts = given.and_then(|text| text.split_once(' '));
+        let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        else {
+            return Err(Problem::unauthorized("give an API key: Authorization: Bearer belfry_..."));
+        };
+        let unknown = || Problem::unauthorized("the API key is not known");
+        let key = keys.find(&sha256(key.trim())).ok_or_else(unknown)?;
+        let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
+        Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key) })
+    }
+
+    /// Its key; `None` where no keys are configured.
+    pub(crate) fn key(&self) -> Option<&ApiKey> {
+        self.key.as_deref()
+    }
+
+    /// The calls that it may make.
+    pub(crate) fn grants(&self) -> Grants {
+        let everything = || Grants::of(KeyScope::ALL);
+        self.key.as_ref().map_or_else(everything, |key| key.grants.clone())
+    }
+
+    fn names(&self) -> CallerNames {
+        let key = self.key.as_ref().map(|key| key.name.clone());
+        CallerNames { key, tenant: self.tenant.clone() }
+    }
+
+    fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
+        match &self.key {
+            Some(key) if !key.grants.scopes.contains(&scope) => Err(Problem::forbidden(format!(
+                "this needs the scope `{scope}`, which the API key {:?} does not have",
+                key.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that its key is still good at `now`; says that it is not.
+    fn check_time(&self, now: Timestamp) -> Result<(), String> {
+        let Some(key) = &self.key else { return Ok(()) };
+        match key.grants.not_after {
+            Some(last) if now > last => {
+                Err(format!("the API key {:?} was good until {last}: ask for a new one", key.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that it may send `submission` at `now`, which may be long after its request began.
+    ///
+    /// # Errors
+    /// The first field that its key is not granted.
+    pub(crate) fn check_sending(
+        &self,
+        submission: &Submission<'_>,
+        now: Timestamp,
+    ) -> Result<(), InvalidField> {
+        self.check_time(now).map_err(|late| InvalidField::new("", late))?;
+        self.key.as_ref().map_or(Ok(()), |key| key.grants.check_sending(submission))
+    }
+
+    /// Checks that it may send by every channel and with every priority, as what is sent again may go.
+    pub(crate) fn check_sends_all(&self) -> Result<(), Problem> {
+        match &self.key {
+            Some(key) if !key.grants.send_all() => Err(Problem::forbidden(format!(
+                "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
+                key.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of
+/// another site, nor one whose name was made to lead here.
+fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
+    for name in [HOST, ORIGIN] {
+        // Programs may leave either out. A browser always names the host, and the origin of a page that posts.
+        let Some(value) = headers.get(&name) else { continue };
+        let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
+            let detail = "without an API key only callers on this machine are answered: \
+                          call localhost or 127.0.0.1, or configure a key";
+            return Err(Problem::forbidden(detail));
+        }
+    }
+    Ok(())
+}
+
+fn is_local(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match address {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}

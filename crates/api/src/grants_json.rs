@@ -1,0 +1,134 @@
+//! Grants as JSON: in requests that make keys, and in the store.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use notification::Timestamp;
+use pipeline::ingest::InvalidField;
+use pipeline::ingest::json::{Object, ParseError, list, text};
+use serde::{Deserialize, Serialize};
+
+use crate::grants::{Grants, KeyScope};
+use crate::view::show;
+
+/// Grants as they are written, and as answers show them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct GrantsAnswer {
+    /// The scopes.
+    pub scopes: Vec<String>,
+    /// The channels; null for all.
+    pub channels: Option<Vec<String>>,
+    /// The priorities; null for all.
+    pub priorities: Option<Vec<String>>,
+    /// The last instant; null for ever.
+    pub not_after: Option<String>,
+}
+
+/// The fields of grants.
+const FIELDS: &[&str] = &["scopes", "channels", "priorities", "not_after"];
+
+/// Grants as they were written.
+///
+/// # Errors
+/// When they were written in another way, as a newer Belfry may have done.
+pub(crate) fn read(json: &str) -> Result<Grants, ParseError> {
+    from_object(&Object::read(json, FIELDS)?)
+}
+
+/// Grants among the fields of `object`. Without scopes they are those of a tenant.
+///
+/// # Errors
+/// The first field that is wrong.
+pub(crate) fn from_object(object: &Object<'_>) -> Result<Grants, ParseError> {
+    let scopes = words(object, "scopes", "a key without a scope is good for nothing: name some")?;
+    let of_all = "names none: leave it out for all of them";
+    let not_after = object.text("not_after")?.map(|text| text.parse::<Timestamp>()).transpose();
+    let wrong_time = |error| InvalidField::new("/not_after", format!("{error}"));
+    Ok(Grants {
+        scopes: scopes.unwrap_or_else(|| KeyScope::OF_TENANT.into()),
+        channels: words(object, "channels", of_all)?,
+        priorities: words(object, "priorities", of_all)?,
+        not_after: not_after.map_err(wrong_time)?,
+    })
+}
+
+/// `grants` as they are stored.
+pub(crate) fn write(grants: &Grants) -> String {
+    // Names, words and a time: there is nothing in it that could not be written.
+    serde_json::to_string(&GrantsAnswer::of(grants)).unwrap_or_default()
+}
+
+/// The words of a field, which are not none.
+fn words<T: Ord + FromStr<Err: Display>>(
+    object: &Object<'_>,
+    field: &'static str,
+    if_empty: &str,
+) -> Result<Option<BTreeSet<T>>, ParseError> {
+    let Some(value) = object.raw(field) else { return Ok(None) };
+    let (values, _) = list(value.get(), usize::MAX)
+        .map_err(|_| InvalidField::new(format!("/{field}"), "must be a list of words"))?;
+    if values.is_empty() {
+        return Err(InvalidField::new(format!("/{field}"), if_empty.to_owned()).into());
+    }
+    let word = |(i, value)| {
+        let wrong = |message: String| InvalidField::new(format!("/{field}/{i}"), message);
+        let word = text(value).map_err(|message| wrong(message.to_owned()))?;
+        word.parse().map_err(|error: T::Err| wrong(error.to_string()).into())
+    };
+    values.into_iter().enumerate().map(word).collect::<Result<_, ParseError>>().map(Some)
+}
+
+// === impl GrantsAnswer ===
+
+impl GrantsAnswer {
+    pub(crate) fn of(grants: &Grants) -> Self {
+        let Grants { scopes, channels, priorities, not_after } = grants;
+        Self {
+            scopes: scopes.iter().map(show).collect(),
+            channels: channels.as_ref().map(|channels| channels.iter().map(show).collect()),
+            priorities: priorities.as_ref().map(|some| some.iter().map(show).collect()),
+            not_after: not_after.map(show),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notification::Priority;
+
+    use super::*;
+
+    #[test]
+    fn grants_are_read_as_they_are_written() {
+        let everything = Grants::of(KeyScope::ALL);
+        let some = Grants {
+            channels: Some(BTreeSet::from(["ios".parse().unwrap(), "web".parse().unwrap()])),
+            priorities: Some(BTreeSet::from([Priority::Bulk])),
+            not_after: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+            ..Grants::of([KeyScope::Send])
+        };
+        for grants in [everything, some] {
+            assert_eq!(read(&write(&grants)), Ok(grants));
+        }
+        assert_eq!(read("{}"), Ok(Grants::of(KeyScope::OF_TENANT)));
+    }
+
+    #[test]
+    fn a_field_that_is_wrong_is_named() {
+        for (json, expect) in [
+            (r#"{"scopes":[]}"#, "/scopes"),
+            (r#"{"scopes":"send"}"#, "/scopes"),
+            (r#"{"scopes":["send","rule"]}"#, "/scopes/1"),
+            (r#"{"scopes":[7]}"#, "/scopes/0"),
+            (r#"{"channels":[]}"#, "/channels"),
+            (r#"{"channels":["No Name"]}"#, "/channels/0"),
+            (r#"{"priorities":["now"]}"#, "/priorities/0"),
+            (r#"{"not_after":"soon"}"#, "/not_after"),
+            (r#"{"rate":7}"#, "/rate"),
+        ] {
+            let Err(ParseError::Invalid(invalid)) = read(json) else { panic!("{json}") };
+            assert_eq!(invalid.pointer, expect, "{json}");
+        }
+    }
+}
