@@ -47,7 +47,6 @@ pub(crate) struct RequestLog {
 #[derive(Debug)]
 struct AccessLine {
     shown: AccessLog,
-    id: HeaderValue,
     mark: RequestMark,
     method: Method,
     route: Option<MatchedPath>,
@@ -77,11 +76,10 @@ pub(crate) async fn log(
 ) -> Response {
     let given = request.headers().get(&REQUEST_ID).filter(|id| is_plain(id)).cloned();
     let id = given.unwrap_or_else(|| log.new_id());
-    let mark = RequestMark::default();
+    let mark = RequestMark::new(id.clone());
     request.extensions_mut().insert(mark.clone());
     let mut line = AccessLine {
         shown: log.shown,
-        id: id.clone(),
         mark,
         method: request.method().clone(),
         route: request.extensions().get::<MatchedPath>().cloned(),
@@ -174,7 +172,7 @@ impl Drop for AccessLine {
         if !self.is_shown() {
             return;
         }
-        let id = self.id.to_str().unwrap_or_default();
+        let id = self.mark.id();
         let caller = self.mark.caller();
         let key = caller.and_then(|caller| caller.key.as_ref()).map(Name::as_str);
         let tenant = caller.map(|caller| caller.tenant.as_str());

@@ -12,6 +12,7 @@ use notification::{Name, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
 
 use crate::ApiState;
+use crate::act_trail;
 use crate::grants::{Grants, KeyScope};
 use crate::key_ring::KeyRing;
 use crate::keys::{ApiKey, sha256};
@@ -58,6 +59,9 @@ pub(crate) async fn authorize(
     }
     rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
     request.extensions_mut().insert(caller);
+    if rule.is_act {
+        return act_trail::recorded(&shared, &mark, request, next).await;
+    }
     Ok(next.run(request).await)
 }
 

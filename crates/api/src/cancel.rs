@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use store::CancelScope;
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted;
 use crate::caller::Caller;
 use crate::cancel_found::{FoundCounts, FoundToCancel, SEARCHES};
 use crate::problem::Problem;
@@ -53,7 +53,7 @@ pub(crate) async fn cancel(
             found.cancel(&shared, &*operations, now).await?;
         let (tenant, at, next) = (show(found.tenant), show(now), next.map(show));
         let answer = CancelAllAnswer { tenant, scope: None, at, cancelled, under_way, next };
-        return Ok(Json(answer).into_response());
+        return Ok(acted(answer));
     }
     let NamedScope { tenant, scope } = NamedScope::read(&mut query, &caller)?;
     let from = query.parse("after")?;
@@ -78,5 +78,5 @@ pub(crate) async fn cancel(
         }
     }
     answer.next = request.from.map(show);
-    Ok(Json(answer).into_response())
+    Ok(acted(answer))
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use store::{FormerKey, KeyChange, KeyChanged, StoredKey};
 
 use crate::ApiState;
+use crate::act_trail::{acted, noted};
 use crate::body::{BodyFormat, format, with_body};
 use crate::caller::Caller;
 use crate::grants::Grants;
@@ -144,7 +145,8 @@ pub(crate) async fn add(
         let stored = StoredKey { name, tenant, sha256, former: None, grants: text, made_at };
         let made = change(&shared, KeyChange::Add(stored)).await?;
         let location = [(LOCATION, format!("/v1/keys/{}", made.0.name))];
-        Ok((StatusCode::CREATED, location, shown_once(key, made)).into_response())
+        let outcome = outcome(&made.0);
+        Ok(noted(outcome, (StatusCode::CREATED, location, shown_once(key, made)).into_response()))
     })
     .await
 }
@@ -180,7 +182,8 @@ pub(crate) async fn rotate(
     let key = new_key()?;
     let sha256 = sha256(&key);
     let made = change(&shared, KeyChange::Rotate { name, sha256, former_until }).await?;
-    Ok(shown_once(key, made).into_response())
+    let outcome = outcome(&made.0);
+    Ok(noted(outcome, shown_once(key, made).into_response()))
 }
 
 /// `DELETE /v1/keys/{name}`: a key that is good for nothing any more, and neither is the one before it.
@@ -197,7 +200,7 @@ pub(crate) async fn revoke(
             KeyRevoked { revoked: false, everywhere: true }
         }
     };
-    Ok(Json(answer).into_response())
+    Ok(acted(answer))
 }
 
 /// A stored key after a change, and whether that is in force everywhere.
@@ -214,6 +217,11 @@ async fn change(shared: &ApiState, change: KeyChange) -> Result<Changed, Problem
             Err(Problem::new(StatusCode::CONFLICT, detail))
         }
     }
+}
+
+/// A key that was made or rotated, as the trail has it.
+fn outcome(stored: &StoredKey) -> String {
+    serde_json::to_string(&KeyItem::stored(stored)).unwrap_or_default()
 }
 
 /// The answer with a key, which nothing on the way may keep.

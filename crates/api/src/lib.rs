@@ -6,6 +6,8 @@
 
 mod access;
 mod access_log;
+mod act_trail;
+mod acts;
 mod answer_time;
 mod body;
 mod broadcast_list;
@@ -66,11 +68,12 @@ use flow::Backoff;
 use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
-use store::ReadStore;
+use store::{ActTrail, ReadStore};
 use tokio::sync::{Semaphore, watch};
 
 pub use access::Locked;
 pub use access_log::AccessLog;
+pub use acts::{ActItem, ActList};
 pub use broadcast_list::{BroadcastItem, broadcast_with_key};
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use caller::RouteRule;
@@ -121,6 +124,8 @@ pub struct ApiState {
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
     pub keys: KeyRing,
+    /// Keeps who has changed what.
+    pub trail: Arc<dyn ActTrail>,
     /// Whose notifications those of callers without a key are: `default`.
     pub default_tenant: Name,
     /// The metrics of the stages.

@@ -12,6 +12,7 @@ use store::{CancelTarget, Cancelled, Filter, History, KeyUse, ReadStore, StoreEr
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted;
 use crate::answer_time::AnswerTime;
 use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
@@ -151,7 +152,7 @@ pub(crate) fn cancel_answer(counts: Cancelled, in_all: u64) -> Result<Response, 
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }
     let ended = (now + ended).saturating_sub(cancelled);
-    Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())
+    Ok(acted(CancelAnswer { cancelled, under_way, ended }))
 }
 
 pub(crate) fn unknown(id: NotificationId) -> Problem {

@@ -12,6 +12,7 @@ use store::Paused;
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted;
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -56,7 +57,7 @@ pub(crate) async fn pause(
     match operations.pause(pause.clone()).await? {
         Paused::InForce { since, is_everywhere } => {
             let answer = PauseAnswer::from(Pause { since, ..pause });
-            Ok(Json(PauseAnswer { everywhere: Some(is_everywhere), ..answer }).into_response())
+            Ok(acted(PauseAnswer { everywhere: Some(is_everywhere), ..answer }))
         }
         Paused::Unknown => Err(Problem::not_found(format!("there is no {}", pause.scope))),
         Paused::TooMany => {
@@ -74,7 +75,7 @@ pub(crate) async fn resume(
 ) -> Result<Response, Problem> {
     let NamedScope { tenant, scope } = NamedScope::read(&mut Query::read(&uri, &NAMES)?, &caller)?;
     let resumed = operations.resume(tenant, scope).await?;
-    Ok(Json(ResumeAnswer { resumed }).into_response())
+    Ok(acted(ResumeAnswer { resumed }))
 }
 
 /// `GET /v1/pauses`: the caller's; an operator's are all.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use store::{Prune, Removed, Retention};
 
 use crate::ApiState;
+use crate::act_trail::acted;
 use crate::answer_time::AnswerTime;
 use crate::problem::Problem;
 
@@ -40,5 +40,5 @@ pub(crate) async fn prune(State(shared): State<Arc<ApiState>>) -> Result<Respons
         answer.removed.add(&step.removed);
         answer.done = !step.goes_on;
     }
-    Ok(Json(answer).into_response())
+    Ok(acted(answer))
 }

@@ -49,6 +49,11 @@ impl Query {
         Ok(Self { given })
     }
 
+    /// True if there is a value of `name` that was not read yet.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| given == name)
+    }
+
     /// The value of `name`.
     pub(crate) fn parse<T: FromStr<Err: Display>>(
         &mut self,

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::Uri;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use notification::{ByteString, Name, NotificationId};
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Erased, Filter, History, Operations};
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted;
 use crate::answer_time::AnswerTime;
 use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
@@ -91,7 +91,7 @@ pub(crate) async fn erase(
         answer.suppressions = operations.forget(address).await?;
     }
     answer.next = next.map(show);
-    Ok(Json(answer).into_response())
+    Ok(acted(answer))
 }
 
 // === impl Whom ===

@@ -3,14 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use axum::http::HeaderValue;
 use notification::Name;
 
 /// A note on a request, shared by all who see the request or its answer. It outlives a handler that is given up.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct RequestMark(Arc<MarkState>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct MarkState {
+    id: HeaderValue,
     caller: OnceLock<CallerNames>,
     is_act: AtomicBool,
 }
@@ -26,6 +28,16 @@ pub(crate) struct CallerNames {
 // === impl RequestMark ===
 
 impl RequestMark {
+    /// A mark on the request with this identifier.
+    pub(crate) fn new(id: HeaderValue) -> Self {
+        Self(Arc::new(MarkState { id, caller: OnceLock::new(), is_act: AtomicBool::new(false) }))
+    }
+
+    /// The identifier of the request.
+    pub(crate) fn id(&self) -> &str {
+        self.0.id.to_str().unwrap_or_default()
+    }
+
     /// Notes who asks, once.
     pub(crate) fn set_caller(&self, caller: CallerNames) {
         let _first = self.0.caller.set(caller);

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use notification::{State as Stand, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{History, Requeued};
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted;
 use crate::caller::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
@@ -80,7 +80,7 @@ pub(crate) async fn one(
     let answers = operations.requeue(vec![id], states, caller.tenant, shared.intake.now()).await?;
     let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
-        Some(Requeued::Requeued) => Ok(Json(RequeuedOne { requeued: 1 }).into_response()),
+        Some(Requeued::Requeued) => Ok(acted(RequeuedOne { requeued: 1 })),
         Some(Requeued::OtherState) if is_of_dead => Err(conflict(
             "it is not dead: what was given up is sent again, and with state=cancelled what was cancelled",
         )),
@@ -130,7 +130,7 @@ pub(crate) async fn many(
     answer.matched += replaced;
     answer.replaced = replaced;
     answer.next = matching.next.map(show);
-    Ok(Json(answer).into_response())
+    Ok(acted(answer))
 }
 
 /// The answer to be expected for one that matches.

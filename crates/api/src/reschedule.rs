@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use pipeline::ingest::{InvalidField, new_time};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use store::{CancelTarget, Reschedule, RescheduleCounts, Rescheduled};
 
 use crate::access::WithOperations;
+use crate::act_trail::acted_on;
 use crate::body::{BodyFormat, format, with_body};
 use crate::caller::Caller;
 use crate::problem::Problem;
@@ -79,7 +80,8 @@ async fn reschedule(
                 conflict(format!("too late: {under_way} under way, {ended} ended"))
             }
             Rescheduled::Counted(RescheduleCounts { rescheduled, under_way, ended }) => {
-                Ok(Json(RescheduleAnswer { rescheduled, under_way, ended }).into_response())
+                let asked = json!({ "send_at": send_at });
+                Ok(acted_on(asked, RescheduleAnswer { rescheduled, under_way, ended }))
             }
             Rescheduled::Expired { expires_at } => {
                 let due_at = send_at.max(now);

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use notification::State as Stand;
 use serde::{Deserialize, Serialize};
 use store::{Resolution, Resolved};
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted;
 use crate::caller::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
@@ -47,7 +47,7 @@ pub(crate) async fn one(
     let answers = operations.resolve(vec![id], resolution, caller.tenant, now).await?;
     match answers.first() {
         Some(Resolved::Resolved) => {
-            Ok(Json(ResolveAnswer { matched: 1, resolved: 1, next: None }).into_response())
+            Ok(acted(ResolveAnswer { matched: 1, resolved: 1, next: None }))
         }
         Some(Resolved::OtherState) => {
             let detail = "it is not in doubt: there is nothing to resolve";
@@ -83,7 +83,7 @@ pub(crate) async fn many(
         answers.iter().filter(|answer| **answer == Resolved::Resolved).count() as u64
     };
     let next = matching.next.map(show);
-    Ok(Json(ResolveAnswer { matched, resolved, next }).into_response())
+    Ok(acted(ResolveAnswer { matched, resolved, next }))
 }
 
 /// The resolution that a request asks for.

@@ -11,9 +11,9 @@ use axum::routing::{self, MethodRouter};
 use crate::caller::{self, RouteRule};
 use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppress};
 use crate::{
-    ApiState, broadcast_list, broadcasts, cancel, channels, create, events, key_routes, metrics,
-    notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule, resolve,
-    status, suppressions,
+    ApiState, acts, broadcast_list, broadcasts, cancel, channels, create, events, key_routes,
+    metrics, notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule,
+    resolve, status, suppressions,
 };
 
 /// A route that needs a key.
@@ -61,6 +61,7 @@ fn of_intake() -> Vec<KeyedRoute> {
         get("/v1/events", &[Read], events::read),
         get("/v1/channels", &[Read], channels::list),
         get("/v1/pauses", &[Read], pauses::list),
+        get("/v1/acts", &[Read], acts::list),
         get("/v1/keys", &[Read, Operate], key_routes::list),
         post("/v1/notifications", &[Send], create::create),
         post("/v1/preview", &[Send], create::preview),

@@ -20,6 +20,7 @@ use store::{EventPosition, Lift, ReadStore, StoreError, Suppression};
 
 use crate::ApiState;
 use crate::access::WithOperations;
+use crate::act_trail::acted_on;
 use crate::body::{BodyFormat, format, with_body};
 use crate::caller::Caller;
 use crate::follow::{FollowedChanges, wait_of};
@@ -113,7 +114,7 @@ pub(crate) async fn suppress(
         let suppressed = recipients.len();
         let suppressions = recipients.into_iter().map(suppression).collect();
         operations.suppress(suppressions, since).await?;
-        Ok(Json(SuppressAnswer { suppressed }).into_response())
+        Ok(acted_on(json!({ "channel": channel }), SuppressAnswer { suppressed }))
     })
     .await
 }
@@ -143,7 +144,10 @@ pub(crate) async fn lift(
         let lifts = recipients.into_iter().map(lift).collect();
         let are_lifted = operations.lift(lifts, shared.intake.now()).await?;
         let lifted = are_lifted.into_iter().filter(|is_lifted| *is_lifted).count();
-        Ok(Json(LiftAnswer { lifted, unchanged: count - lifted }).into_response())
+        Ok(acted_on(
+            json!({ "channel": channel }),
+            LiftAnswer { lifted, unchanged: count - lifted },
+        ))
     })
     .await
 }

@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::acts::ActsArgs;
 use crate::api_key::ApiKeyArgs;
 use crate::args::Global;
 use crate::audit::AuditArgs;
@@ -109,6 +110,8 @@ pub(crate) enum CliCommand {
     /// Seal the secrets of a configuration
     #[command(subcommand)]
     Credential(CredentialCommand),
+    /// Show who has cancelled, paused, requeued, erased, suppressed and so on, and what came of it
+    Acts(ActsArgs),
     /// List, make, rotate and revoke keys of callers while the engine runs
     #[command(subcommand)]
     Keys(KeysCommand),

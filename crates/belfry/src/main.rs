@@ -1,6 +1,7 @@
 //! The binary: command line, configuration, wiring. The only crate that names backends.
 
 mod account;
+mod acts;
 mod api_key;
 mod args;
 mod audit;
@@ -125,6 +126,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::ProviderSim(options) => provider_sim::run(*options)?,
         CliCommand::Credential(command) => credential::run(&command, global.config.as_deref())?,
         CliCommand::CheckConfig(args) => check_config::run(&args, global.config.as_deref())?,
+        CliCommand::Acts(args) => acts::run(&args, &client()?)?,
         CliCommand::Keys(command) => keys::run(&command, &client()?)?,
         CliCommand::ApiKey(args) => api_key::run(&args)?,
         CliCommand::VapidKey => vapid_key::run()?,

@@ -25,12 +25,12 @@ pub(crate) fn run(args: &PruneArgs, client: &Client) -> anyhow::Result<()> {
     }
     output::json_or(args.json, &total, || {
         let Removed { contents, recipients, outcomes, .. } = total.removed;
-        let Removed { idempotency_keys, suppression_events, outbox_rejects, lanes, .. } =
+        let Removed { idempotency_keys, suppression_events, outbox_rejects, acts, lanes, .. } =
             total.removed;
         format!(
             "removed: contents of {contents} notifications, recipients of {recipients}, {outcomes} with their log; \
              {idempotency_keys} idempotency keys, {suppression_events} changes of the suppression list, \
-             {outbox_rejects} rejected rows of the outbox, {lanes} lanes"
+             {outbox_rejects} rejected rows of the outbox, {acts} acts, {lanes} lanes"
         )
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Narrow traits, so that a stage can hold no more than it may do: [`Ingest`] for the ingest stage, [`Claims`] for dispatch,
 //! [`Begin`] for deliver, [`Settlements`] for settle, [`ReadStore`] for queries, [`Operations`] for changes by callers and
-//! operators, [`Prune`] for retention, [`SearchIndex`] for the index by recipient and [`KeyStore`] for API keys. [`Store`] is all of
+//! operators, [`Prune`] for retention, [`SearchIndex`] for the index by recipient, [`KeyStore`] for API keys and [`ActTrail`] for the trail of what callers change. [`Store`] is all of
 //! them, with a reader that answers its queries.
 //!
 //! Every method takes a batch and answers per item. Every change is durable when its method returns: write first, acknowledge
@@ -11,6 +11,7 @@
 //!
 //! [`conformance`] is the suite that every backend passes, and every double.
 
+mod acts;
 mod api_keys;
 mod broadcasts;
 mod cancel;
@@ -44,6 +45,7 @@ pub mod sqlite;
 mod statements;
 mod suppression;
 
+pub use acts::{Act, ActBegun, ActEnded, ActFilter, ActPage, ActTrail};
 pub use api_keys::{FormerKey, KeyChange, KeyChanged, KeyHash, KeyStore, StoredKey, StoredKeys};
 pub use broadcasts::{BroadcastFilter, BroadcastPage, ListedBroadcast};
 pub use cancel::{CancelPage, CancelPlace, CancelPlaceError, CancelScope, CancelTarget, Cancelled};
@@ -87,7 +89,16 @@ use notification::Chunk;
 
 /// The whole interface of a backend.
 pub trait Store:
-    Ingest + Claims<Chunk> + Offer + Begin + Settlements + Operations + Prune + SearchIndex + KeyStore
+    Ingest
+    + Claims<Chunk>
+    + Offer
+    + Begin
+    + Settlements
+    + Operations
+    + Prune
+    + SearchIndex
+    + KeyStore
+    + ActTrail
 {
     /// Answers questions about the store, and can do nothing else.
     fn reader(&self) -> &dyn ReadStore;

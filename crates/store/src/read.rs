@@ -13,9 +13,9 @@ use notification::{
 use serde::Serialize;
 
 use crate::{
-    Attempted, BroadcastFilter, BroadcastPage, ClusterStatus, DeliveryFilter, DeliveryPage,
-    EventPosition, FeedCursor, KeyUse, ListOrder, ShardCursor, StoreError, StoreSpace, Suppression,
-    SuppressionPage,
+    ActFilter, ActPage, Attempted, BroadcastFilter, BroadcastPage, ClusterStatus, DeliveryFilter,
+    DeliveryPage, EventPosition, FeedCursor, KeyUse, ListOrder, ShardCursor, StoreError,
+    StoreSpace, Suppression, SuppressionPage,
 };
 
 /// A notification with its content, its state and its log.
@@ -383,6 +383,14 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
 
     /// The shards of a source that are known, by name: as many as its stream has, and its readers.
     async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError>;
+
+    /// Some of the acts behind the act `after`, newest first, at most `items_max`.
+    async fn acts(
+        &self,
+        filter: ActFilter,
+        after: Option<u64>,
+        items_max: usize,
+    ) -> Result<ActPage, StoreError>;
 
     /// The pauses in force.
     async fn pauses(&self) -> Result<Pauses, StoreError>;

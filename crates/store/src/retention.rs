@@ -54,6 +54,8 @@ pub struct Retention {
     pub suppression_events: Option<Duration>,
     /// Lifetime of a row of the outbox that was rejected, on PostgreSQL.
     pub outbox_rejects: Option<Duration>,
+    /// Lifetime of an act in the trail.
+    pub acts: Option<Duration>,
 }
 
 /// Counts of what was removed. Its JSON is a part of the API.
@@ -71,6 +73,9 @@ pub struct Removed {
     pub suppression_events: u64,
     /// Rejected rows of the outbox.
     pub outbox_rejects: u64,
+    /// Acts in the trail.
+    #[serde(default)]
+    pub acts: u64,
     /// Lanes that nothing is in any more.
     #[serde(default)]
     pub lanes: u64,
@@ -151,6 +156,7 @@ impl Retention {
             idempotency_keys: None,
             suppression_events: None,
             outbox_rejects: None,
+            acts: None,
         }
     }
 
@@ -177,11 +183,12 @@ impl Removed {
         self.idempotency_keys += other.idempotency_keys;
         self.suppression_events += other.suppression_events;
         self.outbox_rejects += other.outbox_rejects;
+        self.acts += other.acts;
         self.lanes += other.lanes;
     }
 
     /// The counts, and what each is of.
-    pub const fn counts(&self) -> [(&'static str, u64); 7] {
+    pub const fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("contents", self.contents),
             ("recipients", self.recipients),
@@ -189,6 +196,7 @@ impl Removed {
             ("idempotency_keys", self.idempotency_keys),
             ("suppression_events", self.suppression_events),
             ("outbox_rejects", self.outbox_rejects),
+            ("acts", self.acts),
             ("lanes", self.lanes),
         ]
     }

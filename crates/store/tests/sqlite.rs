@@ -152,7 +152,7 @@ const LANES_OF_BEFORE: &str = "CREATE TABLE lane (id INTEGER PRIMARY KEY, channe
        priority INTEGER NOT NULL, UNIQUE (channel, destination, priority)) STRICT; \
      INSERT INTO lane SELECT min(id), channel, destination, priority FROM tenant_lane GROUP BY 2, 3, 4; \
      UPDATE batch SET lane = 1; UPDATE chunk SET lane = 1; DROP TABLE tenant_lane; \
-     DROP TABLE pause; DROP TABLE api_key; DROP TABLE resuming; DROP TABLE source_shard; DROP TABLE search_run; DROP TABLE search_block; DROP TABLE undelivered; \
+     DROP TABLE pause; DROP TABLE api_key; DROP TABLE act; DROP TABLE resuming; DROP TABLE source_shard; DROP TABLE search_run; DROP TABLE search_block; DROP TABLE undelivered; \
      ALTER TABLE batch DROP COLUMN removed; ALTER TABLE batch DROP COLUMN of_feed; ALTER TABLE batch DROP COLUMN erased; \
      ALTER TABLE batch DROP COLUMN labels; ALTER TABLE broadcast DROP COLUMN labels; DROP INDEX broadcast_of_tenant; \
      DROP INDEX suppression_event_of; \

@@ -119,6 +119,8 @@ async fn a_line_says_whose_key_asked_for_what_and_how_it_ended_or_that_it_was_gi
 #[tokio::test(start_paused = true)]
 async fn acts_and_refusals_of_known_keys_have_a_line_and_the_rest_has_none_unless_it_is_asked_for()
 {
+    // Before the first line: none is kept before.
+    let log = LoggedText::of_process();
     let asked = async |access_log: AccessLog, ours: &str| {
         let fixture = fixture_with_log(vec![key("acme", false)], access_log);
         let (acme, unknown) =
@@ -135,7 +137,7 @@ async fn acts_and_refusals_of_known_keys_have_a_line_and_the_rest_has_none_unles
             let id = format!("{ours}{number}");
             post(&fixture, path, &[authorization, ("x-request-id", &id)], &body).await;
         }
-        let lines = LoggedText::of_process().lines(ours);
+        let lines = log.lines(ours);
         let place = |line: &Value| {
             let id = line["id"].as_str().unwrap();
             id.strip_prefix(ours).unwrap().parse().unwrap()

@@ -7,6 +7,7 @@
 )]
 
 mod access_log;
+mod acts;
 mod bad_input;
 mod cancel;
 mod create;

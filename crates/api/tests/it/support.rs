@@ -109,6 +109,7 @@ fn build(
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
+        trail: Arc::clone(&store) as _,
         growth: Arc::default(),
         pruning: api::Pruning {
             store: Arc::clone(&store) as _,

@@ -26,6 +26,8 @@ pub(crate) struct RetentionConfig {
     suppression_events: Lifetime,
     /// Rejected rows of the outbox. Default `30d`.
     outbox_rejects: Lifetime,
+    /// Acts in the trail. Default `400d`.
+    acts: Lifetime,
     /// Lifetimes of what ended in some state, by its name. None by default.
     states: BTreeMap<String, LifetimesConfig>,
 }
@@ -41,6 +43,7 @@ impl Default for RetentionConfig {
             idempotency_keys: Lifetime::days(30),
             suppression_events: Lifetime::days(90),
             outbox_rejects: Lifetime::days(30),
+            acts: Lifetime::days(400),
             states: BTreeMap::new(),
         }
     }
@@ -70,6 +73,7 @@ impl RetentionConfig {
             idempotency_keys: self.idempotency_keys.0,
             suppression_events: self.suppression_events.0,
             outbox_rejects: self.outbox_rejects.0,
+            acts: self.acts.0,
         }
     }
 

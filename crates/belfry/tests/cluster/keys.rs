@@ -52,5 +52,16 @@ fn a_key_is_good_in_every_engine_from_its_answer_on_and_no_more_when_it_is_revok
     assert!(is_good(&cluster, &three, &key));
     let listed = checked(&run(&cluster, &three, &ops, &["keys", "list"]));
     assert!(listed.contains("shop of shop: cancel (store, made 20"), "{listed}");
+    // So does the trail of what was done: three rounds of three changes and one more, and in each as many calls with a key that was good.
+    let acts = checked(&run(&cluster, &three, &ops, &["acts", "--key", "ops", "--limit", "99"]));
+    let lines: Vec<&str> = acts.lines().collect();
+    assert_eq!(lines.len(), 10, "{acts}");
+    assert!(lines[0].contains(" ops of default: POST /v1/keys: 201 {"), "{acts}");
+    assert!(
+        lines[1].ends_with(r#": DELETE /v1/keys/shop: 200 {"everywhere":true,"revoked":true}"#),
+        "{acts}"
+    );
+    let of_shop = checked(&run(&cluster, &three, &ops, &["acts", "--tenant", "shop", "--json"]));
+    assert_eq!(of_shop.matches(r#""key":"shop""#).count(), 10, "{of_shop}");
     three.stop();
 }

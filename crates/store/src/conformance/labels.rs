@@ -204,6 +204,7 @@ pub(super) async fn labels_go_with_the_recipient(store: &dyn Store) {
         idempotency_keys: None,
         suppression_events: None,
         outbox_rejects: None,
+        acts: None,
     };
     for (days, expect) in [(5, labels("bob", &["news"])), (15, Labels::default())] {
         while store.prune(&retention, at(0).plus(day * days)).await.unwrap().goes_on {}

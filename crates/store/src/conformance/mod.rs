@@ -9,6 +9,7 @@
     reason = "a suite fails by panicking"
 )]
 
+mod acts;
 mod broadcasts;
 mod cancelling;
 mod claiming;
@@ -237,6 +238,10 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_would_be_tried_too_late_has_expired_with_its_attempt
             what_is_handed_back_keeps_its_attempt_and_is_not_logged
             a_stale_part_leaves_the_others_alone;
+        acts:
+            an_act_is_there_from_its_beginning_on
+            acts_are_listed_newest_first_by_what_they_concern
+            old_acts_go_but_the_last;
         keys:
             keys_are_added_rotated_and_revoked;
     }

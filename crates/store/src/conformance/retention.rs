@@ -34,6 +34,7 @@ fn retention() -> Retention {
         idempotency_keys: Some(DAY * 10),
         suppression_events: Some(DAY * 90),
         outbox_rejects: Some(DAY * 30),
+        acts: None,
     }
 }
 

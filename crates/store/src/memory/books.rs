@@ -15,8 +15,8 @@ use crate::rows::evidence::Evidence;
 use crate::rows::pace::Paces;
 use crate::rows::room::LoadKind;
 use crate::{
-    Attempted, BroadcastDraft, FeedCursor, KeyUse, LogEntry, ShardCursor, StoredKeys, Suppression,
-    SuppressionEvent,
+    Act, Attempted, BroadcastDraft, FeedCursor, KeyUse, LogEntry, ShardCursor, StoredKeys,
+    Suppression, SuppressionEvent,
 };
 
 /// The tag of every double.
@@ -49,6 +49,7 @@ pub(super) struct Books {
     pub(super) offered: Option<Arc<BTreeSet<Name>>>,
     pub(super) pauses: Arc<Pauses>,
     pub(super) api_keys: StoredKeys,
+    pub(super) acts: Vec<Act>,
     /// Notifications that were removed, by the state in which they ended.
     pub(super) tombstones: BTreeMap<State, u64>,
     /// Those of broadcasts of which others are left.

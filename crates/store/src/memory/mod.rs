@@ -5,6 +5,7 @@
 //!
 //! [`State::after`]: notification::State::after
 
+mod acts;
 mod books;
 mod claim;
 mod erase;
@@ -33,14 +34,15 @@ use notification::{
 use tokio::sync::watch;
 
 use crate::{
-    Admission, Audit, Begin, BroadcastDraft, BroadcastFilter, BroadcastOpened, BroadcastPage,
-    BroadcastStatus, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims,
-    ClusterStatus, DeliveryFilter, DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter,
-    History, Ingest, KeyChange, KeyChanged, KeyStore, KeyUse, LanePace, LaneStatus, Lift, LogPage,
-    LogPosition, Mark, MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune,
-    PruneStep, ReadStore, RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution,
-    Resolved, Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError,
-    StoredKeys, Suppression, SuppressionPage, TakeTickets,
+    ActBegun, ActEnded, ActFilter, ActPage, ActTrail, Admission, Audit, Begin, BroadcastDraft,
+    BroadcastFilter, BroadcastOpened, BroadcastPage, BroadcastStatus, CancelPage, CancelScope,
+    CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, DeliveryFilter,
+    DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History, Ingest, KeyChange,
+    KeyChanged, KeyStore, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark,
+    MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
+    RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
+    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
+    SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -227,6 +229,18 @@ impl KeyStore for Memory {
 }
 
 #[async_trait]
+impl ActTrail for Memory {
+    async fn begin_act(&self, act: ActBegun) -> Result<u64, StoreError> {
+        Ok(self.change(|books| books.begin_act(act)))
+    }
+
+    async fn end_act(&self, id: u64, end: ActEnded) -> Result<(), StoreError> {
+        self.change(|books| books.end_act(id, end));
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl Settlements for Memory {
     async fn settle(&self, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         Ok(self.change(|books| books.settle(&settlements)))
@@ -354,6 +368,15 @@ impl ReadStore for Memory {
             let shards = books.shards.iter().filter(|((of, _), _)| *of == source);
             shards.map(|((_, shard), cursor)| (shard.clone(), cursor.clone())).collect()
         }))
+    }
+
+    async fn acts(
+        &self,
+        filter: ActFilter,
+        after: Option<u64>,
+        items_max: usize,
+    ) -> Result<ActPage, StoreError> {
+        Ok(self.read(|books| books.acts(&filter, after, items_max)))
     }
 
     async fn pauses(&self) -> Result<Pauses, StoreError> {

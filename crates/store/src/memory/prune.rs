@@ -40,6 +40,7 @@ impl Books {
             self.events.retain(|it| it.at.plus(lifetime) > now || Some(it.position) == last);
             step.removed.suppression_events = (before - self.events.len()) as u64;
         }
+        step.removed.acts = self.prune_acts(retention, now);
         step
     }
 

@@ -20,7 +20,8 @@ pub(super) struct Sizes {
 }
 
 /// Tables that grow with the work.
-pub(super) const TABLES: [&str; 13] = [
+pub(super) const TABLES: [&str; 14] = [
+    "act",
     "batch",
     "broadcast",
     "chunk",

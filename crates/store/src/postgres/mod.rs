@@ -12,6 +12,7 @@
 //! A connection may be lost at any moment, in the middle of a commit too: then the server is queried for the outcome of the
 //! transaction, and one that was not committed is done again. Callers wait, or get the answer that certainly nothing happened.
 
+mod acts;
 mod ahead;
 mod audit;
 mod broadcast;

@@ -11,15 +11,15 @@ use notification::{
 use tokio::sync::watch;
 
 use super::{
-    Postgres, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, reschedule, resolve,
-    settle, source_shards, suppress,
+    Postgres, acts, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, reschedule,
+    resolve, settle, source_shards, suppress,
 };
 use crate::{
-    Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, CancelTarget,
-    Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest, KeyChange, KeyChanged,
-    KeyStore, Lift, Mark, MarkAnswer, Operations, Paused, Prune, PruneStep, ReadStore,
-    RecipientGroup, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention, Settled,
-    Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
+    ActBegun, ActEnded, ActTrail, Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage,
+    CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, Erased, FeedCursor, Ingest,
+    KeyChange, KeyChanged, KeyStore, Lift, Mark, MarkAnswer, Operations, Paused, Prune, PruneStep,
+    ReadStore, RecipientGroup, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
+    Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
 };
 
 #[async_trait]
@@ -244,5 +244,16 @@ impl KeyStore for Postgres {
 
     fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
         self.keys.clone()
+    }
+}
+
+#[async_trait]
+impl ActTrail for Postgres {
+    async fn begin_act(&self, act: ActBegun) -> Result<u64, StoreError> {
+        self.work.run_or_give_up(acts::BeginAct(act)).await
+    }
+
+    async fn end_act(&self, id: u64, end: ActEnded) -> Result<(), StoreError> {
+        self.work.run_or_give_up(acts::EndAct { id, end }).await
     }
 }

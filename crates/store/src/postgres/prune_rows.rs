@@ -86,6 +86,11 @@ impl PruneRows {
             step.removed.outbox_rejects = old.count as u64;
             step.note(&old);
         }
+        if let Some(lifetime) = self.retention.acts {
+            let old = transaction.prune_acts(lifetime, self.now).await?;
+            step.removed.acts = old.count as u64;
+            step.note(&old);
+        }
         self.prune_lanes(transaction, &mut step).await?;
         Ok(step)
     }

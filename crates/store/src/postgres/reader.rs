@@ -14,10 +14,10 @@ use super::read::Snapshot;
 use super::{errors, schema, store_id};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus, DeliveryFilter,
-    DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus,
-    LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError, StoreSpace,
-    Suppression, SuppressionPage,
+    ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus,
+    DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace,
+    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError,
+    StoreSpace, Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -255,6 +255,15 @@ impl ReadStore for PostgresReader {
 
     async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError> {
         Ok(answer!(self, shards, &source))
+    }
+
+    async fn acts(
+        &self,
+        filter: ActFilter,
+        after: Option<u64>,
+        items_max: usize,
+    ) -> Result<ActPage, StoreError> {
+        Ok(answer!(self, acts, &filter, after, items_max))
     }
 
     async fn pauses(&self) -> Result<Pauses, StoreError> {

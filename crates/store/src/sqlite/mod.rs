@@ -17,6 +17,7 @@
 //!
 //! [`BATCH_ITEMS`]: notification::limits::BATCH_ITEMS
 
+mod acts;
 mod audit;
 mod audit_lock;
 mod backup;

@@ -13,10 +13,11 @@ use super::Sqlite;
 use super::transaction::Transaction;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::{
-    Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim, ClaimRequest, Claims, Erased,
-    FeedCursor, KeyChange, KeyChanged, KeyStore, Lift, Mark, MarkAnswer, Offer, Operations, Paused,
-    Prune, PruneStep, ReadStore, Requeued, Reschedule, Rescheduled, Resolution, Resolved,
-    Retention, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
+    ActBegun, ActEnded, ActTrail, Begin, CancelPage, CancelScope, CancelTarget, Cancelled, Claim,
+    ClaimRequest, Claims, Erased, FeedCursor, KeyChange, KeyChanged, KeyStore, Lift, Mark,
+    MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore, Requeued, Reschedule,
+    Rescheduled, Resolution, Resolved, Retention, Settled, Settlements, ShardCursor, Store,
+    StoreError, StoredKeys, Suppression,
 };
 
 #[async_trait]
@@ -208,5 +209,16 @@ impl KeyStore for Sqlite {
 
     fn watch_keys(&self) -> watch::Receiver<StoredKeys> {
         self.keys.clone()
+    }
+}
+
+#[async_trait]
+impl ActTrail for Sqlite {
+    async fn begin_act(&self, act: ActBegun) -> Result<u64, StoreError> {
+        self.write(Synced, move |transaction| transaction.begin_act(&act)).await
+    }
+
+    async fn end_act(&self, id: u64, end: ActEnded) -> Result<(), StoreError> {
+        self.write(WithTheNext, move |transaction| transaction.end_act(id, &end)).await
     }
 }

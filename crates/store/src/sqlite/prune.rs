@@ -66,6 +66,7 @@ impl Transaction<'_> {
         }
         self.prune_keys(step)?;
         self.prune_suppression_events(step)?;
+        self.prune_acts(step)?;
         self.prune_lanes(step)?;
         if !step.result.goes_on {
             // What of the index is left of batches that are gone is removed by the task that keeps it.

@@ -20,10 +20,10 @@ use super::read::Snapshot;
 use super::{audit_lock, disk};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
-    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter, DeliveryPage,
-    EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus, LogPage, LogPosition,
-    Page, ParkedChannel, ReadStore, ShardCursor, StoreError, StoreSpace, Suppression,
-    SuppressionPage,
+    ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter,
+    DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus,
+    LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError, StoreSpace,
+    Suppression, SuppressionPage,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -325,6 +325,15 @@ impl ReadStore for SqliteReader {
 
     async fn shards(&self, source: Name) -> Result<BTreeMap<String, ShardCursor>, StoreError> {
         self.read(move |snapshot| snapshot.shards(&source)).await
+    }
+
+    async fn acts(
+        &self,
+        filter: ActFilter,
+        after: Option<u64>,
+        items_max: usize,
+    ) -> Result<ActPage, StoreError> {
+        self.read(move |snapshot| snapshot.acts(&filter, after, items_max)).await
     }
 
     async fn pauses(&self) -> Result<Pauses, StoreError> {
