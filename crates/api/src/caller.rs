@@ -2,18 +2,20 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Extension, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use notification::{Name, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
 
 use crate::ApiState;
 use crate::act_trail;
 use crate::grants::{Grants, KeyScope};
+use crate::key_rates::{RateExceeded, RateLeft};
 use crate::key_ring::KeyRing;
 use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
@@ -43,7 +45,7 @@ pub struct RouteRule {
 pub(crate) async fn authorize(
     State((shared, rule)): State<(Arc<ApiState>, RouteRule)>,
     Extension(mark): Extension<RequestMark>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
     let caller = Caller::of(request.headers(), &shared.keys, &shared.default_tenant)?;
@@ -57,10 +59,29 @@ pub(crate) async fn authorize(
     if let Some(note) = request.extensions().get::<ConnectionNote>() {
         note.note_key();
     }
+    let left = match caller.take_of_rate(&shared) {
+        Ok(left) => left,
+        Err(exceeded) => return Ok(beyond_rate(exceeded)),
+    };
+    let mut response =
+        within_rate(&shared, rule, caller, (mark, request, next)).await.into_response();
+    if let Some(left) = left {
+        left.write(response.headers_mut());
+    }
+    Ok(response)
+}
+
+/// Lets a request pass whose key has every scope that the route asks for.
+async fn within_rate(
+    shared: &Arc<ApiState>,
+    rule: RouteRule,
+    caller: Caller,
+    (mark, mut request, next): (RequestMark, Request, Next),
+) -> Result<Response, Problem> {
     rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
     request.extensions_mut().insert(caller);
     if rule.is_act {
-        return act_trail::recorded(&shared, &mark, request, next).await;
+        return act_trail::recorded(shared, &mark, request, next).await;
     }
     Ok(next.run(request).await)
 }
@@ -123,6 +144,14 @@ impl Caller {
         }
     }
 
+    /// Takes this request out of the rate of its key, if it has one.
+    fn take_of_rate(&self, shared: &ApiState) -> Result<Option<RateLeft>, RateExceeded> {
+        let Some(key) = &self.key else { return Ok(None) };
+        let Some(per_minute) = key.grants.requests_per_minute else { return Ok(None) };
+        let now = shared.intake.clock().monotonic();
+        shared.keys.rates().take(&key.name, per_minute, now).map(Some)
+    }
+
     /// Checks that it may send `submission` at `now`, which may be long after its request began.
     ///
     /// # Errors
@@ -146,6 +175,17 @@ impl Caller {
             _ => Ok(()),
         }
     }
+}
+
+fn beyond_rate(RateExceeded { left, retry_after }: RateExceeded) -> Response {
+    let detail = "the API key has made as many requests as it may: wait, send many notifications in one request, or ask for a higher rate";
+    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+    // Whole seconds: a part of one is a whole one.
+    let whole =
+        Duration::from_secs(retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0));
+    let mut response = problem.retry_after(whole).into_response();
+    left.write(response.headers_mut());
+    response
 }
 
 /// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of

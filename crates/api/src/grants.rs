@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use notification::{Name, Priority, Timestamp};
@@ -41,6 +42,8 @@ pub struct Grants {
     pub priorities: Option<BTreeSet<Priority>>,
     /// The last instant at which it is good for anything.
     pub not_after: Option<Timestamp>,
+    /// Requests in a minute, at each process; `None` is any number. Ten seconds' worth may come at once.
+    pub requests_per_minute: Option<NonZeroU32>,
 }
 
 // === impl KeyScope ===
@@ -116,7 +119,12 @@ impl Grants {
             (None, _) => true,
             (Some(last), other) => other.is_some_and(|other| other <= last),
         };
-        all_of("not_after", is_in_time)
+        all_of("not_after", is_in_time)?;
+        let is_as_slow = match (self.requests_per_minute, others.requests_per_minute) {
+            (None, _) => true,
+            (Some(own), other) => other.is_some_and(|other| other <= own),
+        };
+        all_of("requests_per_minute", is_as_slow)
     }
 
     /// Checks that `submission` and its fallbacks go by channels, and with a priority, that are granted.
@@ -199,6 +207,14 @@ mod tests {
             assert_eq!(check(&Grants { channels: beyond, ..own.clone() }), "/channels");
         }
         assert_eq!(check(&Grants { priorities: None, ..own.clone() }), "/priorities");
+        let slow = |number| Grants { requests_per_minute: NonZeroU32::new(number), ..own.clone() };
+        assert!(slow(60).check_within(&slow(60)).is_ok());
+        for beyond in [0, 61] {
+            assert_eq!(
+                slow(60).check_within(&slow(beyond)).unwrap_err().pointer,
+                "/requests_per_minute"
+            );
+        }
         for beyond in [None, at("2027-01-01T00:00:01Z")] {
             assert_eq!(check(&Grants { not_after: beyond, ..own.clone() }), "/not_after");
         }

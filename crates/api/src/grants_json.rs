@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use notification::Timestamp;
@@ -23,10 +24,12 @@ pub struct GrantsAnswer {
     pub priorities: Option<Vec<String>>,
     /// The last instant; null for ever.
     pub not_after: Option<String>,
+    /// Requests in a minute; null for any number.
+    pub requests_per_minute: Option<NonZeroU32>,
 }
 
 /// The fields of grants.
-const FIELDS: &[&str] = &["scopes", "channels", "priorities", "not_after"];
+const FIELDS: &[&str] = &["scopes", "channels", "priorities", "not_after", "requests_per_minute"];
 
 /// Grants as they were written.
 ///
@@ -50,6 +53,7 @@ pub(crate) fn from_object(object: &Object<'_>) -> Result<Grants, ParseError> {
         channels: words(object, "channels", of_all)?,
         priorities: words(object, "priorities", of_all)?,
         not_after: not_after.map_err(wrong_time)?,
+        requests_per_minute: rate(object)?,
     })
 }
 
@@ -57,6 +61,12 @@ pub(crate) fn from_object(object: &Object<'_>) -> Result<Grants, ParseError> {
 pub(crate) fn write(grants: &Grants) -> String {
     // Names, words and a time: there is nothing in it that could not be written.
     serde_json::to_string(&GrantsAnswer::of(grants)).unwrap_or_default()
+}
+
+fn rate(object: &Object<'_>) -> Result<Option<NonZeroU32>, InvalidField> {
+    let field = "requests_per_minute";
+    let wrong = || InvalidField::new(format!("/{field}"), "must be a whole number from 1 on");
+    object.raw(field).map(|value| value.get().parse().map_err(|_| wrong())).transpose()
 }
 
 /// The words of a field, which are not none.
@@ -83,12 +93,13 @@ fn words<T: Ord + FromStr<Err: Display>>(
 
 impl GrantsAnswer {
     pub(crate) fn of(grants: &Grants) -> Self {
-        let Grants { scopes, channels, priorities, not_after } = grants;
+        let Grants { scopes, channels, priorities, not_after, requests_per_minute } = grants;
         Self {
             scopes: scopes.iter().map(show).collect(),
             channels: channels.as_ref().map(|channels| channels.iter().map(show).collect()),
             priorities: priorities.as_ref().map(|some| some.iter().map(show).collect()),
             not_after: not_after.map(show),
+            requests_per_minute: *requests_per_minute,
         }
     }
 }
@@ -106,6 +117,7 @@ mod tests {
             channels: Some(BTreeSet::from(["ios".parse().unwrap(), "web".parse().unwrap()])),
             priorities: Some(BTreeSet::from([Priority::Bulk])),
             not_after: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+            requests_per_minute: NonZeroU32::new(600),
             ..Grants::of([KeyScope::Send])
         };
         for grants in [everything, some] {
@@ -126,6 +138,8 @@ mod tests {
             (r#"{"priorities":["now"]}"#, "/priorities/0"),
             (r#"{"not_after":"soon"}"#, "/not_after"),
             (r#"{"rate":7}"#, "/rate"),
+            (r#"{"requests_per_minute":0}"#, "/requests_per_minute"),
+            (r#"{"requests_per_minute":"7"}"#, "/requests_per_minute"),
         ] {
             let Err(ParseError::Invalid(invalid)) = read(json) else { panic!("{json}") };
             assert_eq!(invalid.pointer, expect, "{json}");

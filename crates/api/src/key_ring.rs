@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::grants::Grants;
 use crate::grants_json;
+use crate::key_rates::KeyRates;
 use crate::keys::{ApiKey, Keys};
 
 /// The keys of callers, as they are when a request comes.
@@ -17,6 +18,7 @@ pub struct KeyRing {
     store: Arc<dyn KeyStore>,
     stored: watch::Receiver<StoredKeys>,
     read: RwLock<ReadKeys>,
+    rates: KeyRates,
 }
 
 /// Stored keys, and what was read of them.
@@ -32,7 +34,7 @@ impl KeyRing {
     /// The keys that `configured` has, and those in `store`.
     pub fn new(configured: watch::Receiver<Keys>, store: Arc<dyn KeyStore>) -> Self {
         let stored = store.watch_keys();
-        Self { configured, store, stored, read: RwLock::default() }
+        Self { configured, store, stored, read: RwLock::default(), rates: KeyRates::default() }
     }
 
     /// True if no keys are configured: then every caller that reaches the server may do everything.
@@ -58,6 +60,11 @@ impl KeyRing {
     /// Changes the stored keys.
     pub(crate) fn store(&self) -> &dyn KeyStore {
         &*self.store
+    }
+
+    /// The rates of keys, in this process.
+    pub(crate) const fn rates(&self) -> &KeyRates {
+        &self.rates
     }
 
     fn find_stored(&self, hash: &KeyHash) -> Option<Arc<ApiKey>> {

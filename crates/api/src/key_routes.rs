@@ -88,7 +88,8 @@ struct KeyDraft {
 /// Where keys are kept.
 const CONFIGURATION: &str = "configuration";
 const STORE: &str = "store";
-const DRAFT_FIELDS: &[&str] = &["name", "tenant", "scopes", "channels", "priorities", "not_after"];
+const DRAFT_FIELDS: &[&str] =
+    &["name", "tenant", "scopes", "channels", "priorities", "not_after", "requests_per_minute"];
 
 /// `GET /v1/keys/self`: the key that the caller has.
 pub(crate) async fn own(Extension(caller): Extension<Caller>) -> Response {

@@ -24,6 +24,7 @@ mod follow;
 mod grants;
 mod grants_json;
 mod input;
+mod key_rates;
 mod key_ring;
 mod key_routes;
 mod keys;

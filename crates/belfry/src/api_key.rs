@@ -1,6 +1,7 @@
 //! `belfry api-key`: makes a key, prints it once, and prints what the configuration keeps of it.
 
 use std::fmt::{Display, Write as _};
+use std::num::NonZeroU32;
 
 use api::KeyScope;
 use clap::Args;
@@ -36,6 +37,9 @@ pub(crate) struct GrantArgs {
     /// The last instant at which the key is good (RFC 3339) [default: none]
     #[arg(long, value_name = "INSTANT")]
     pub(crate) not_after: Option<Timestamp>,
+    /// Requests in a minute, at each process [default: any number]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) requests_per_minute: Option<NonZeroU32>,
 }
 
 /// Prints the key and its table. The key goes to standard output and nowhere else.
@@ -53,12 +57,15 @@ pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<()> {
         args.tenant,
         api::hash(&key)
     );
-    let GrantArgs { scopes, channels, priorities, not_after } = &args.grants;
+    let GrantArgs { scopes, channels, priorities, not_after, requests_per_minute } = &args.grants;
     push_list(&mut table, "scopes", scopes)?;
     push_list(&mut table, "channels", channels)?;
     push_list(&mut table, "priorities", priorities)?;
     if let Some(last) = not_after {
         writeln!(table, "not_after = \"{last}\"")?;
+    }
+    if let Some(rate) = requests_per_minute {
+        writeln!(table, "requests_per_minute = {rate}")?;
     }
     output::print(&table)
 }

@@ -102,7 +102,7 @@ fn list(args: &KeyListArgs, client: &Client) -> anyhow::Result<()> {
 
 fn add(args: &KeyAddArgs, client: &Client) -> anyhow::Result<()> {
     let ApiKeyArgs { name, tenant, grants } = &args.key;
-    let GrantArgs { scopes, channels, priorities, not_after } = grants;
+    let GrantArgs { scopes, channels, priorities, not_after, requests_per_minute } = grants;
     let body = json!({
         "name": name,
         "tenant": tenant,
@@ -110,6 +110,7 @@ fn add(args: &KeyAddArgs, client: &Client) -> anyhow::Result<()> {
         "channels": some(channels),
         "priorities": some(priorities),
         "not_after": not_after,
+        "requests_per_minute": requests_per_minute,
     });
     show_made(args.json, &client.post("/v1/keys", &body)?)
 }
@@ -168,10 +169,12 @@ fn line(item: &KeyItem) -> String {
     };
     let channels = list("by", grants.channels.as_ref());
     let priorities = list("with", grants.priorities.as_ref());
+    let rate = grants.requests_per_minute;
+    let rate = rate.map(|rate| format!(", {rate} requests a minute")).unwrap_or_default();
     let not_after = more("until", grants.not_after.as_ref());
     let made = more("made", made_at.as_ref());
     let former = more("the one before it until", former_until.as_ref());
     format!(
-        "{name} of {tenant}: {scopes}{channels}{priorities}{not_after} ({kept_in}{made}{former})"
+        "{name} of {tenant}: {scopes}{channels}{priorities}{rate}{not_after} ({kept_in}{made}{former})"
     )
 }

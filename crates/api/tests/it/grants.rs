@@ -242,6 +242,7 @@ async fn a_key_tells_its_holder_what_it_is_good_for() {
         channels: Some(BTreeSet::from(["ios".parse().unwrap()])),
         priorities: Some(BTreeSet::from([Priority::Normal, Priority::Bulk])),
         not_after: Some("2027-01-01T00:00:00Z".parse().unwrap()),
+        requests_per_minute: std::num::NonZeroU32::new(600),
         ..Grants::of([Send])
     };
     let limited = fixture(vec![granted("news", "acme", grants)]);
@@ -249,6 +250,7 @@ async fn a_key_tells_its_holder_what_it_is_good_for() {
     let expect = json!({
         "name": "news", "tenant": "acme", "scopes": ["send"], "channels": ["ios"],
         "priorities": ["normal", "bulk"], "not_after": "2027-01-01T00:00:00.000Z",
+        "requests_per_minute": 600,
     });
     assert_eq!(told, expect);
     let told = fixture(Vec::new()).get("/v1/keys/self").await.json();

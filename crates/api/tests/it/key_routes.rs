@@ -54,7 +54,7 @@ async fn a_key_is_good_from_when_it_is_made_until_it_is_revoked() {
     call(&fixture, &shop, Method::GET, "/v1/notifications", "").await.problem(403);
     let own = call(&fixture, &shop, Method::GET, "/v1/keys/self", "").await.json();
     let expect = json!({"name": "shop", "tenant": "acme", "scopes": ["send"], "channels": ["ios"],
-        "priorities": null, "not_after": null});
+        "priorities": null, "not_after": null, "requests_per_minute": null});
     assert_eq!(own, expect);
     let again = post(&fixture, "/v1/keys", body).await.problem(409);
     assert!(again["detail"].as_str().unwrap().contains("rotate it"), "{again}");
@@ -117,6 +117,37 @@ async fn no_key_makes_one_that_may_do_more_than_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_beyond_its_rate_is_told_to_wait_and_others_are_not() {
+    let fixture = fixture(vec![key("ops", true)]);
+    let body = r#"{"name":"shop","tenant":"acme","requests_per_minute":12}"#;
+    let shop = secret(&post(&fixture, "/v1/keys", body).await);
+    let ask = async |key: &str| call(&fixture, key, Method::GET, "/v1/notifications", "").await;
+    for left in [1, 0] {
+        let answer = ask(&shop).await;
+        assert_eq!(answer.status.as_u16(), 200);
+        assert_eq!(answer.header("ratelimit-policy"), r#""key";q=2;w=10"#);
+        assert_eq!(answer.header("ratelimit"), format!(r#""key";r={left};t={}"#, 10 - 5 * left));
+    }
+    let refused = ask(&shop).await;
+    refused.problem(429);
+    assert_eq!(
+        (refused.header("retry-after"), refused.header("ratelimit")),
+        ("5", r#""key";r=0;t=10"#)
+    );
+    assert!(ask("bfy_ops").await.status.is_success());
+    // The one after it has the same rate.
+    let next = secret(&post(&fixture, "/v1/keys/shop/rotate", "").await);
+    ask(&next).await.problem(429);
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    assert!(ask(&shop).await.status.is_success());
+    // What is refused for another reason tells of the rate, too.
+    tokio::time::advance(std::time::Duration::from_secs(5)).await;
+    let denied = call(&fixture, &next, Method::GET, "/v1/status", "").await;
+    denied.problem(403);
+    assert_eq!(denied.header("ratelimit"), r#""key";r=0;t=10"#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_of_the_configuration_are_changed_there() {
     let fixture = fixture(vec![key("ops", true), key("acme", false)]);
     post(&fixture, "/v1/keys", r#"{"name":"acme","tenant":"acme"}"#).await.problem(409);
@@ -157,7 +188,7 @@ async fn keys_are_listed_by_name_page_by_page_and_never_shown() {
     assert_eq!((names(&rest), &rest["next"]), (vec!["zoo".into()], &Value::Null));
     let all = items(&fixture, "").await;
     let expect = json!({"name": "ops", "tenant": "ops", "kept_in": "configuration", "made_at": null, "former_until": null,
-        "scopes": KeyScope::ALL, "channels": null, "priorities": null, "not_after": null});
+        "scopes": KeyScope::ALL, "channels": null, "priorities": null, "not_after": null, "requests_per_minute": null});
     assert_eq!(all["items"][1], expect);
     assert!(all["items"][0]["made_at"].is_string() && all["items"][0]["kept_in"] == "store");
     for secret in secrets {

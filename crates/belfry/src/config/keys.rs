@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use api::{ApiKey, Grants, KeyScope};
@@ -34,6 +35,8 @@ pub(crate) struct KeyConfig {
     /// The last instant at which the key is good. Default none.
     #[serde(default, deserialize_with = "some_instant")]
     not_after: Option<Timestamp>,
+    /// Requests in a minute, at each process. Default any number.
+    requests_per_minute: Option<NonZeroU32>,
 }
 
 fn scopes_of_tenant() -> BTreeSet<KeyScope> {
@@ -77,6 +80,7 @@ impl KeyConfig {
                 channels: self.channels.clone(),
                 priorities: self.priorities.clone(),
                 not_after: self.not_after,
+                requests_per_minute: self.requests_per_minute,
             },
         }
     }

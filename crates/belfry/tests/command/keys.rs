@@ -21,10 +21,10 @@ fn a_key_with_few_grants_is_printed_with_them() {
     let workspace = Workspace::new();
     let name = ["api-key", "news", "--tenant", "shop", "--scopes", "send,read"];
     let bounds = ["--channels", "ios,web", "--priorities", "normal"];
-    let time = ["--not-after", "2027-12-31T23:59:59Z"];
+    let time = ["--not-after", "2027-12-31T23:59:59Z", "--requests-per-minute", "600"];
     let key = workspace.belfry(&[&name[..], &bounds, &time].concat());
     let expect = "scopes = [\"send\", \"read\"]\nchannels = [\"ios\", \"web\"]\npriorities = [\"normal\"]\n\
-                  not_after = \"2027-12-31T23:59:59.000Z\"\n";
+                  not_after = \"2027-12-31T23:59:59.000Z\"\nrequests_per_minute = 600\n";
     assert!(key.out.ends_with(expect), "{}", key.out);
     let channels = "[channels.ios]\nkind = \"dry-run\"\n[channels.web]\nkind = \"dry-run\"\n";
     workspace.write("belfry.toml", format!("{channels}{}", key.out));
@@ -66,6 +66,7 @@ fn grants_that_cannot_be_meant_are_told() {
     check("priorities = []", "server.keys[0].priorities: names none");
     check("priorities = [\"high\"]", "is not `urgent`, `normal` or `bulk`");
     check("not_after = \"soon\"", "server.keys[0].not_after");
+    check("requests_per_minute = 0", "server.keys[0].requests_per_minute");
     check("operator = true", "server.keys[0].operator");
     // A channel may be taken out for a while, and a key is still good for the others.
     workspace.write("belfry.toml", format!("{key}channels = [\"ios\"]\n"));
