@@ -28,7 +28,7 @@ struct KeyBucket {
     every: Duration,
 }
 
-/// What is left of a key's rate at a request.
+/// The rest of a key's rate at a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RateLeft {
     bucket: KeyBucket,
@@ -97,7 +97,7 @@ impl KeyBucket {
         self.every * self.holds
     }
 
-    /// What is in a bucket that is full after `full_in`.
+    /// The requests in a bucket that is full after `full_in`.
     fn left(self, full_in: Duration) -> RateLeft {
         let there =
             self.fills_in().saturating_sub(full_in).as_nanos() / self.every.as_nanos().max(1);
