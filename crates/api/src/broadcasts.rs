@@ -239,7 +239,11 @@ async fn create_from_input(
             return replayed(shared, id).await;
         }
     };
-    match fill(&mut upload, input, whole.len()).await {
+    let filled = fill(&mut upload, input, whole.len()).await;
+    // The recipients may have taken hours to come.
+    let still_good = |()| caller.check_still_good(shared.intake.now());
+    let ended = |ended: String| Problem::unauthorized(&ended);
+    match filled.and_then(|filled| still_good(filled).map_err(ended)) {
         Ok(()) => seal(upload).await,
         Err(problem) => {
             upload.abandon().await;

@@ -30,6 +30,8 @@ pub(crate) struct Caller {
     pub(crate) is_operator: bool,
     /// `None` where no keys are configured: then every caller may do everything.
     key: Option<Arc<ApiKey>>,
+    /// The keys that are good as time goes by.
+    ring: Arc<KeyRing>,
 }
 
 /// The rule that a route has for its requests.
@@ -90,10 +92,15 @@ async fn within_rate(
 
 impl Caller {
     /// The caller with the key that `headers` have.
-    fn of(headers: &HeaderMap, keys: &KeyRing, default_tenant: &Name) -> Result<Self, Problem> {
+    fn of(
+        headers: &HeaderMap,
+        keys: &Arc<KeyRing>,
+        default_tenant: &Name,
+    ) -> Result<Self, Problem> {
+        let ring = Arc::clone(keys);
         if keys.is_open() {
             check_local(headers)?;
-            return Ok(Self { tenant: default_tenant.clone(), is_operator: true, key: None });
+            return Ok(Self { tenant: default_tenant.clone(), is_operator: true, key: None, ring });
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let parts = given.and_then(|text| text.split_once(' '));
@@ -104,7 +111,7 @@ impl Caller {
         let unknown = || Problem::unauthorized("the API key is not known");
         let key = keys.find(&sha256(key.trim())).ok_or_else(unknown)?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
-        Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key) })
+        Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), ring })
     }
 
     /// Its key; `None` where no keys are configured.
@@ -152,6 +159,16 @@ impl Caller {
         shared.keys.rates().take(&key.name, per_minute, now).map(Some)
     }
 
+    /// Checks that its key is still good at `now`, which may be long after its request began; says that it is not.
+    pub(crate) fn check_still_good(&self, now: Timestamp) -> Result<(), String> {
+        self.check_time(now)?;
+        let Some(key) = &self.key else { return Ok(()) };
+        if self.ring.find(&key.sha256).is_some() {
+            return Ok(());
+        }
+        Err(format!("the API key {:?} was taken away", key.name))
+    }
+
     /// Checks that it may send `submission` at `now`, which may be long after its request began.
     ///
     /// # Errors
@@ -161,7 +178,7 @@ impl Caller {
         submission: &Submission<'_>,
         now: Timestamp,
     ) -> Result<(), InvalidField> {
-        self.check_time(now).map_err(|late| InvalidField::new("", late))?;
+        self.check_still_good(now).map_err(|ended| InvalidField::new("", ended))?;
         self.key.as_ref().map_or(Ok(()), |key| key.grants.check_sending(submission))
     }
 

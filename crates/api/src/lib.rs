@@ -124,7 +124,7 @@ pub struct ApiState {
     /// Bumped when the store changed: a request that waits for something looks again.
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
-    pub keys: KeyRing,
+    pub keys: Arc<KeyRing>,
     /// Keeps who has changed what.
     pub trail: Arc<dyn ActTrail>,
     /// Whose notifications those of callers without a key are: `default`.

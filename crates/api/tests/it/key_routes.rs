@@ -5,9 +5,14 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use flow::Clock;
 use serde_json::{Value, json};
+use store::ReadStore;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::keys::{granted, key};
-use crate::support::{Answer, Fixture, JSON, fixture, notification};
+use crate::support::{
+    Answer, Fixture, JSON, LINES, chunked_head, connect, fixture, notification, read_until,
+    write_chunk,
+};
 
 /// Calls with a key.
 async fn call(fixture: &Fixture, key: &str, method: Method, path: &str, body: &str) -> Answer {
@@ -210,4 +215,34 @@ async fn a_body_that_is_wrong_says_where() {
         assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
     }
     post(&fixture, "/v1/keys", "{").await.problem(400);
+}
+
+/// A stream may last for days.
+#[tokio::test]
+async fn what_comes_by_a_stream_behind_the_revocation_of_its_key_is_refused() {
+    let fixture = fixture(vec![key("ops", true)]);
+    let shop = secret(&post(&fixture, "/v1/keys", r#"{"name":"shop","tenant":"acme"}"#).await);
+    let server = fixture.listen().await;
+    let open = async |path: &str| {
+        let head = chunked_head(path, LINES);
+        let head = head.replacen("\r\n", &format!("\r\nauthorization: Bearer {shop}\r\n"), 1);
+        connect(server.address, &head).await
+    };
+    let (mut lines, mut broadcast) =
+        (open("/v1/notifications").await, open("/v1/broadcasts").await);
+    let line = format!("{}\n", notification("a1", ""));
+    write_chunk(&mut lines, line.as_bytes()).await;
+    read_until(&mut lines, r#"{"line":1,"id":""#).await;
+    write_chunk(&mut broadcast, b"{\"channel\":\"ios\",\"content\":{}}\n\"a1\"\n").await;
+    call(&fixture, "bfy_ops", Method::DELETE, "/v1/keys/shop", "").await;
+    write_chunk(&mut lines, line.as_bytes()).await;
+    let text = read_until(&mut lines, "was taken away").await;
+    assert!(text.contains(r#"{"line":2,"error":{"status":403"#), "{text}");
+    broadcast.write_all(b"0\r\n\r\n").await.unwrap();
+    let text = read_until(&mut broadcast, "was taken away").await;
+    assert!(text.starts_with("HTTP/1.1 401"), "{text}");
+    drop((lines, broadcast));
+    server.stop().await;
+    let found = fixture.store.totals().await.unwrap();
+    assert_eq!(found.accepted, 1);
 }

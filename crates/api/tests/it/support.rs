@@ -116,7 +116,10 @@ fn build(
             retention: Arc::new(Retention::for_ever()),
         },
         changes: Claims::<Chunk>::changes(&*store),
-        keys: api::KeyRing::new(watch::channel(Keys::new(keys)).1, Arc::clone(&store) as _),
+        keys: Arc::new(api::KeyRing::new(
+            watch::channel(Keys::new(keys)).1,
+            Arc::clone(&store) as _,
+        )),
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),
         readiness: Readiness::default().and("start", is_ready),
