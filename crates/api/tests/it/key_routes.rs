@@ -4,8 +4,9 @@ use api::{Grants, KeyScope};
 use axum::body::Body;
 use axum::http::{Method, Request};
 use flow::Clock;
+use notification::Chunk;
 use serde_json::{Value, json};
-use store::ReadStore;
+use store::{Claims, ReadStore};
 use tokio::io::AsyncWriteExt as _;
 
 use crate::keys::{granted, key};
@@ -233,7 +234,11 @@ async fn what_comes_by_a_stream_behind_the_revocation_of_its_key_is_refused() {
     let line = format!("{}\n", notification("a1", ""));
     write_chunk(&mut lines, line.as_bytes()).await;
     read_until(&mut lines, r#"{"line":1,"id":""#).await;
+    let mut changes = Claims::<Chunk>::changes(&*fixture.store);
+    changes.mark_unchanged();
     write_chunk(&mut broadcast, b"{\"channel\":\"ios\",\"content\":{}}\n\"a1\"\n").await;
+    // It is opened.
+    changes.changed().await.unwrap();
     call(&fixture, "bfy_ops", Method::DELETE, "/v1/keys/shop", "").await;
     write_chunk(&mut lines, line.as_bytes()).await;
     let text = read_until(&mut lines, "was taken away").await;
