@@ -31,6 +31,7 @@ use crate::limits::FAULTS;
 use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
+use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
 use crate::view::show;
 use crate::yield_budget::YieldBudget;
@@ -225,7 +226,8 @@ async fn create_from_input(
         }
     };
     let Some(first) = first else {
-        return Err(Problem::bad_request("the body is empty: the first line is the broadcast"));
+        let detail = "the body is empty: the first line is the broadcast";
+        return Err(Problem::new(ProblemCode::InvalidJson, detail));
     };
     let number = first.number;
     let text = first.text.ok_or_else(too_long).and_then(utf8);
@@ -385,7 +387,9 @@ fn too_long() -> ParseError {
 
 fn in_line(line: u64, error: ParseError) -> Problem {
     match error {
-        ParseError::Syntax(detail) => Problem::bad_request(format!("line {line}: {detail}")),
+        ParseError::Syntax(detail) => {
+            Problem::new(ProblemCode::InvalidJson, format!("line {line}: {detail}"))
+        }
         ParseError::Invalid(invalid) => {
             Problem::unprocessable(vec![Located::in_line(line, invalid)])
         }
@@ -394,7 +398,7 @@ fn in_line(line: u64, error: ParseError) -> Problem {
 
 fn in_recipients(index: usize, error: ParseError) -> Result<Located, Problem> {
     match error {
-        ParseError::Syntax(detail) => Err(Problem::bad_request(detail)),
+        ParseError::Syntax(detail) => Err(Problem::new(ProblemCode::InvalidJson, detail)),
         ParseError::Invalid(InvalidField { pointer, message }) => {
             let pointer = Cow::Owned(format!("/recipients/{index}{pointer}"));
             Ok(InvalidField { pointer, message }.into())

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -24,6 +24,7 @@ use crate::keys::Caller;
 use crate::limits::{EVENT_STREAMS, LOG_ENTRIES};
 use crate::operate::append_line;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 
 const LINES: &str = "application/x-ndjson";
@@ -66,7 +67,9 @@ pub(crate) async fn read(
         // A browser that connects anew says where it was; that is later than what its address says.
         let last = header("last-event-id").filter(|id| !id.is_empty());
         let last = last.map(str::parse::<EventPosition>).transpose();
-        let last = last.map_err(|error| Problem::bad_request(format!("Last-Event-ID: {error}")))?;
+        let last = last.map_err(|error| {
+            Problem::new(ProblemCode::InvalidHeader, format!("Last-Event-ID: {error}"))
+        })?;
         return stream(shared, filter, last.or(position)).await;
     }
     let followed = FollowedDeliveries { filter, events_max };
@@ -88,8 +91,7 @@ async fn stream(
     let permit = Arc::clone(&shared.event_streams).try_acquire_owned().map_err(|_| {
         let detail =
             format!("{EVENT_STREAMS} streams of events are open: ask again, or use `wait`");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-            .retry_after(limits::OVERLOAD_RETRY_AFTER)
+        Problem::new(ProblemCode::TooManyStreams, detail).retry_after(limits::OVERLOAD_RETRY_AFTER)
     })?;
     let position = match position {
         Some(position) => position,
@@ -147,7 +149,7 @@ fn some_of<T: FromStr<Err: Display> + Ord>(
     name: &str,
 ) -> Result<BTreeSet<T>, Problem> {
     let given: Option<String> = query.parse(name)?;
-    let refused = |error: T::Err| Problem::bad_request(format!("parameter {name}: {error}"));
+    let refused = |error: T::Err| Problem::parameter(format!("parameter {name}: {error}"));
     given.iter().flat_map(|list| list.split(',')).map(|it| it.parse().map_err(refused)).collect()
 }
 
@@ -155,7 +157,7 @@ fn some_of<T: FromStr<Err: Display> + Ord>(
 fn terminal_states(query: &mut Query) -> Result<BTreeSet<Outcome>, Problem> {
     let states: BTreeSet<Outcome> = some_of(query, "state")?;
     match states.iter().find(|state| !state.is_terminal()) {
-        Some(state) => Err(Problem::bad_request(format!(
+        Some(state) => Err(Problem::parameter(format!(
             "parameter state: {state} is no end; `attempts=true` asks for attempts that another one follows"
         ))),
         None => Ok(states),

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::ApiState;
 use crate::grants::{Grants, KeyScope};
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::request_mark::{CallerNames, RequestMark};
 use crate::unauthenticated::ConnectionNote;
 use crate::view::show;
@@ -143,7 +144,9 @@ pub(crate) async fn authorize(
     if rule.is_act {
         mark.set_act();
     }
-    caller.check_time(shared.intake.now()).map_err(|late| Problem::unauthorized(&late))?;
+    caller
+        .check_time(shared.intake.now())
+        .map_err(|late| Problem::new(ProblemCode::ExpiredKey, late))?;
     // There is none where no socket is.
     if let Some(note) = request.extensions().get::<ConnectionNote>() {
         note.note_key();
@@ -185,13 +188,15 @@ impl Keys {
         let parts = given.and_then(|text| text.split_once(' '));
         let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         else {
-            return Err(Problem::unauthorized("give an API key: Authorization: Bearer belfry_..."));
+            let detail = "give an API key: Authorization: Bearer belfry_...";
+            return Err(Problem::new(ProblemCode::MissingKey, detail));
         };
         // A generated key has 256 random bits: a fast hash without a salt is enough, and a slow one would cost every request.
         let hash = sha256(key.trim());
         let mut known = self.0.iter().filter(|known| is_same(&known.sha256, &hash));
-        let found =
-            known.next().ok_or_else(|| Problem::unauthorized("the API key is not known"))?;
+        let found = known
+            .next()
+            .ok_or_else(|| Problem::new(ProblemCode::UnknownKey, "the API key is not known"))?;
         let is_operator = found.grants.scopes.contains(&KeyScope::Operate);
         Ok(Caller { tenant: found.tenant.clone(), is_operator, key: Some(Arc::clone(found)) })
     }
@@ -207,10 +212,12 @@ impl Caller {
 
     fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
         match &self.key {
-            Some(key) if !key.grants.scopes.contains(&scope) => Err(Problem::forbidden(format!(
-                "this needs the scope `{scope}`, which the API key {:?} does not have",
-                key.name
-            ))),
+            Some(key) if !key.grants.scopes.contains(&scope) => {
+                Err(Problem::missing_scope(format!(
+                    "this needs the scope `{scope}`, which the API key {:?} does not have",
+                    key.name
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -242,10 +249,13 @@ impl Caller {
     /// Checks that it may send by every channel and with every priority, as what is sent again may go.
     pub(crate) fn check_sends_all(&self) -> Result<(), Problem> {
         match &self.key {
-            Some(key) if !key.grants.send_all() => Err(Problem::forbidden(format!(
-                "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
-                key.name
-            ))),
+            Some(key) if !key.grants.send_all() => {
+                let detail = format!(
+                    "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
+                    key.name
+                );
+                Err(Problem::new(ProblemCode::NotGranted, detail))
+            }
             _ => Ok(()),
         }
     }
@@ -279,7 +289,7 @@ fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
         if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
             let detail = "without an API key only callers on this machine are answered: \
                           call localhost or 127.0.0.1, or configure a key";
-            return Err(Problem::forbidden(detail));
+            return Err(Problem::new(ProblemCode::NotLocal, detail));
         }
     }
     Ok(())

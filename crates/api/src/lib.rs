@@ -29,6 +29,8 @@ mod notifications;
 mod operate;
 mod pauses;
 mod problem;
+mod problem_code;
+mod problem_pages;
 mod prospect;
 mod prune;
 mod query;
@@ -54,7 +56,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use feed::{FeedPlan, SourceCounts};
@@ -78,6 +80,8 @@ pub use keys::{ApiKey, KeyError, Keys, RouteRule, check_listen, generate, hash, 
 pub use notifications::{CancelAnswer, notification_with_key};
 pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use problem::Located;
+pub use problem_code::ProblemCode;
+pub use problem_pages::problems_markdown;
 pub use prospect::ProspectAnswer;
 pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
@@ -153,6 +157,7 @@ pub fn starting(readiness: Readiness) -> Site {
         // The probes of an orchestrator have no key.
         .route("/healthz", get(operate::health))
         .route("/readyz", get(async move || readiness::answer(&readiness)))
+        .merge(routes::keyless())
         .fallback(not_yet);
     Site { router, intake: None }
 }
@@ -165,6 +170,7 @@ pub fn site(state: ApiState) -> Site {
     let router = Router::new()
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::ready))
+        .merge(routes::keyless())
         .merge(routes::router(&shared))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
@@ -176,27 +182,25 @@ pub fn site(state: ApiState) -> Site {
 async fn unknown_path(uri: Uri) -> Problem {
     // A path may be of any length, and is repeated in the answer.
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found(format!("there is nothing at {path}"))
+    Problem::new(ProblemCode::UnknownPath, format!("there is nothing at {path}"))
 }
 
 async fn not_here(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found(format!(
+    let detail = format!(
         "there is nothing at {path}: this process only delivers, call one that runs `belfry serve` or `belfry produce`"
-    ))
+    );
+    Problem::new(ProblemCode::UnknownPath, detail)
 }
 
 async fn not_yet() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "starting: the store or the broker is not reached yet",
-    )
-    .retry_after(notification::limits::OVERLOAD_RETRY_AFTER)
+    Problem::new(ProblemCode::Starting, "starting: the store or the broker is not reached yet")
+        .retry_after(notification::limits::OVERLOAD_RETRY_AFTER)
 }
 
 async fn wrong_method(method: Method) -> Problem {
     let detail = format!("{method} is not possible here: the header Allow names what is");
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+    Problem::new(ProblemCode::MethodNotAllowed, detail)
 }
 
 // === impl Site ===

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, NotificationId, limits};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use crate::answer_time::AnswerTime;
 use crate::keys::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
 use crate::view::{ListAnswer, Notification, show};
 
@@ -148,7 +149,7 @@ pub(crate) fn cancel_answer(counts: Cancelled, in_all: u64) -> Result<Response, 
     let cancelled = in_all.max(now);
     if cancelled == 0 {
         let detail = format!("too late: {under_way} under way, {ended} ended");
-        return Err(Problem::new(StatusCode::CONFLICT, detail));
+        return Err(Problem::new(ProblemCode::TooLate, detail));
     }
     let ended = (now + ended).saturating_sub(cancelled);
     Ok(Json(CancelAnswer { cancelled, under_way, ended }).into_response())

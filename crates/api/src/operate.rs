@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{Account, limits};
 use serde::Serialize;
@@ -15,6 +15,7 @@ use store::LogPosition;
 use crate::ApiState;
 use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 use crate::readiness;
 
@@ -71,5 +72,5 @@ pub(crate) fn append_line(lines: &mut Vec<u8>, line: &impl Serialize) -> Result<
 }
 
 fn internal(detail: &str) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    Problem::new(ProblemCode::InternalError, detail)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{Pause, Pauses, limits};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use crate::ApiState;
 use crate::access::WithOperations;
 use crate::keys::Caller;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 use crate::scope::{NAMES, NamedScope};
 use crate::view::show;
@@ -61,7 +62,7 @@ pub(crate) async fn pause(
         Paused::Unknown => Err(Problem::not_found(format!("there is no {}", pause.scope))),
         Paused::TooMany => {
             let detail = format!("there are {} pauses already: end some", limits::PAUSES);
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(Problem::new(ProblemCode::TooManyPauses, detail))
         }
     }
 }

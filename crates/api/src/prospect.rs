@@ -58,7 +58,7 @@ pub(crate) async fn read(
     let destination: Option<String> = query.parse("destination")?;
     let mut others = shared.intake.channel_names();
     if !others.remove(&channel) {
-        return Err(Problem::bad_request(format!(
+        return Err(Problem::parameter(format!(
             "parameter channel: there is no channel {channel}"
         )));
     }
@@ -69,7 +69,7 @@ pub(crate) async fn read(
     if known.len() > 1 {
         let some = known.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
         let detail = format!("the channel has several destinations: name one, as {some}");
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::parameter(detail));
     }
     let mut lanes = shared.reads.lanes().await?;
     lanes.retain(|lane| lane.lane.channel == channel && is_there(&lane.lane.destination));

@@ -65,7 +65,7 @@ pub(crate) async fn erase(
     if with_suppressions && !caller.is_operator {
         let detail =
             "the suppression list is that of all tenants: to erase from it needs an operator's key";
-        return Err(Problem::forbidden(detail));
+        return Err(Problem::missing_scope(detail));
     }
     let filter = whom.filter(&tenant);
     let mut next: Option<NotificationId> = query.parse("after")?;
@@ -102,7 +102,7 @@ impl Whom {
             let value = query.parse::<String>(name)?.map(ByteString::from);
             match value {
                 Some(value) if value.is_empty() => {
-                    Err(Problem::bad_request(format!("parameter {name}: must not be empty")))
+                    Err(Problem::parameter(format!("parameter {name}: must not be empty")))
                 }
                 value => Ok(value),
             }
@@ -111,7 +111,7 @@ impl Whom {
             (Some(address), None) => Ok(Self::Address(address)),
             (None, Some(external_id)) => Ok(Self::ExternalId(external_id)),
             (Some(_), Some(_)) | (None, None) => {
-                Err(Problem::bad_request("give the parameter `to`, or `external_id`, and not both"))
+                Err(Problem::parameter("give the parameter `to`, or `external_id`, and not both"))
             }
         }
     }

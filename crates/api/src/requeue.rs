@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{State as Stand, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use crate::keys::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
 use crate::view::show;
 
@@ -75,19 +76,25 @@ pub(crate) async fn one(
         && history.envelope.lane.tenant == caller.tenant
         && history.fallback_id.is_some()
     {
-        return Err(Problem::new(StatusCode::CONFLICT, REPLACED));
+        return Err(Problem::new(ProblemCode::Replaced, REPLACED));
     }
     let answers = operations.requeue(vec![id], states, caller.tenant, shared.intake.now()).await?;
-    let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
         Some(Requeued::Requeued) => Ok(Json(RequeuedOne { requeued: 1 }).into_response()),
-        Some(Requeued::OtherState) if is_of_dead => Err(conflict(
+        Some(Requeued::OtherState) if is_of_dead => Err(Problem::new(
+            ProblemCode::WrongState,
             "it is not dead: what was given up is sent again, and with state=cancelled what was cancelled",
         )),
-        Some(Requeued::OtherState) => Err(conflict("it is in no state that was asked for")),
-        Some(Requeued::NotYet) => Err(conflict(NOT_YET)),
-        Some(Requeued::ContentRemoved) => Err(conflict(CONTENT_REMOVED)),
-        Some(Requeued::Expired) => Err(conflict("its expires_at has passed: send a new one")),
+        Some(Requeued::OtherState) => {
+            Err(Problem::new(ProblemCode::WrongState, "it is in no state that was asked for"))
+        }
+        Some(Requeued::NotYet) => Err(Problem::new(ProblemCode::NotReleased, NOT_YET)),
+        Some(Requeued::ContentRemoved) => {
+            Err(Problem::new(ProblemCode::ContentRemoved, CONTENT_REMOVED))
+        }
+        Some(Requeued::Expired) => {
+            Err(Problem::new(ProblemCode::Expired, "its expires_at has passed: send a new one"))
+        }
         Some(Requeued::Unknown) | None => Err(unknown(id)),
     }
 }
@@ -107,7 +114,7 @@ pub(crate) async fn many(
     if !is_of_dead && !matching.is_bounded() {
         let detail = "name a broadcast, or since when they have stood there (since=; of a cancellation as its answer has it): else \
                       all would be sent that ever were cancelled, refused or in doubt, for whatever reason";
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::missing_parameter(detail));
     }
     let now = shared.intake.now();
     let (mut answer, mut replaced) = (ManyAnswer::default(), 0);
@@ -172,7 +179,7 @@ impl States {
         if states.contains(&Stand::InDoubt) && !may_repeat {
             let detail = "what is in doubt may have arrived, and would arrive twice: say may_repeat=true if that is better than \
                           not at all; the log keeps it";
-            return Err(Problem::bad_request(detail));
+            return Err(Problem::missing_parameter(detail));
         }
         Ok(Self(states))
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use pipeline::ingest::{InvalidField, new_time};
 use serde::{Deserialize, Serialize};
@@ -14,6 +13,7 @@ use crate::access::WithOperations;
 use crate::body::{BodyFormat, format, with_body};
 use crate::keys::Caller;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
 use crate::{ApiState, broadcasts, notifications};
 
@@ -73,10 +73,10 @@ async fn reschedule(
         let now = shared.intake.now();
         let send_at = new_time(&whole, now)?;
         let asked = Reschedule { target, tenant: tenant.clone(), send_at, now };
-        let conflict = |detail: String| Err(Problem::new(StatusCode::CONFLICT, detail));
         match operations.reschedule(asked).await? {
             Rescheduled::Counted(RescheduleCounts { rescheduled: 0, under_way, ended }) => {
-                conflict(format!("too late: {under_way} under way, {ended} ended"))
+                let detail = format!("too late: {under_way} under way, {ended} ended");
+                Err(Problem::new(ProblemCode::TooLate, detail))
             }
             Rescheduled::Counted(RescheduleCounts { rescheduled, under_way, ended }) => {
                 Ok(Json(RescheduleAnswer { rescheduled, under_way, ended }).into_response())
@@ -88,8 +88,8 @@ async fn reschedule(
                 );
                 Err(InvalidField::new("/send_at", message).into())
             }
-            Rescheduled::NotYet => conflict(NOT_YET.to_owned()),
-            Rescheduled::Overtaken => conflict(OVERTAKEN.to_owned()),
+            Rescheduled::NotYet => Err(Problem::new(ProblemCode::NotReleased, NOT_YET)),
+            Rescheduled::Overtaken => Err(Problem::new(ProblemCode::Overtaken, OVERTAKEN)),
             Rescheduled::Unknown => Err(unknown()),
         }
     })

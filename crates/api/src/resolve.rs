@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::State as Stand;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use crate::keys::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
 use crate::view::show;
 
@@ -51,7 +52,7 @@ pub(crate) async fn one(
         }
         Some(Resolved::OtherState) => {
             let detail = "it is not in doubt: there is nothing to resolve";
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(Problem::new(ProblemCode::WrongState, detail))
         }
         Some(Resolved::Unknown) | None => Err(unknown(id)),
     }
@@ -70,7 +71,7 @@ pub(crate) async fn many(
     if !matching.is_bounded() {
         let detail = "name a broadcast, or since when they are in doubt (since=): else all would be resolved that ever were in \
                       doubt, for whatever reason";
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::missing_parameter(detail));
     }
     let ids = matching.collect(&shared, [Stand::InDoubt].into(), |_| true).await?;
     let matched = ids.len() as u64;
@@ -90,5 +91,5 @@ pub(crate) async fn many(
 fn read(query: &mut Query) -> Result<Resolution, Problem> {
     let state: Stand = query.required("as")?;
     let note: String = query.parse("note")?.unwrap_or_default();
-    Resolution::new(state, &note).map_err(|error| Problem::bad_request(error.to_string()))
+    Resolution::new(state, &note).map_err(|error| Problem::parameter(error.to_string()))
 }

@@ -18,6 +18,7 @@ mod keys;
 mod labels;
 mod lists;
 mod operate;
+mod problems;
 mod provider;
 mod recipients;
 mod requeue;
