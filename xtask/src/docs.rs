@@ -13,6 +13,7 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<ExitCode> {
     fs::write(docs.join("lifecycle.md"), notification::lifecycle::to_markdown())?;
     fs::write(docs.join("reference/cli.md"), belfry(root, &["reference"])?)?;
     fs::write(docs.join("reference/problems.md"), of_api(root, "problems")?)?;
+    fs::write(docs.join("reference/openapi.json"), of_api(root, "openapi")?)?;
     let configuration = belfry(root, &["check-config", "--reference"])?;
     fs::write(docs.join("reference/configuration.md"), configuration)?;
     Ok(ExitCode::SUCCESS)

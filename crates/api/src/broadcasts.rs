@@ -17,6 +17,7 @@ use pipeline::ingest::{
     BroadcastOpening, BroadcastRecipient, IngestError, InvalidField, Reservation, Submission,
     Upload,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{BroadcastStatus, CancelTarget};
 
@@ -37,9 +38,10 @@ use crate::view::show;
 use crate::yield_budget::YieldBudget;
 
 /// The answer to creating a broadcast.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct BroadcastCreated {
     /// Its identifier.
+    #[schemars(with = "notification::BroadcastId")]
     pub id: String,
     /// Its notifications.
     pub accepted: u64,
@@ -48,17 +50,22 @@ pub struct BroadcastCreated {
 }
 
 /// A broadcast as a whole.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct BroadcastAnswer {
     /// Its identifier.
+    #[schemars(with = "notification::BroadcastId")]
     pub id: String,
     /// The channel.
+    #[schemars(with = "notification::Name")]
     pub channel: String,
     /// When it was accepted.
+    #[schemars(with = "notification::Timestamp")]
     pub accepted_at: String,
     /// When what is left of it expires.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub expires_at: Option<String>,
     /// Since when it is paused by itself.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub paused_since: Option<String>,
     /// Its external id.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,7 @@ use notification::{ByteString, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{DraftPreview, InvalidField, Reservation, parse};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::Admission;
@@ -29,23 +30,30 @@ use crate::view::raw;
 use crate::yield_budget::YieldBudget;
 
 /// The answer to creating a notification.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct NotificationCreated {
     /// Its identifier.
+    #[schemars(with = "notification::NotificationId")]
     pub id: String,
     /// True if it was created before, with the same key.
     pub replayed: bool,
 }
 
-#[derive(Serialize)]
-struct Many {
+/// The answer to creating several notifications.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "NotificationsCreated")]
+pub(crate) struct Many {
+    /// Those that were created.
     accepted: usize,
+    /// Those that were created before, with the same keys.
     replayed: usize,
+    /// The identifiers, in the order of the request.
+    #[schemars(with = "Vec<notification::NotificationId>")]
     ids: Vec<String>,
 }
 
 /// The content that a notification would send.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct PreviewAnswer {
     /// The content.
     pub content: Option<Box<RawValue>>,

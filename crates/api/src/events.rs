@@ -43,6 +43,10 @@ struct EventStream {
     _permit: OwnedSemaphorePermit,
 }
 
+/// Parameters of a request.
+pub(crate) const PARAMETERS: [&str; 7] =
+    ["position", "limit", "wait", "channel", "tag", "state", "attempts"];
+
 /// `GET /v1/events`
 pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
@@ -50,8 +54,7 @@ pub(crate) async fn read(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = ["position", "limit", "wait", "channel", "tag", "state", "attempts"];
-    let mut query = Query::read(&uri, &known)?;
+    let mut query = Query::read(&uri, &PARAMETERS)?;
     let position = query.parse::<EventPosition>("position")?;
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait = wait_of(&mut query)?;

@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use notification::{Name, Priority, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ApiState;
@@ -81,10 +82,11 @@ pub struct RouteRule {
 }
 
 /// A key, as its holder may know it.
-#[derive(Serialize)]
-struct KeyAnswer {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct KeyAnswer {
     /// Null where no keys are configured.
     name: Option<String>,
+    #[schemars(with = "notification::Name")]
     tenant: String,
     scopes: Vec<KeyScope>,
     /// Null for all.

@@ -14,6 +14,7 @@ mod cancel;
 mod cancel_found;
 mod channels;
 mod create;
+mod description;
 mod draft;
 mod estimate;
 mod events;
@@ -26,6 +27,7 @@ mod lines;
 mod matching;
 mod metrics;
 mod notifications;
+mod openapi;
 mod operate;
 mod pauses;
 mod problem;
@@ -78,6 +80,7 @@ pub use estimate::EstimateAnswer;
 pub use grants::{Grants, KeyScope, UnknownScope};
 pub use keys::{ApiKey, KeyError, Keys, RouteRule, check_listen, generate, hash, parse_hash};
 pub use notifications::{CancelAnswer, notification_with_key};
+pub use openapi::openapi;
 pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use problem::Located;
 pub use problem_code::ProblemCode;
@@ -157,7 +160,7 @@ pub fn starting(readiness: Readiness) -> Site {
         // The probes of an orchestrator have no key.
         .route("/healthz", get(operate::health))
         .route("/readyz", get(async move || readiness::answer(&readiness)))
-        .merge(routes::keyless())
+        .merge(keyless())
         .fallback(not_yet);
     Site { router, intake: None }
 }
@@ -170,13 +173,20 @@ pub fn site(state: ApiState) -> Site {
     let router = Router::new()
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::ready))
-        .merge(routes::keyless())
+        .merge(keyless())
         .merge(routes::router(&shared))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
     let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
     let router = router.layer(from_fn_with_state(log, access_log::log));
     Site { router: router.with_state(shared), intake }
+}
+
+/// The routes that need no key and no store, beside those of health: every process has them, also one that starts.
+fn keyless<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/openapi.json", get(openapi::read))
+        .route("/problems/{code}", get(problem_pages::page))
 }
 
 async fn unknown_path(uri: Uri) -> Problem {

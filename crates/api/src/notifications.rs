@@ -7,6 +7,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, NotificationId, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Cancelled, Filter, History, KeyUse, ReadStore, StoreError};
 
@@ -21,7 +22,7 @@ use crate::query::{Query, parse_id};
 use crate::view::{ListAnswer, Notification, show};
 
 /// Parameters of a list.
-const LISTED_BY: [&str; 13] = [
+pub(crate) const LISTED_BY: [&str; 13] = [
     "channel",
     "state",
     "broadcast",
@@ -42,7 +43,7 @@ const LISTED_BY: [&str; 13] = [
 const FIRST_SLICE: usize = 8;
 
 /// The answer to cancelling a notification, or a broadcast.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CancelAnswer {
     /// Those that are cancelled now.
     pub cancelled: u64,

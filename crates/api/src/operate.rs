@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use notification::{Account, limits};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use store::LogPosition;
@@ -19,14 +20,18 @@ use crate::problem_code::ProblemCode;
 use crate::query::Query;
 use crate::readiness;
 
-#[derive(Serialize)]
-struct AuditAnswer {
+/// The account, counted from the ground up.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct AuditAnswer {
     #[serde(flatten)]
     totals: Account,
     balanced: bool,
     problem_count: u64,
     problems: Vec<String>,
 }
+
+/// Parameters of a request for the log.
+pub(crate) const LOG_PARAMETERS: [&str; 2] = ["position", "limit"];
 
 pub(crate) async fn health() -> &'static str {
     "ok\n"
@@ -51,7 +56,7 @@ pub(crate) async fn log(
     State(shared): State<Arc<ApiState>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["position", "limit"])?;
+    let mut query = Query::read(&uri, &LOG_PARAMETERS)?;
     let position = LogPosition(query.parse("position")?.unwrap_or(0));
     let entries = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let page = shared.reads.log(position, entries).await?;

@@ -7,6 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{Pause, Pauses, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::Paused;
 
@@ -20,13 +21,15 @@ use crate::scope::{NAMES, NamedScope};
 use crate::view::show;
 
 /// A pause, and the answer to one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct PauseAnswer {
     /// Whose notifications wait.
+    #[schemars(with = "notification::Name")]
     pub tenant: String,
     /// Which of them: `broadcast/bc_7`, `tenant`, `channel/ios`, `lane/ios/bulk/api.push.apple.com`.
     pub scope: String,
     /// Since when.
+    #[schemars(with = "notification::Timestamp")]
     pub since: String,
     /// In the answer to a pause: true if every process is known to go by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,14 +37,15 @@ pub struct PauseAnswer {
 }
 
 /// The answer to a resume.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ResumeAnswer {
     /// True if it was paused.
     pub resumed: bool,
 }
 
-#[derive(Serialize)]
-struct PauseList {
+/// Pauses, by tenant and scope.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct PauseList {
     items: Vec<PauseAnswer>,
 }
 

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use notification::limits;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{IngestError, InvalidField};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{ErrorKind, StoreError};
 
@@ -26,7 +27,7 @@ pub(crate) struct Problem {
 }
 
 /// A fault and where it stands.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize, Deserialize)]
 pub struct Located {
     /// JSON pointer to the field.
     pub pointer: Cow<'static, str>,
@@ -37,13 +38,20 @@ pub struct Located {
     pub message: String,
 }
 
-#[derive(Serialize)]
-struct Details<'a> {
+/// Problem details (RFC 9457).
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Details<'a> {
+    /// Reference of the page of its code, relative to the address of the engine.
     r#type: &'static str,
+    /// A summary, the same for every problem with this code.
     title: &'static str,
+    /// The status of the answer.
     status: u16,
     code: ProblemCode,
+    /// The fault of this request, and what would be right, for people.
     detail: &'a str,
+    /// The faults, where several fields may be wrong.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Located],
 }

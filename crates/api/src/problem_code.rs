@@ -3,9 +3,11 @@
 //!
 //! A code is a promise: it is never renamed, and never means something else. A new cause gets a new one.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use axum::http::StatusCode;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// Makes the enum, and the functions that give each column of its table.
@@ -185,6 +187,23 @@ impl fmt::Display for ProblemCode {
 impl Serialize for ProblemCode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+impl JsonSchema for ProblemCode {
+    fn schema_name() -> Cow<'static, str> {
+        "ProblemCode".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let codes: Vec<_> = Self::ALL.iter().map(|code| format!("`{code}`")).collect();
+        let known = codes.join(", ");
+        // No `enum`: a program that was made from the description goes on when a new code comes.
+        json_schema!({
+            "type": "string",
+            "pattern": "^[a-z_]+$",
+            "description": format!("The cause, for programs. Further ones may come: {known}."),
+        })
     }
 }
 

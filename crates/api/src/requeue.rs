@@ -9,6 +9,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{State as Stand, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{History, Requeued};
 
@@ -23,14 +24,16 @@ use crate::query::{Query, parse_id};
 use crate::view::show;
 
 /// The answer to requeueing one notification.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RequeuedOne {
     /// Always 1.
     pub requeued: u64,
 }
 
-#[derive(Default, Serialize)]
-struct ManyAnswer {
+/// The answer to requeueing those that a filter matches.
+#[derive(Default, JsonSchema, Serialize)]
+#[schemars(rename = "RequeueAnswer")]
+pub(crate) struct ManyAnswer {
     /// Those that the filter matched.
     matched: u64,
     /// Those of them that are pending again; with `dry_run`, that would be.
@@ -43,8 +46,12 @@ struct ManyAnswer {
     content_removed: u64,
     /// Those in whose place a fallback was sent.
     replaced: u64,
+    /// Where the next request goes on (`after`); `None` at the end.
     next: Option<String>,
 }
+
+/// The parameters of both requests.
+pub(crate) const NAMES: [&str; 2] = ["state", "may_repeat"];
 
 /// The states from which notifications are sent again: one of those from which they may be, or several with commas between them.
 #[derive(Debug)]
@@ -69,7 +76,7 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     caller.check_sends_all()?;
     let id = parse_id(&id)?;
-    let States(states) = States::read(&mut Query::read(&uri, &["state", "may_repeat"])?)?;
+    let States(states) = States::read(&mut Query::read(&uri, &NAMES)?)?;
     let is_of_dead = states == States::default().0;
     if states.contains(&Stand::Refused)
         && let Some(history) = shared.reads.find(id).await?
@@ -107,7 +114,7 @@ pub(crate) async fn many(
     uri: Uri,
 ) -> Result<Response, Problem> {
     caller.check_sends_all()?;
-    let mut query = Query::read(&uri, &[&matching::NAMES[..], &["state", "may_repeat"]].concat())?;
+    let mut query = Query::read(&uri, &[&matching::NAMES[..], &NAMES].concat())?;
     let States(states) = States::read(&mut query)?;
     let mut matching = Matching::read(&mut query, &caller)?;
     let is_of_dead = states == States::default().0;

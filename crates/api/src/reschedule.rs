@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Extension, Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use pipeline::ingest::{InvalidField, new_time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Reschedule, RescheduleCounts, Rescheduled};
 
@@ -18,7 +19,7 @@ use crate::query::parse_id;
 use crate::{ApiState, broadcasts, notifications};
 
 /// The answer to rescheduling a notification, or a broadcast.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RescheduleAnswer {
     /// Those that wait for the new time.
     pub rescheduled: u64,

@@ -7,6 +7,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::State as Stand;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Resolution, Resolved};
 
@@ -21,7 +22,7 @@ use crate::query::{Query, parse_id};
 use crate::view::show;
 
 /// The answer to resolving one notification, or those that a filter matches.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ResolveAnswer {
     /// Those in doubt that were meant.
     pub matched: u64,
@@ -32,7 +33,7 @@ pub struct ResolveAnswer {
 }
 
 /// The parameters of both requests.
-const NAMES: [&str; 2] = ["as", "note"];
+pub(crate) const NAMES: [&str; 2] = ["as", "note"];
 
 /// `POST /v1/notifications/{id}/resolve`
 pub(crate) async fn one(

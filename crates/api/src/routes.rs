@@ -12,8 +12,8 @@ use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppre
 use crate::keys::RouteRule;
 use crate::{
     ApiState, broadcast_list, broadcasts, cancel, channels, create, events, keys, metrics,
-    notifications, operate, pauses, problem_pages, prospect, prune, recipients, requeue,
-    reschedule, resolve, status, suppressions,
+    notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule, resolve,
+    status, suppressions,
 };
 
 /// A route that needs a key.
@@ -42,11 +42,6 @@ pub(crate) fn router(shared: &Arc<ApiState>) -> Router<Arc<ApiState>> {
         // A layer on routes alone: an unknown path is a 404, with and without a key.
         router.route(path, handler.route_layer(from_fn_with_state(state, keys::authorize)))
     })
-}
-
-/// The routes that need no key and no store: every process has them, also one that starts.
-pub(crate) fn keyless<S: Clone + std::marker::Send + Sync + 'static>() -> Router<S> {
-    Router::new().route("/problems/{code}", routing::get(problem_pages::page))
 }
 
 fn of_every_process() -> Vec<KeyedRoute> {

@@ -17,6 +17,7 @@ use notification::{Draft, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::{InvalidField, Reservation};
+use schemars::JsonSchema;
 use serde::Serialize;
 use store::{Admission, StoreError};
 
@@ -39,16 +40,16 @@ struct LineGroup {
 }
 
 /// How the lines of a stream ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-struct LineCounts {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize)]
+pub(crate) struct LineCounts {
     accepted: u64,
     replayed: u64,
     refused: u64,
 }
 
 /// Why a line was refused.
-#[derive(Debug, Serialize)]
-struct LineError {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct LineError {
     status: u16,
     #[serde(skip_serializing_if = "str::is_empty")]
     pointer: std::borrow::Cow<'static, str>,

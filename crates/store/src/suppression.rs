@@ -8,11 +8,13 @@ use serde::{Serialize, Serializer};
 
 /// A recipient that must not be tried again. Its JSON is a part of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suppression {
     /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
     #[serde(rename = "to")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub recipient: ByteString,
     /// The provider's words, or the operator's.
     pub reason: String,
@@ -39,6 +41,7 @@ pub struct Lift {
 
 /// A change of a recipient's suppression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum Change {
     /// The recipient is on the list from now on, or is for another reason. A later `since` alone is no change.
@@ -56,6 +59,7 @@ pub enum Change {
 
 /// A change of the list. Its JSON is a part of the API, and of a feed's notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SuppressionEvent {
     /// Its place among all changes.
     pub position: EventPosition,
@@ -65,6 +69,7 @@ pub struct SuppressionEvent {
     pub channel: Name,
     /// The recipient.
     #[serde(rename = "to")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub recipient: ByteString,
     /// The change.
     #[serde(flatten)]
@@ -155,6 +160,21 @@ impl fmt::Display for EventPosition {
 impl Serialize for EventPosition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for EventPosition {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "EventPosition".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9]+-[0-9]+$", "maxLength": 41 })
     }
 }
 

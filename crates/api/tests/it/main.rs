@@ -10,6 +10,8 @@ mod access_log;
 mod bad_input;
 mod cancel;
 mod create;
+mod described;
+mod description;
 mod estimate;
 mod events;
 mod fallback;
