@@ -65,14 +65,11 @@ pub(crate) async fn read(
         states: terminal_states(&mut query)?,
         attempts: query.parse("attempts")?.unwrap_or(false),
     };
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    if header(ACCEPT.as_str()).is_some_and(|accept| accept.contains(STREAM)) {
+    // Read in any case, so that a wrong one is never passed over.
+    let last = last_event(&headers)?;
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains(STREAM)) {
         // A browser that connects anew says where it was; that is later than what its address says.
-        let last = header("last-event-id").filter(|id| !id.is_empty());
-        let last = last.map(str::parse::<EventPosition>).transpose();
-        let last = last.map_err(|error| {
-            Problem::new(ProblemCode::InvalidHeader, format!("Last-Event-ID: {error}"))
-        })?;
         return stream(shared, filter, last.or(position)).await;
     }
     let followed = FollowedDeliveries { filter, events_max };
@@ -145,6 +142,17 @@ fn stream_bytes(page: &DeliveryPage, before: EventPosition) -> serde_json::Resul
 }
 
 // === helpers ===
+
+/// The position in `Last-Event-ID`; an empty one is none.
+fn last_event(headers: &HeaderMap) -> Result<Option<EventPosition>, Problem> {
+    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    text.parse().map(Some).map_err(|error| {
+        Problem::new(ProblemCode::InvalidHeader, format!("Last-Event-ID: {error}"))
+    })
+}
 
 /// The values of a parameter that names several, separated by commas; none if it is not given.
 fn some_of<T: FromStr<Err: Display> + Ord>(

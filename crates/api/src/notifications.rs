@@ -88,13 +88,13 @@ pub(crate) async fn list(
         reason: query.parse("reason")?,
         order: query.parse("order")?.unwrap_or_default(),
     };
+    let mut next: Option<NotificationId> = query.parse("after")?;
+    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     if let Some(key) = query.parse::<String>("key")? {
         let found = notification_with_key(&*shared.reads, &filter, key.into()).await?;
         let items: Vec<_> = found.into_iter().map(Notification::brief).collect();
         return Ok(Json(ListAnswer { items, next: None }).into_response());
     }
-    let mut next: Option<NotificationId> = query.parse("after")?;
-    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
     let (mut time, mut slice_max) = (AnswerTime::of_list(&shared), FIRST_SLICE);
     loop {

@@ -40,8 +40,10 @@ pub(crate) struct Notification {
     attempts: Vec<Attempted>,
     #[serde(flatten, serialize_with = "write_labels")]
     labels: Labels,
+    /// The content, byte for byte as it is sent; absent in lists, and when it is kept no longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<RawValue>>,
+    /// The channel's options, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<Box<RawValue>>,
 }

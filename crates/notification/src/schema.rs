@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::{BroadcastId, Guarantee, Labels, Name, NotificationId, Priority, State, Timestamp};
+use crate::{
+    BroadcastId, Guarantee, Labels, LatePolicy, Name, NotificationId, Priority, State, Timestamp,
+};
 
 /// Gives a type whose JSON is a text its schema, which stands wherever the type does.
 macro_rules! text_schema {
@@ -48,6 +50,7 @@ text_schema!(BroadcastId, { "type": "string", "pattern": "^bc_(0|[1-9][0-9]*)$",
 
 words_schema! {
     Guarantee, "How often a notification may be on the wire.";
+    LatePolicy, "What becomes of a notification whose time has passed.";
     Priority, "What goes first where not all can.";
     State, "Where a notification stands.";
 }

@@ -174,7 +174,7 @@ impl schemars::JsonSchema for EventPosition {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "pattern": "^[0-9]+-[0-9]+$", "maxLength": 41 })
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$" })
     }
 }
 
@@ -186,9 +186,15 @@ impl FromStr for EventPosition {
         let refuse = || PositionError(text.chars().take(80).collect());
         // A number alone is taken as well: users name the start `0`.
         let (transaction, event) = text.split_once('-').unwrap_or((text, "0"));
+        // Digits alone, as many as the largest has: `parse` takes a sign, and zeros before the number without end.
+        let is_written = |digits: &&str| {
+            digits.len() <= 19 && digits.bytes().all(|digit| digit.is_ascii_digit())
+        };
         // Both databases keep signed numbers: a larger one would be negative there, and stand before the start.
-        let number =
-            |digits: &str| digits.parse::<i64>().ok().and_then(|it| u64::try_from(it).ok());
+        let number = |digits: &str| {
+            let number = Some(digits).filter(is_written)?.parse::<i64>().ok()?;
+            u64::try_from(number).ok()
+        };
         let number = |digits| number(digits).ok_or_else(refuse);
         Ok(Self { transaction: number(transaction)?, event: number(event)? })
     }
@@ -207,8 +213,9 @@ mod tests {
         check("0", Some((0, 0)));
         check("12-345", Some((12, 345)));
         check(&EventPosition { transaction: 7, event: 9 }.to_string(), Some((7, 9)));
-        for bad in ["", "-1", "1-", "x", "1-2-3", "9223372036854775808"] {
+        for bad in ["", "-1", "1-", "x", "1-2-3", "9223372036854775808", "+1", "1-+2"] {
             check(bad, None);
         }
+        check(&"0".repeat(20), None);
     }
 }

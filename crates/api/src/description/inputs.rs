@@ -4,7 +4,7 @@
 use notification::limits::{
     EXTERNAL_ID_BYTES, KEY_BYTES, RECIPIENT_BYTES, REQUEST_ITEMS, TAG_BYTES, TAGS,
 };
-use notification::{Guarantee, LatePolicy, Name, Priority, Timestamp};
+use notification::{Name, Timestamp};
 use pipeline::ingest::limits::FALLBACKS;
 use serde_json::{Map, Value, json};
 
@@ -103,18 +103,15 @@ fn content_fields() -> Map<String, Value> {
 
 /// The fields of a notification and of a broadcast alike.
 fn fields() -> Map<String, Value> {
-    let optional = |words: Vec<&str>, description: &str| {
-        let words: Vec<Value> = words.into_iter().map(Value::from).chain([Value::Null]).collect();
-        json!({ "type": ["string", "null"], "enum": words, "description": description })
-    };
+    let optional = |of: &str, description: &str| json!({ "anyOf": [component(of), { "type": "null" }], "description": description });
     let instant = |description: &str| json!({ "type": ["string", "null"], "format": "date-time", "description": description });
     let fields = json!({
         "variables": { "type": ["object", "null"], "description": "Content and options are a template, and this is put into it: at most 64 KiB." },
-        "guarantee": optional(Guarantee::ALL.iter().map(|it| it.as_str()).collect(), "`at_least_once`, if absent."),
-        "priority": optional(Priority::ALL.iter().map(|it| it.as_str()).collect(), "`normal`, if absent."),
+        "guarantee": optional("Guarantee", "`at_least_once`, if absent."),
+        "priority": optional("Priority", "`normal`, if absent."),
         "send_at": instant("Due time: now, if absent. At most a minute in the past, at most 366 days ahead."),
         "expires_at": instant("Not sent at or after this instant."),
-        "late": optional(LatePolicy::ALL.iter().map(|it| it.as_str()).collect(), "`skip`: expire one minute after `send_at`."),
+        "late": optional("LatePolicy", "`skip`: expire one minute after `send_at`."),
         "idempotency_key": label(KEY_BYTES, "The same key twice is one notification; with other content it is refused."),
         "external_id": label(EXTERNAL_ID_BYTES, "Your own id of whom or what it is about, a label."),
         "tags": {

@@ -19,6 +19,7 @@ mod suppressing;
 mod types;
 
 use axum::http::Method;
+use notification::LatePolicy;
 use serde_json::{Map, Value, json};
 
 use crate::keys::RouteRule;
@@ -91,8 +92,8 @@ fn operations(types: &mut Types) -> Vec<Operation> {
 }
 
 fn components(mut types: Types) -> Value {
-    // Named by all answers with a problem.
-    let _component = types.of::<Details<'_>>();
+    // Named by all answers with a problem, and by what is handed in.
+    let _components = (types.of::<Details<'_>>(), types.of::<LatePolicy>());
     let mut schemas = types.into_components();
     schemas.extend(inputs::components());
     schemas.extend(lines::components());

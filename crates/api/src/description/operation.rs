@@ -38,9 +38,9 @@ pub(super) fn component(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// An array of lines, each of one of `kinds`.
+/// An array of lines, each of one of `kinds`. Not `oneOf`: a line of one kind may have the fields of another, and more.
 pub(super) fn lines_of(kinds: &[Value]) -> Value {
-    json!({ "type": "array", "items": { "oneOf": kinds } })
+    json!({ "type": "array", "items": { "anyOf": kinds } })
 }
 
 // === impl Operation ===
@@ -150,6 +150,22 @@ impl Operation {
             answer.insert("content".to_owned(), content.into());
         }
         self.answers.insert(status, answer);
+        self
+    }
+
+    /// Operations that take what the answer `status` names: each the parameter `id`.
+    pub(super) fn leads_to(mut self, status: u16, ids: &[&str]) -> Self {
+        let links: Map<String, Value> = ids
+            .iter()
+            .map(|id| {
+                let link =
+                    json!({ "operationId": id, "parameters": { "id": "$response.body#/id" } });
+                ((*id).to_owned(), link)
+            })
+            .collect();
+        if let Some(answer) = self.answers.get_mut(&status).and_then(Value::as_object_mut) {
+            answer.insert("links".to_owned(), links.into());
+        }
         self
     }
 

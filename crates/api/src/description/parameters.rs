@@ -45,14 +45,14 @@ pub(super) fn last_event_id() -> Value {
     json!({
         "name": "Last-Event-ID",
         "in": "header",
-        "schema": position(),
-        "description": "Of a stream: go on after here. It goes before `position`.",
+        "schema": { "type": "string", "pattern": "^([0-9]{1,19}(-[0-9]{1,19})?)?$" },
+        "description": "Of a stream: go on after here. It goes before `position`. An empty one is none.",
     })
 }
 
 /// A position as it may be given: the start is written `0` as well.
 pub(super) fn position() -> Value {
-    json!({ "type": "string", "pattern": "^[0-9]+(-[0-9]+)?$", "maxLength": 41 })
+    json!({ "type": "string", "pattern": "^[0-9]{1,19}(-[0-9]{1,19})?$" })
 }
 
 /// Whole numbers from 1 to `most`; `usual` when none is given.

@@ -48,6 +48,13 @@ fn notifications(types: &mut Types) -> Operation {
         .body(LINES, &json!({ "type": "array", "items": one }), &[("lines", json!([notification(), scheduled()]))])
         .answers(200, "A line for each line of the stream, and the counts.", &[(LINES, lines_of(&answer_lines))])
         .answers(201, "On disk. `Location` is there for one.", &[(JSON, created)])
+        .leads_to(201, &[
+            "read_notification",
+            "cancel_notification",
+            "reschedule_notification",
+            "requeue_notification",
+            "resolve_notification",
+        ])
         .may(&[IdempotencyKeyReused, NotGranted])
         .writes()
 }
@@ -78,6 +85,7 @@ fn broadcasts(types: &mut Types) -> Operation {
         .body(JSON, &component("BroadcastSubmission"), &[("whole", broadcast(json!({ "recipients": recipients() })))])
         .body(LINES, &lines, &[("lines", Value::Array([vec![broadcast(json!({}))], recipients()].concat()))])
         .answers(201, "On disk.", &[(JSON, types.of::<BroadcastCreated>())])
+        .leads_to(201, &["read_broadcast", "cancel_broadcast", "reschedule_broadcast"])
         .may(&[IdempotencyKeyReused, NotGranted, UploadEnded, TenantOverloaded, Overloaded, DiskFull])
         .writes()
 }
