@@ -19,6 +19,7 @@ test: setup setup-servers
 	$(CARGO_TARGET_DIR)/debug/xtask test
 	scripts/fuzz.sh
 	scripts/api-judges.sh
+	scripts/api-clients.sh
 
 ## build: the released binary, target/release/belfry
 build: setup
@@ -67,10 +68,11 @@ fuzz: setup
 fuzz-corpus: setup
 	scripts/fuzz.sh --corpus
 
-## api-judges: Spectral and schemathesis on the API and its description, as in make test; EXAMPLES=200 for more of each operation
+## api-judges: Spectral, schemathesis and generated clients on the API and its description, as in make test; EXAMPLES=200 for more of each operation
 api-judges: setup setup-servers
 	$(CARGO) build --locked -p belfry
 	scripts/api-judges.sh $(EXAMPLES)
+	scripts/api-clients.sh
 
 ## docs: the generated pages
 docs: setup

@@ -24,6 +24,7 @@ pub(super) fn components() -> Vec<(String, Value)> {
     let whole = Map::from_iter([("recipients".to_owned(), recipients)]);
     let components = [
         ("NotificationSubmission", notification),
+        ("NotificationSubmissions", one_or_several()),
         ("Fallback", fallback(Map::from_iter([("to".to_owned(), to())]), &["channel", "to"])),
         ("BroadcastHead", submission_of_broadcast(Map::new(), &["channel"])),
         ("BroadcastSubmission", submission_of_broadcast(whole, &["channel", "recipients"])),
@@ -59,6 +60,13 @@ fn submission(more: Map<String, Value>, required: &[&str]) -> Value {
     properties.insert("fallback".to_owned(), fallback);
     properties.extend(more);
     with_content(object(&properties, required, "A notification, as it is handed in."))
+}
+
+/// The body that creates notifications. A component, since some generators give methods to named types alone.
+fn one_or_several() -> Value {
+    let one = component("NotificationSubmission");
+    let several = json!({ "type": "array", "maxItems": REQUEST_ITEMS, "items": one });
+    json!({ "description": "A notification, or several, which are taken all or none.", "oneOf": [one, several] })
 }
 
 fn submission_of_broadcast(more: Map<String, Value>, required: &[&str]) -> Value {

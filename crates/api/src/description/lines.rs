@@ -22,7 +22,7 @@ pub(super) fn components() -> Vec<(String, Value)> {
                 "properties": {
                     "line": line,
                     "id": id,
-                    "replayed": { "const": true, "description": "It was created before, with the same key. Else absent." },
+                    "replayed": { "type": "boolean", "description": "True if it was created before, with the same key; else absent." },
                 },
             }),
         ),

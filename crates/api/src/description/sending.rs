@@ -1,7 +1,6 @@
 //! Operations by which notifications and broadcasts are handed in.
 
 use axum::http::Method;
-use notification::limits::REQUEST_ITEMS;
 use serde_json::{Value, json};
 
 use super::operation::{JSON, LINES, Operation, component, lines_of};
@@ -26,7 +25,6 @@ fn notifications(types: &mut Types) -> Operation {
     // Named by the lines that have it.
     let _component = types.of::<LineError>();
     let one = component("NotificationSubmission");
-    let many = json!({ "type": "array", "maxItems": REQUEST_ITEMS, "items": one });
     let answer_lines = [
         component("AcceptedLine"),
         component("RefusedLine"),
@@ -40,7 +38,7 @@ fn notifications(types: &mut Types) -> Operation {
              272 KiB, each taken or refused by itself and answered in order while the stream goes on; its last line is the counts, or the problem that ended it.",
         )
         .header(idempotency_key())
-        .body(JSON, &json!({ "oneOf": [one, many] }), &[
+        .body(JSON, &component("NotificationSubmissions"), &[
             ("one", notification()),
             ("scheduled", scheduled()),
             ("several", json!([notification(), scheduled()])),
