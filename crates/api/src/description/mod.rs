@@ -29,7 +29,7 @@ use types::Types;
 
 const ABOUT: &str = "\
 Belfry delivers notifications: an application says what to tell whom, on which channel and when. This is its HTTP API; \
-[docs/reference/http-api.md](https://github.com/belfry/belfry/blob/main/docs/reference/http-api.md) tells it as prose.
+docs/reference/http-api.md, beside the source, tells it as prose.
 
 - A 201, or an answer line with an `id`, means that the notification is on disk.
 - Fields that are absent and fields that are `null` are the same in requests. Unknown fields and parameters are refused, and so is what is given twice.

@@ -1,8 +1,10 @@
 //! Codes of problems, and their pages.
 
-use api::ProblemCode;
-use axum::http::Method;
+use api::{ProblemCode, Readiness};
+use axum::body::Body;
+use axum::http::{Method, Request};
 use serde_json::json;
+use tower::ServiceExt;
 
 use crate::keys::{call, key};
 use crate::support::{JSON, LINES, fixture, notification};
@@ -34,9 +36,21 @@ async fn a_problem_has_a_code_and_its_type_is_a_page_that_is_open_to_all() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_that_starts_has_the_pages_and_the_description() {
+    let site = api::starting(Readiness::default());
+    for (path, status) in
+        [("/openapi.json", 200), ("/problems/starting", 200), ("/v1/channels", 503)]
+    {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = site.router().clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), status, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_header_that_differs_from_its_field_has_a_code_of_its_own() {
     let fixture = fixture(Vec::new());
-    let request = axum::http::Request::post("/v1/notifications")
+    let request = Request::post("/v1/notifications")
         .header("content-type", JSON)
         .header("idempotency-key", "one");
     let body = notification("a1", r#","idempotency_key":"two""#);
