@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # Named in the reports of `belfry bench`.
 export BELFRY_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 
-.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus setup setup-servers
+.PHONY: demo test build lint bench docs kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus api-judges setup setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -18,6 +18,8 @@ test: setup setup-servers
 	$(CARGO) build --workspace --all-targets --locked
 	$(CARGO_TARGET_DIR)/debug/xtask test
 	scripts/fuzz.sh
+	scripts/api-judges.sh
+	scripts/api-clients.sh
 
 ## build: the released binary, target/release/belfry
 build: setup
@@ -65,6 +67,12 @@ fuzz: setup
 ## fuzz-corpus: makes the fuzzer's corpus anew, with what it has found since
 fuzz-corpus: setup
 	scripts/fuzz.sh --corpus
+
+## api-judges: Spectral, schemathesis and generated clients on the API and its description, as in make test; EXAMPLES=200 for more of each operation
+api-judges: setup setup-servers
+	$(CARGO) build --locked -p belfry
+	scripts/api-judges.sh $(EXAMPLES)
+	scripts/api-clients.sh
 
 ## docs: the generated pages
 docs: setup

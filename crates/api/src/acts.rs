@@ -7,6 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::limits;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::{Act, ActFilter};
@@ -21,7 +22,7 @@ use crate::scope::tenant_of;
 use crate::view::{raw, show};
 
 /// An act.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ActItem {
     /// Its number.
     pub id: u64,
@@ -44,11 +45,12 @@ pub struct ActItem {
     /// The status of its answer; null likewise.
     pub status: Option<u16>,
     /// Its outcome; null likewise, and where it was refused.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub answer: Option<Box<RawValue>>,
 }
 
 /// Some acts, newest first.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ActList {
     /// The acts.
     pub items: Vec<ActItem>,
@@ -56,14 +58,16 @@ pub struct ActList {
     pub next: Option<u64>,
 }
 
+/// The parameters of a list of acts.
+pub(crate) const PARAMETERS: [&str; 6] = ["tenant", "key", "since", "until", "after", "limit"];
+
 /// `GET /v1/acts`: those that concern the caller's tenant; an operator's are all.
 pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = ["tenant", "key", "since", "until", "after", "limit"];
-    let mut query = Query::read(&uri, &known)?;
+    let mut query = Query::read(&uri, &PARAMETERS)?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let names_tenant = query.has("tenant");
     let tenant = tenant_of(&mut query, &caller)?;

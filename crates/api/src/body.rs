@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::limits::{BODY_TIMEOUT, DISCARD_TIMEOUT};
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 
 /// A body that is being read.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ pub(crate) fn format(headers: &HeaderMap, allowed: &[BodyFormat]) -> Result<Body
     format.copied().ok_or_else(|| {
         let right: Vec<_> = allowed.iter().map(|format| format.media_type()).collect();
         let detail = format!("the content type must be {}", right.join(" or "));
-        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+        Problem::new(ProblemCode::UnsupportedMediaType, detail)
     })
 }
 
@@ -146,10 +147,12 @@ fn next_piece(body: &mut Body) -> impl Future<Output = Result<Option<Bytes>, Pro
         None => Ok(None),
         // A frame without data is trailers: nothing to read, and not the end either.
         Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
-        Some(Err(error)) => Err(Problem::bad_request(format!("the body broke off: {error}"))),
+        Some(Err(error)) => {
+            Err(Problem::new(ProblemCode::BrokenBody, format!("the body broke off: {error}")))
+        }
     })
 }
 
 pub(crate) fn too_slow() -> Problem {
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive")
+    Problem::new(ProblemCode::SlowBody, "the body took too long to arrive")
 }

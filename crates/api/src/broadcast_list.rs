@@ -7,6 +7,7 @@ use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{BroadcastId, ByteString, Labels, Name, Pauses, Scope, limits};
+use schemars::JsonSchema;
 use serde::Serialize;
 use store::{
     BroadcastFilter, BroadcastPage, KeyUse, ListOrder, ListedBroadcast, ReadStore, StoreError,
@@ -21,39 +22,49 @@ use crate::query::Query;
 use crate::view::{ListAnswer, show};
 
 /// A broadcast in a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct BroadcastItem {
     /// Its identifier.
+    #[schemars(with = "notification::BroadcastId")]
     pub id: String,
     /// The channel.
+    #[schemars(with = "notification::Name")]
     pub channel: String,
     /// `urgent`, `normal` or `bulk`.
+    #[schemars(with = "notification::Priority")]
     pub priority: &'static str,
     /// `at_least_once` or `at_most_once`.
+    #[schemars(with = "notification::Guarantee")]
     pub guarantee: &'static str,
     /// When it was accepted.
+    #[schemars(with = "notification::Timestamp")]
     pub accepted_at: String,
     /// When it is due, or was.
+    #[schemars(with = "notification::Timestamp")]
     pub due_at: String,
     /// When what is left of it expires.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub expires_at: Option<String>,
     /// Its notifications.
     pub accepted: u64,
     /// Since when it is paused by itself.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub paused_since: Option<String>,
     /// Its labels.
     #[serde(flatten, serialize_with = "write_labels")]
     pub labels: Labels,
 }
 
+/// Parameters of the list.
+pub(crate) const PARAMETERS: [&str; 9] =
+    ["channel", "external_id", "tag", "key", "since", "until", "order", "after", "limit"];
+
 pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known =
-        &["channel", "external_id", "tag", "key", "since", "until", "order", "after", "limit"];
-    let mut query = Query::read(&uri, known)?;
+    let mut query = Query::read(&uri, &PARAMETERS)?;
     let filter = BroadcastFilter {
         tenant: caller.tenant.clone(),
         channel: query.parse("channel")?,

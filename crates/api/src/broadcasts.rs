@@ -17,6 +17,7 @@ use pipeline::ingest::{
     BroadcastOpening, BroadcastRecipient, IngestError, InvalidField, Reservation, Submission,
     Upload,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{BroadcastStatus, CancelTarget};
 
@@ -31,14 +32,16 @@ use crate::limits::FAULTS;
 use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
 use crate::problem::{Located, Problem};
+use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
 use crate::view::show;
 use crate::yield_budget::YieldBudget;
 
 /// The answer to creating a broadcast.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct BroadcastCreated {
     /// Its identifier.
+    #[schemars(with = "notification::BroadcastId")]
     pub id: String,
     /// Its notifications.
     pub accepted: u64,
@@ -47,17 +50,22 @@ pub struct BroadcastCreated {
 }
 
 /// A broadcast as a whole.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct BroadcastAnswer {
     /// Its identifier.
+    #[schemars(with = "notification::BroadcastId")]
     pub id: String,
     /// The channel.
+    #[schemars(with = "notification::Name")]
     pub channel: String,
     /// When it was accepted.
+    #[schemars(with = "notification::Timestamp")]
     pub accepted_at: String,
     /// When what is left of it expires.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub expires_at: Option<String>,
     /// Since when it is paused by itself.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub paused_since: Option<String>,
     /// Its external id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,7 +233,8 @@ async fn create_from_input(
         }
     };
     let Some(first) = first else {
-        return Err(Problem::bad_request("the body is empty: the first line is the broadcast"));
+        let detail = "the body is empty: the first line is the broadcast";
+        return Err(Problem::new(ProblemCode::InvalidJson, detail));
     };
     let number = first.number;
     let text = first.text.ok_or_else(too_long).and_then(utf8);
@@ -242,7 +251,7 @@ async fn create_from_input(
     let filled = fill(&mut upload, input, whole.len()).await;
     // The recipients may have taken hours to come.
     let still_good = |()| caller.check_still_good(shared.intake.now());
-    let ended = |ended: String| Problem::unauthorized(&ended);
+    let ended = |ended: String| Problem::new(ProblemCode::ExpiredKey, ended);
     match filled.and_then(|filled| still_good(filled).map_err(ended)) {
         Ok(()) => seal(upload).await,
         Err(problem) => {
@@ -389,7 +398,9 @@ fn too_long() -> ParseError {
 
 fn in_line(line: u64, error: ParseError) -> Problem {
     match error {
-        ParseError::Syntax(detail) => Problem::bad_request(format!("line {line}: {detail}")),
+        ParseError::Syntax(detail) => {
+            Problem::new(ProblemCode::InvalidJson, format!("line {line}: {detail}"))
+        }
         ParseError::Invalid(invalid) => {
             Problem::unprocessable(vec![Located::in_line(line, invalid)])
         }
@@ -398,7 +409,7 @@ fn in_line(line: u64, error: ParseError) -> Problem {
 
 fn in_recipients(index: usize, error: ParseError) -> Result<Located, Problem> {
     match error {
-        ParseError::Syntax(detail) => Err(Problem::bad_request(detail)),
+        ParseError::Syntax(detail) => Err(Problem::new(ProblemCode::InvalidJson, detail)),
         ParseError::Invalid(InvalidField { pointer, message }) => {
             let pointer = Cow::Owned(format!("/recipients/{index}{pointer}"));
             Ok(InvalidField { pointer, message }.into())

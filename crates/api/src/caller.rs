@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::{Extension, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use notification::{Name, Timestamp};
@@ -19,6 +19,7 @@ use crate::key_rates::{RateExceeded, RateLeft};
 use crate::key_ring::KeyRing;
 use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::request_mark::{CallerNames, RequestMark};
 use crate::unauthenticated::ConnectionNote;
 
@@ -56,7 +57,9 @@ pub(crate) async fn authorize(
     if rule.is_act {
         mark.set_act();
     }
-    caller.check_time(shared.intake.now()).map_err(|late| Problem::unauthorized(&late))?;
+    caller
+        .check_time(shared.intake.now())
+        .map_err(|late| Problem::new(ProblemCode::ExpiredKey, late))?;
     // There is none where no socket is.
     if let Some(note) = request.extensions().get::<ConnectionNote>() {
         note.note_key();
@@ -106,9 +109,10 @@ impl Caller {
         let parts = given.and_then(|text| text.split_once(' '));
         let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         else {
-            return Err(Problem::unauthorized("give an API key: Authorization: Bearer belfry_..."));
+            let detail = "give an API key: Authorization: Bearer belfry_...";
+            return Err(Problem::new(ProblemCode::MissingKey, detail));
         };
-        let unknown = || Problem::unauthorized("the API key is not known");
+        let unknown = || Problem::new(ProblemCode::UnknownKey, "the API key is not known");
         let key = keys.find(&sha256(key.trim())).ok_or_else(unknown)?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
         Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), ring })
@@ -132,10 +136,12 @@ impl Caller {
 
     fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
         match &self.key {
-            Some(key) if !key.grants.scopes.contains(&scope) => Err(Problem::forbidden(format!(
-                "this needs the scope `{scope}`, which the API key {:?} does not have",
-                key.name
-            ))),
+            Some(key) if !key.grants.scopes.contains(&scope) => {
+                Err(Problem::missing_scope(format!(
+                    "this needs the scope `{scope}`, which the API key {:?} does not have",
+                    key.name
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -185,10 +191,13 @@ impl Caller {
     /// Checks that it may send by every channel and with every priority, as what is sent again may go.
     pub(crate) fn check_sends_all(&self) -> Result<(), Problem> {
         match &self.key {
-            Some(key) if !key.grants.send_all() => Err(Problem::forbidden(format!(
-                "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
-                key.name
-            ))),
+            Some(key) if !key.grants.send_all() => Err(Problem::new(
+                ProblemCode::NotGranted,
+                format!(
+                    "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
+                    key.name
+                ),
+            )),
             _ => Ok(()),
         }
     }
@@ -196,7 +205,7 @@ impl Caller {
 
 fn beyond_rate(RateExceeded { left, retry_after }: RateExceeded) -> Response {
     let detail = "the API key has made as many requests as it may: wait, send many notifications in one request, or ask for a higher rate";
-    let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail);
+    let problem = Problem::new(ProblemCode::RateExceeded, detail);
     // Whole seconds: a part of one is a whole one.
     let whole =
         Duration::from_secs(retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0));
@@ -215,7 +224,7 @@ fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
         if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
             let detail = "without an API key only callers on this machine are answered: \
                           call localhost or 127.0.0.1, or configure a key";
-            return Err(Problem::forbidden(detail));
+            return Err(Problem::new(ProblemCode::NotLocal, detail));
         }
     }
     Ok(())

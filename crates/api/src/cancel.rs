@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::CancelScope;
 
@@ -19,13 +20,15 @@ use crate::scope::{NAMES, NamedScope};
 use crate::view::show;
 
 /// The answer to a call.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct CancelAllAnswer {
     /// Whose notifications were meant.
+    #[schemars(with = "notification::Name")]
     pub tenant: String,
     /// Which of them, as a pause says it; `None` of a search.
     pub scope: Option<String>,
     /// When the call began: what it has cancelled is requeued with `since` of the first call.
+    #[schemars(with = "notification::Timestamp")]
     pub at: String,
     /// Those that are cancelled now; with `dry_run`, that would be.
     pub cancelled: u64,
@@ -38,6 +41,11 @@ pub struct CancelAllAnswer {
 /// Transactions of the store in one call: a second or two, however much there is.
 const CALL_SLICES: usize = 16;
 
+/// Parameters of a call.
+pub(crate) fn parameters() -> Vec<&'static str> {
+    [&NAMES[..], &SEARCHES, &["after", "dry_run"]].concat()
+}
+
 /// `POST /v1/cancel`
 pub(crate) async fn cancel(
     State(shared): State<Arc<ApiState>>,
@@ -45,8 +53,7 @@ pub(crate) async fn cancel(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = [&NAMES[..], &SEARCHES, &["after", "dry_run"]].concat();
-    let mut query = Query::read(&uri, &known)?;
+    let mut query = Query::read(&uri, &parameters())?;
     if let Some(found) = FoundToCancel::read(&mut query, &caller)? {
         let now = shared.intake.now();
         let FoundCounts { cancelled, under_way, next } =

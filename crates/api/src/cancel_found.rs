@@ -60,7 +60,7 @@ impl FoundToCancel {
                 let detail = format!(
                     "parameter {name}: goes with no search; with to, external_id or tag give channel or broadcast"
                 );
-                return Err(Problem::bad_request(detail));
+                return Err(Problem::parameter(detail));
             }
         }
         let (next, is_dry) = (query.parse("after")?, query.parse("dry_run")?.unwrap_or(false));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ApiState;
@@ -22,17 +23,20 @@ pub struct ConfiguredChannel {
     pub messages_per_minute: Option<NonZeroU32>,
 }
 
-#[derive(Serialize)]
-struct ChannelList {
+/// The channels that are configured, in order of name.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct ChannelList {
     items: Vec<ChannelItem>,
 }
 
-#[derive(Serialize)]
+/// A channel.
+#[derive(JsonSchema, Serialize)]
 struct ChannelItem {
     name: String,
     kind: &'static str,
     messages_per_minute: Option<NonZeroU32>,
     /// Since when all that the caller's tenant has of it is paused.
+    #[schemars(with = "Option<notification::Timestamp>")]
     paused_since: Option<String>,
 }
 

@@ -13,6 +13,7 @@ use notification::{ByteString, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{DraftPreview, InvalidField, Reservation, parse};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::Admission;
@@ -23,28 +24,36 @@ use crate::caller::Caller;
 use crate::draft::{DraftError, header_key, read_draft};
 use crate::limits::FAULTS;
 use crate::problem::{Located, Problem};
+use crate::problem_code::ProblemCode;
 use crate::stream;
 use crate::view::raw;
 use crate::yield_budget::YieldBudget;
 
 /// The answer to creating a notification.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct NotificationCreated {
     /// Its identifier.
+    #[schemars(with = "notification::NotificationId")]
     pub id: String,
     /// True if it was created before, with the same key.
     pub replayed: bool,
 }
 
-#[derive(Serialize)]
-struct Many {
+/// The answer to creating several notifications.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "NotificationsCreated")]
+pub(crate) struct Many {
+    /// Those that were created.
     accepted: usize,
+    /// Those that were created before, with the same keys.
     replayed: usize,
+    /// The identifiers, in the order of the request.
+    #[schemars(with = "Vec<notification::NotificationId>")]
     ids: Vec<String>,
 }
 
 /// The content that a notification would send.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct PreviewAnswer {
     /// The content.
     pub content: Option<Box<RawValue>>,
@@ -79,7 +88,7 @@ pub(crate) async fn create(
             if key.is_some() {
                 let detail = "Idempotency-Key goes with a single notification: \
                               give each of several its own idempotency_key";
-                return Err(Problem::bad_request(detail));
+                return Err(Problem::new(ProblemCode::InvalidHeader, detail));
             }
             create_many(&shared.intake, &caller, &whole, &mut reservation).await
         } else {
@@ -97,7 +106,7 @@ fn create_stream(
     if request.headers().contains_key("idempotency-key") {
         let detail = "Idempotency-Key goes with a single notification: \
                       give each line its own idempotency_key";
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::new(ProblemCode::InvalidHeader, detail));
     }
     let intake = Arc::clone(&shared.intake);
     let incoming = Incoming::new(request.into_body());
@@ -116,7 +125,7 @@ async fn create_one(
     let (id, replayed) = match admissions.first() {
         Some(Admission::Accepted(id)) => (id.to_string(), false),
         Some(Admission::Replayed(id)) => (id.to_string(), true),
-        None => return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no answer")),
+        None => return Err(Problem::new(ProblemCode::InternalError, "no answer")),
     };
     let location = [(LOCATION, format!("/v1/notifications/{id}"))];
     Ok((StatusCode::CREATED, location, Json(NotificationCreated { id, replayed })).into_response())
@@ -184,9 +193,11 @@ async fn create_many(
             Err(DraftError::Wrong(ParseError::Invalid(invalid))) => {
                 invalid_fields.push(Located::in_item(index, invalid));
             }
-            Err(DraftError::Wrong(error @ ParseError::Syntax(_))) => return Err(error.into()),
             Err(DraftError::NotGranted(field)) => {
                 return Err(Problem::not_granted(Located::in_item(index, field)));
+            }
+            Err(error @ (DraftError::Wrong(ParseError::Syntax(_)) | DraftError::Header(_))) => {
+                return Err(error.into());
             }
         }
         if invalid_fields.len() >= FAULTS {

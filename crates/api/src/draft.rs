@@ -8,6 +8,7 @@ use pipeline::ingest::{IngestError, InvalidField, Submission, parse};
 
 use crate::caller::Caller;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 
 /// Why there is no draft of a notification.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) enum DraftError {
     Wrong(ParseError),
     /// The caller's key is not granted what stands there.
     NotGranted(InvalidField),
+    /// The header with its key does not go with it.
+    Header(&'static str),
 }
 
 /// Reads one notification from `json`, a part of `whole`. The outer error is not of the notification: there is too much
@@ -47,7 +50,8 @@ pub(crate) async fn read_draft(
 /// The key in the header, if there is one.
 pub(crate) fn header_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let unreadable = |_| Problem::bad_request("Idempotency-Key must be plain ASCII");
+    let unreadable =
+        |_| Problem::new(ProblemCode::InvalidHeader, "Idempotency-Key must be plain ASCII");
     value.to_str().map(Some).map_err(unreadable)
 }
 
@@ -55,11 +59,11 @@ pub(crate) fn header_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 pub(crate) fn add_key(
     submission: &mut Submission<'_>,
     header_key: Option<&str>,
-) -> Result<(), ParseError> {
+) -> Result<(), DraftError> {
     match (&submission.idempotency_key, header_key) {
         (Some(own), Some(key)) if &**own != key => {
             let message = "the header Idempotency-Key and idempotency_key differ: give one of them";
-            Err(ParseError::Syntax(message.to_owned()))
+            Err(DraftError::Header(message))
         }
         (None, Some(key)) => {
             submission.idempotency_key = Some(key.into());
@@ -82,6 +86,7 @@ impl From<DraftError> for Problem {
         match error {
             DraftError::Wrong(error) => error.into(),
             DraftError::NotGranted(field) => Self::not_granted(field.into()),
+            DraftError::Header(detail) => Self::new(ProblemCode::InvalidHeader, detail),
         }
     }
 }

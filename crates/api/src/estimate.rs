@@ -5,22 +5,26 @@ use std::time::Duration;
 use flow::Backoff;
 use flow::forecast::{Backlog, Forecast, Interval, Retries, forecast};
 use notification::{Pauses, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{BroadcastPart, BroadcastStatus};
 
 use crate::view::show;
 
 /// Estimate of the end of a broadcast. An interval holds the end four times out of five, if things go on as they went.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct EstimateAnswer {
     /// `complete`; `running`, with an interval; `early`, when too little of it has ended to tell; `stalled`, when it does not get on;
     /// `paused`; `scheduled`, when its time has not come.
     pub state: String,
     /// Since when it is stalled; when the pause began.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub since: Option<String>,
     /// Its earliest end; of a scheduled one, its beginning.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub earliest: Option<String>,
     /// Its latest end.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub latest: Option<String>,
     /// How long it takes at least, from now; of a paused one, from when it is resumed.
     pub least_seconds: Option<f64>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -24,6 +24,7 @@ use crate::follow::{FollowedDeliveries, wait_of};
 use crate::limits::{EVENT_STREAMS, LOG_ENTRIES};
 use crate::operate::append_line;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 
 const LINES: &str = "application/x-ndjson";
@@ -42,6 +43,10 @@ struct EventStream {
     _permit: OwnedSemaphorePermit,
 }
 
+/// Parameters of a request.
+pub(crate) const PARAMETERS: [&str; 7] =
+    ["position", "limit", "wait", "channel", "tag", "state", "attempts"];
+
 /// `GET /v1/events`
 pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
@@ -49,8 +54,7 @@ pub(crate) async fn read(
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let known = ["position", "limit", "wait", "channel", "tag", "state", "attempts"];
-    let mut query = Query::read(&uri, &known)?;
+    let mut query = Query::read(&uri, &PARAMETERS)?;
     let position = query.parse::<EventPosition>("position")?;
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait = wait_of(&mut query)?;
@@ -61,12 +65,11 @@ pub(crate) async fn read(
         states: terminal_states(&mut query)?,
         attempts: query.parse("attempts")?.unwrap_or(false),
     };
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    if header(ACCEPT.as_str()).is_some_and(|accept| accept.contains(STREAM)) {
+    // Read in any case, so that a wrong one is never passed over.
+    let last = last_event(&headers)?;
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    if accept.is_some_and(|accept| accept.contains(STREAM)) {
         // A browser that connects anew says where it was; that is later than what its address says.
-        let last = header("last-event-id").filter(|id| !id.is_empty());
-        let last = last.map(str::parse::<EventPosition>).transpose();
-        let last = last.map_err(|error| Problem::bad_request(format!("Last-Event-ID: {error}")))?;
         return stream(shared, filter, last.or(position)).await;
     }
     let followed = FollowedDeliveries { filter, events_max };
@@ -88,8 +91,7 @@ async fn stream(
     let permit = Arc::clone(&shared.event_streams).try_acquire_owned().map_err(|_| {
         let detail =
             format!("{EVENT_STREAMS} streams of events are open: ask again, or use `wait`");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
-            .retry_after(limits::OVERLOAD_RETRY_AFTER)
+        Problem::new(ProblemCode::TooManyStreams, detail).retry_after(limits::OVERLOAD_RETRY_AFTER)
     })?;
     let position = match position {
         Some(position) => position,
@@ -141,13 +143,24 @@ fn stream_bytes(page: &DeliveryPage, before: EventPosition) -> serde_json::Resul
 
 // === helpers ===
 
+/// The position in `Last-Event-ID`; an empty one is none.
+fn last_event(headers: &HeaderMap) -> Result<Option<EventPosition>, Problem> {
+    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    text.parse().map(Some).map_err(|error| {
+        Problem::new(ProblemCode::InvalidHeader, format!("Last-Event-ID: {error}"))
+    })
+}
+
 /// The values of a parameter that names several, separated by commas; none if it is not given.
 fn some_of<T: FromStr<Err: Display> + Ord>(
     query: &mut Query,
     name: &str,
 ) -> Result<BTreeSet<T>, Problem> {
     let given: Option<String> = query.parse(name)?;
-    let refused = |error: T::Err| Problem::bad_request(format!("parameter {name}: {error}"));
+    let refused = |error: T::Err| Problem::parameter(format!("parameter {name}: {error}"));
     given.iter().flat_map(|list| list.split(',')).map(|it| it.parse().map_err(refused)).collect()
 }
 
@@ -155,7 +168,7 @@ fn some_of<T: FromStr<Err: Display> + Ord>(
 fn terminal_states(query: &mut Query) -> Result<BTreeSet<Outcome>, Problem> {
     let states: BTreeSet<Outcome> = some_of(query, "state")?;
     match states.iter().find(|state| !state.is_terminal()) {
-        Some(state) => Err(Problem::bad_request(format!(
+        Some(state) => Err(Problem::parameter(format!(
             "parameter state: {state} is no end; `attempts=true` asks for attempts that another one follows"
         ))),
         None => Ok(states),

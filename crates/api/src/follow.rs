@@ -97,7 +97,7 @@ pub(crate) fn wait_of(query: &mut Query) -> Result<Duration, Problem> {
     let wait: u64 = query.parse("wait")?.unwrap_or(0);
     if wait > LONG_POLL.as_secs() {
         let most = LONG_POLL.as_secs();
-        return Err(Problem::bad_request(format!("parameter wait: must be 0 to {most} (seconds)")));
+        return Err(Problem::parameter(format!("parameter wait: must be 0 to {most} (seconds)")));
     }
     Ok(Duration::from_secs(wait))
 }

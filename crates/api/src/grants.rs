@@ -1,5 +1,6 @@
 //! Grants: the calls that a key is good for.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,6 +8,7 @@ use std::str::FromStr;
 
 use notification::{Name, Priority, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 /// A scope of a key. Each route needs one, or several ([`routes`](crate::routes)).
@@ -78,6 +80,17 @@ impl fmt::Display for KeyScope {
 impl Serialize for KeyScope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+impl JsonSchema for KeyScope {
+    fn schema_name() -> Cow<'static, str> {
+        "KeyScope".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words = Self::ALL.map(Self::as_str);
+        json_schema!({ "type": "string", "enum": words, "description": "A scope of a key." })
     }
 }
 

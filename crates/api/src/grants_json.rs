@@ -8,13 +8,14 @@ use std::str::FromStr;
 use notification::Timestamp;
 use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, ParseError, list, text};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::grants::{Grants, KeyScope};
 use crate::view::show;
 
 /// Grants as they are written, and as answers show them.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct GrantsAnswer {
     /// The scopes.
     pub scopes: Vec<String>,

@@ -121,7 +121,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_line_has_a_minute_and_a_stream_has_any_time() {
         let (pieces, lines, problem) = read(&mut dribbling(&["{"]), 1_000).await;
-        assert_eq!(problem.unwrap().status, 408);
+        assert_eq!(problem.unwrap().status(), 408);
         let in_time = BODY_TIMEOUT.as_secs() / (limits::IDLE_TIMEOUT.as_secs() / 2);
         assert!((in_time..=in_time + 1).contains(&(pieces as u64)), "{pieces}");
         assert_eq!(lines, 0);

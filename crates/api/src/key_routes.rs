@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use notification::{Name, Timestamp, limits};
 use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, ParseError};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{FormerKey, KeyChange, KeyChanged, StoredKey};
 
@@ -23,11 +24,12 @@ use crate::grants_json::{self, GrantsAnswer};
 use crate::keys::{ApiKey, generate, sha256};
 use crate::limits::{FORMER_KEY_MAX, FORMER_KEY_USUAL, LIST_SLICE};
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 use crate::view::{ListAnswer, show};
 
 /// A key that a call made, or put in the place of another one. Nothing else ever shows the key itself.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct KeyMade {
     /// Its name.
     pub name: String,
@@ -42,7 +44,7 @@ pub struct KeyMade {
 }
 
 /// The answer to revoking a key.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct KeyRevoked {
     /// True if there was such a key.
     pub revoked: bool,
@@ -51,8 +53,8 @@ pub struct KeyRevoked {
 }
 
 /// A key, as its holder may know it.
-#[derive(Serialize)]
-struct OwnKey {
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct OwnKey {
     /// Null where no keys are configured.
     name: Option<Name>,
     tenant: Name,
@@ -61,7 +63,7 @@ struct OwnKey {
 }
 
 /// A key, as operators see it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct KeyItem {
     /// Its name.
     pub name: String,
@@ -85,10 +87,15 @@ struct KeyDraft {
     grants: Grants,
 }
 
+/// The parameters of a list of keys.
+pub(crate) const LIST_PARAMETERS: [&str; 2] = ["after", "limit"];
+/// Those of a rotation.
+pub(crate) const ROTATE_PARAMETERS: [&str; 1] = ["former_until"];
 /// Where keys are kept.
 const CONFIGURATION: &str = "configuration";
 const STORE: &str = "store";
-const DRAFT_FIELDS: &[&str] =
+/// The fields of the body of a request for a new key.
+pub(crate) const DRAFT_FIELDS: &[&str] =
     &["name", "tenant", "scopes", "channels", "priorities", "not_after", "requests_per_minute"];
 
 /// `GET /v1/keys/self`: the key that the caller has.
@@ -103,7 +110,7 @@ pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["after", "limit"])?;
+    let mut query = Query::read(&uri, &LIST_PARAMETERS)?;
     let after: Option<Name> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let (configured, stored) = (shared.keys.configured(), shared.keys.stored());
@@ -161,12 +168,12 @@ pub(crate) async fn rotate(
 ) -> Result<Response, Problem> {
     check_keyed(&caller)?;
     let now = shared.intake.now();
-    let asked: Option<Timestamp> = Query::read(&uri, &["former_until"])?.parse("former_until")?;
+    let asked: Option<Timestamp> = Query::read(&uri, &ROTATE_PARAMETERS)?.parse("former_until")?;
     let former_until = asked.unwrap_or_else(|| now.plus(FORMER_KEY_USUAL));
     if former_until > now.plus(FORMER_KEY_MAX) {
         let days = FORMER_KEY_MAX.as_secs() / Duration::from_hours(24).as_secs();
         let detail = format!("parameter former_until: may be {days} days ahead at most");
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::parameter(detail));
     }
     let name = named(&shared, &name)?;
     // The answer shows the new key, and so lends all that it may do.
@@ -175,7 +182,7 @@ pub(crate) async fn rotate(
             let detail = format!(
                 "the grants of {name:?} were written by a newer belfry: revoke it, and make another one"
             );
-            Problem::new(StatusCode::CONFLICT, detail)
+            Problem::new(ProblemCode::UnreadableGrants, detail)
         };
         let grants = grants_json::read(&key.grants).map_err(unreadable)?;
         caller.grants().check_within(&grants).map_err(beyond)?;
@@ -215,7 +222,7 @@ async fn change(shared: &ApiState, change: KeyChange) -> Result<Changed, Problem
         KeyChanged::Unknown => Err(unknown(&name)),
         KeyChanged::TooMany => {
             let detail = format!("there are {} stored keys: revoke some", limits::STORED_KEYS);
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(Problem::new(ProblemCode::TooManyKeys, detail))
         }
     }
 }
@@ -234,9 +241,8 @@ fn shown_once(key: String, (stored, everywhere): Changed) -> impl IntoResponse {
 }
 
 fn new_key() -> Result<String, Problem> {
-    let failed = |error: crate::keys::KeyError| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-    };
+    let failed =
+        |error: crate::keys::KeyError| Problem::new(ProblemCode::InternalError, error.to_string());
     generate().map_err(failed)
 }
 
@@ -247,7 +253,7 @@ fn check_keyed(caller: &Caller) -> Result<(), Problem> {
     }
     let detail = "without a configured key every caller on this machine may do everything: make the first one with `belfry api-key`, \
                   with the scope `operate`, and configure it";
-    Err(Problem::new(StatusCode::CONFLICT, detail))
+    Err(Problem::new(ProblemCode::NoConfiguredKey, detail))
 }
 
 /// The name in a path, which is not that of a configured key alone.
@@ -259,7 +265,7 @@ fn named(shared: &ApiState, text: &str) -> Result<Name, Problem> {
     if !is_stored && shared.keys.configured().iter().any(|key| key.name == name) {
         let detail =
             format!("the API key {name:?} is in the configuration: change it there, and reload");
-        return Err(Problem::new(StatusCode::CONFLICT, detail));
+        return Err(Problem::new(ProblemCode::ConfiguredKey, detail));
     }
     Ok(name)
 }
@@ -272,7 +278,7 @@ fn exists(name: &Name, place: &str) -> Problem {
     let detail = format!(
         "there is an API key {name:?} in the {place} already: take another name, or rotate it"
     );
-    Problem::new(StatusCode::CONFLICT, detail)
+    Problem::new(ProblemCode::KeyExists, detail)
 }
 
 fn beyond(invalid: InvalidField) -> Problem {

@@ -17,6 +17,7 @@ mod cancel;
 mod cancel_found;
 mod channels;
 mod create;
+mod description;
 mod draft;
 mod estimate;
 mod events;
@@ -33,9 +34,12 @@ mod lines;
 mod matching;
 mod metrics;
 mod notifications;
+mod openapi;
 mod operate;
 mod pauses;
 mod problem;
+mod problem_code;
+mod problem_pages;
 mod prospect;
 mod prune;
 mod query;
@@ -61,7 +65,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use feed::{FeedPlan, SourceCounts};
@@ -88,8 +92,11 @@ pub use key_ring::KeyRing;
 pub use key_routes::{KeyItem, KeyMade, KeyRevoked};
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
 pub use notifications::{CancelAnswer, notification_with_key};
+pub use openapi::openapi;
 pub use pauses::{PauseAnswer, ResumeAnswer};
 pub use problem::Located;
+pub use problem_code::ProblemCode;
+pub use problem_pages::problems_markdown;
 pub use prospect::ProspectAnswer;
 pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
@@ -167,6 +174,7 @@ pub fn starting(readiness: Readiness) -> Site {
         // The probes of an orchestrator have no key.
         .route("/healthz", get(operate::health))
         .route("/readyz", get(async move || readiness::answer(&readiness)))
+        .merge(keyless())
         .fallback(not_yet);
     Site { router, intake: None }
 }
@@ -179,6 +187,7 @@ pub fn site(state: ApiState) -> Site {
     let router = Router::new()
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::ready))
+        .merge(keyless())
         .merge(routes::router(&shared))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
@@ -187,30 +196,35 @@ pub fn site(state: ApiState) -> Site {
     Site { router: router.with_state(shared), intake }
 }
 
+/// The routes that need no key and no store, beside those of health: every process has them, also one that starts.
+fn keyless<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new()
+        .route("/openapi.json", get(openapi::read))
+        .route("/problems/{code}", get(problem_pages::page))
+}
+
 async fn unknown_path(uri: Uri) -> Problem {
     // A path may be of any length, and is repeated in the answer.
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found(format!("there is nothing at {path}"))
+    Problem::new(ProblemCode::UnknownPath, format!("there is nothing at {path}"))
 }
 
 async fn not_here(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
-    Problem::not_found(format!(
+    let detail = format!(
         "there is nothing at {path}: this process only delivers, call one that runs `belfry serve` or `belfry produce`"
-    ))
+    );
+    Problem::new(ProblemCode::UnknownPath, detail)
 }
 
 async fn not_yet() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "starting: the store or the broker is not reached yet",
-    )
-    .retry_after(notification::limits::OVERLOAD_RETRY_AFTER)
+    Problem::new(ProblemCode::Starting, "starting: the store or the broker is not reached yet")
+        .retry_after(notification::limits::OVERLOAD_RETRY_AFTER)
 }
 
 async fn wrong_method(method: Method) -> Problem {
     let detail = format!("{method} is not possible here: the header Allow names what is");
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+    Problem::new(ProblemCode::MethodNotAllowed, detail)
 }
 
 // === impl Site ===

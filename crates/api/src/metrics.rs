@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use feed::{FeedProgress, FeedSource};
@@ -17,6 +16,7 @@ use store::{ClusterStatus, ErrorKind, StoreError};
 
 use crate::ApiState;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::status::{lag, oldest_due};
 
 type Count = Gauge<u64, AtomicU64>;
@@ -40,9 +40,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Respo
     encode_registry(&mut text, &shared.registry)
         .and_then(|()| encode_registry(&mut text, &now))
         .and_then(|()| encode_eof(&mut text))
-        .map_err(|_| {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written")
-        })?;
+        .map_err(|_| Problem::new(ProblemCode::InternalError, "metrics cannot be written"))?;
     let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(CONTENT_TYPE, content_type)], text).into_response())
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, NotificationId, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Cancelled, Filter, History, KeyUse, ReadStore, StoreError};
 
@@ -17,11 +18,12 @@ use crate::answer_time::AnswerTime;
 use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
 use crate::view::{ListAnswer, Notification, show};
 
 /// Parameters of a list.
-const LISTED_BY: [&str; 13] = [
+pub(crate) const LISTED_BY: [&str; 13] = [
     "channel",
     "state",
     "broadcast",
@@ -42,7 +44,7 @@ const LISTED_BY: [&str; 13] = [
 const FIRST_SLICE: usize = 8;
 
 /// The answer to cancelling a notification, or a broadcast.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct CancelAnswer {
     /// Those that are cancelled now.
     pub cancelled: u64,
@@ -87,13 +89,13 @@ pub(crate) async fn list(
         reason: query.parse("reason")?,
         order: query.parse("order")?.unwrap_or_default(),
     };
+    let mut next: Option<NotificationId> = query.parse("after")?;
+    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     if let Some(key) = query.parse::<String>("key")? {
         let found = notification_with_key(&*shared.reads, &filter, key.into()).await?;
         let items: Vec<_> = found.into_iter().map(Notification::brief).collect();
         return Ok(Json(ListAnswer { items, next: None }).into_response());
     }
-    let mut next: Option<NotificationId> = query.parse("after")?;
-    let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
     let mut items = Vec::new();
     let (mut time, mut slice_max) = (AnswerTime::of_list(&shared), FIRST_SLICE);
     loop {
@@ -149,7 +151,7 @@ pub(crate) fn cancel_answer(counts: Cancelled, in_all: u64) -> Result<Response, 
     let cancelled = in_all.max(now);
     if cancelled == 0 {
         let detail = format!("too late: {under_way} under way, {ended} ended");
-        return Err(Problem::new(StatusCode::CONFLICT, detail));
+        return Err(Problem::new(ProblemCode::TooLate, detail));
     }
     let ended = (now + ended).saturating_sub(cancelled);
     Ok(acted(CancelAnswer { cancelled, under_way, ended }))

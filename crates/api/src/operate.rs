@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{Account, limits};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use store::LogPosition;
@@ -15,17 +16,22 @@ use store::LogPosition;
 use crate::ApiState;
 use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 use crate::readiness;
 
-#[derive(Serialize)]
-struct AuditAnswer {
+/// The account, counted from the ground up.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct AuditAnswer {
     #[serde(flatten)]
     totals: Account,
     balanced: bool,
     problem_count: u64,
     problems: Vec<String>,
 }
+
+/// Parameters of a request for the log.
+pub(crate) const LOG_PARAMETERS: [&str; 2] = ["position", "limit"];
 
 pub(crate) async fn health() -> &'static str {
     "ok\n"
@@ -50,7 +56,7 @@ pub(crate) async fn log(
     State(shared): State<Arc<ApiState>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["position", "limit"])?;
+    let mut query = Query::read(&uri, &LOG_PARAMETERS)?;
     let position = LogPosition(query.parse("position")?.unwrap_or(0));
     let entries = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let page = shared.reads.log(position, entries).await?;
@@ -71,5 +77,5 @@ pub(crate) fn append_line(lines: &mut Vec<u8>, line: &impl Serialize) -> Result<
 }
 
 fn internal(detail: &str) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    Problem::new(ProblemCode::InternalError, detail)
 }

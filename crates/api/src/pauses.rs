@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use notification::{Pause, Pauses, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::Paused;
 
@@ -15,18 +16,21 @@ use crate::access::WithOperations;
 use crate::act_trail::acted;
 use crate::caller::Caller;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::Query;
 use crate::scope::{NAMES, NamedScope};
 use crate::view::show;
 
 /// A pause, and the answer to one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct PauseAnswer {
     /// Whose notifications wait.
+    #[schemars(with = "notification::Name")]
     pub tenant: String,
     /// Which of them: `broadcast/bc_7`, `tenant`, `channel/ios`, `lane/ios/bulk/api.push.apple.com`.
     pub scope: String,
     /// Since when.
+    #[schemars(with = "notification::Timestamp")]
     pub since: String,
     /// In the answer to a pause: true if every process is known to go by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,14 +38,15 @@ pub struct PauseAnswer {
 }
 
 /// The answer to a resume.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ResumeAnswer {
     /// True if it was paused.
     pub resumed: bool,
 }
 
-#[derive(Serialize)]
-struct PauseList {
+/// Pauses, by tenant and scope.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct PauseList {
     items: Vec<PauseAnswer>,
 }
 
@@ -62,7 +67,7 @@ pub(crate) async fn pause(
         Paused::Unknown => Err(Problem::not_found(format!("there is no {}", pause.scope))),
         Paused::TooMany => {
             let detail = format!("there are {} pauses already: end some", limits::PAUSES);
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(Problem::new(ProblemCode::TooManyPauses, detail))
         }
     }
 }

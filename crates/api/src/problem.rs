@@ -9,15 +9,17 @@ use axum::response::{IntoResponse, Response};
 use notification::limits;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{IngestError, InvalidField};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{ErrorKind, StoreError};
 
 use crate::limits::{DISK_RETRY_AFTER, FAULTS};
+use crate::problem_code::ProblemCode;
 
 /// An answer that says no, and why.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    pub(crate) status: StatusCode,
+    pub(crate) code: ProblemCode,
     pub(crate) detail: String,
     pub(crate) errors: Vec<Located>,
     /// The seconds after which to come back.
@@ -25,7 +27,7 @@ pub(crate) struct Problem {
 }
 
 /// A fault and where it stands.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize, Deserialize)]
 pub struct Located {
     /// JSON pointer to the field.
     pub pointer: Cow<'static, str>,
@@ -36,12 +38,20 @@ pub struct Located {
     pub message: String,
 }
 
-#[derive(Serialize)]
-struct Details<'a> {
+/// Problem details (RFC 9457).
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Problem")]
+pub(crate) struct Details<'a> {
+    /// Reference of the page of its code, relative to the address of the engine.
     r#type: &'static str,
+    /// A summary, the same for every problem with this code.
     title: &'static str,
+    /// The status of the answer.
     status: u16,
+    code: ProblemCode,
+    /// The fault of this request, and what would be right, for people.
     detail: &'a str,
+    /// The faults, where several fields may be wrong.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     errors: &'a [Located],
 }
@@ -49,23 +59,34 @@ struct Details<'a> {
 // === impl Problem ===
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), errors: Vec::new(), retry_after: None }
+    pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None }
     }
 
-    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, detail)
+    /// A parameter has a value that it cannot have, or does not go with the others.
+    pub(crate) fn parameter(detail: impl Into<String>) -> Self {
+        Self::new(ProblemCode::InvalidParameter, detail)
+    }
+
+    /// A parameter is absent that the request needs.
+    pub(crate) fn missing_parameter(detail: impl Into<String>) -> Self {
+        Self::new(ProblemCode::MissingParameter, detail)
     }
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, detail)
+        Self::new(ProblemCode::NotFound, detail)
+    }
+
+    /// The status of its answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.code.status()
     }
 
     /// The body, or one line of it, is longer than it may be.
     pub(crate) fn too_large(bytes_max: usize) -> Self {
         let detail =
             format!("the body has more than {bytes_max} bytes: send several requests or a stream");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        Self::new(ProblemCode::TooLarge, detail)
     }
 
     /// One or more fields are wrong.
@@ -77,23 +98,18 @@ impl Problem {
             }
             several => format!("{} fields are invalid", several.len()),
         };
-        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
+        Self { errors, ..Self::new(ProblemCode::InvalidField, detail) }
     }
 
-    /// The caller may not do this.
-    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, detail)
+    /// The caller's key has not the scope that this takes.
+    pub(crate) fn missing_scope(detail: impl Into<String>) -> Self {
+        Self::new(ProblemCode::MissingScope, detail)
     }
 
     /// The caller's key is not granted what stands there.
     pub(crate) fn not_granted(located: Located) -> Self {
         let detail = located.to_string();
-        Self { errors: vec![located], ..Self::forbidden(detail) }
-    }
-
-    /// The caller has not said who it is, or not by a key that is known.
-    pub(crate) fn unauthorized(detail: &str) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, detail)
+        Self { errors: vec![located], ..Self::new(ProblemCode::NotGranted, detail) }
     }
 
     /// This problem, for a caller that is to come back after `wait`, whole seconds.
@@ -109,28 +125,28 @@ impl Problem {
         if let StoreError::KeyReused { index } = error {
             let message = "was used before for something else: take a new key";
             let invalid = InvalidField::new(pointer(*index), message);
-            let conflict = Self::new(StatusCode::CONFLICT, invalid.to_string());
+            let conflict = Self::new(ProblemCode::IdempotencyKeyReused, invalid.to_string());
             return Self { errors: vec![invalid.into()], ..conflict };
         }
         // Apart from what passes by itself: an operator must free some space, so the caller is to wait longer.
         if let StoreError::NoSpace(words) = error {
-            return Self::new(StatusCode::INSUFFICIENT_STORAGE, words.as_str())
-                .retry_after(DISK_RETRY_AFTER);
+            return Self::new(ProblemCode::DiskFull, words.as_str()).retry_after(DISK_RETRY_AFTER);
         }
         // In the database's words: no check of ours has found what is wrong.
         if let StoreError::Invalid(_) = error {
-            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+            return Self::new(ProblemCode::RefusedValue, error.to_string());
         }
         match error.kind() {
-            ErrorKind::Failed => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            ErrorKind::Request => Self::new(StatusCode::CONFLICT, error.to_string()),
-            ErrorKind::Unavailable => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            ErrorKind::Failed => Self::new(ProblemCode::InternalError, error.to_string()),
+            // Of these only that a broadcast is not open is left.
+            ErrorKind::Request => Self::new(ProblemCode::UploadEnded, error.to_string()),
+            ErrorKind::Unavailable => Self::new(ProblemCode::StoreUnavailable, error.to_string())
                 .retry_after(limits::OVERLOAD_RETRY_AFTER),
             ErrorKind::Fatal => {
                 // Without Retry-After: the process ends by this, and it is not known when the next one is ready.
                 tracing::error!(%error, "store failed");
                 let detail = "the store failed and takes no more work until a restart";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+                Self::new(ProblemCode::StoreFailed, detail)
             }
         }
     }
@@ -139,7 +155,7 @@ impl Problem {
 impl From<ParseError> for Problem {
     fn from(error: ParseError) -> Self {
         match error {
-            ParseError::Syntax(detail) => Self::bad_request(detail),
+            ParseError::Syntax(detail) => Self::new(ProblemCode::InvalidJson, detail),
             ParseError::Invalid(invalid) => invalid.into(),
         }
     }
@@ -163,11 +179,10 @@ impl From<IngestError> for Problem {
             IngestError::Invalid(invalid) => invalid.into(),
             IngestError::Store(error) => error.into(),
             IngestError::TenantOverloaded { retry_after } => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()).retry_after(retry_after)
+                Self::new(ProblemCode::TenantOverloaded, error.to_string()).retry_after(retry_after)
             }
             IngestError::Overloaded { retry_after } => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-                    .retry_after(retry_after)
+                Self::new(ProblemCode::Overloaded, error.to_string()).retry_after(retry_after)
             }
         }
     }
@@ -175,22 +190,23 @@ impl From<IngestError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let status = self.status();
         let details = Details {
-            // With `about:blank` the title is the phrase of the status (RFC 9457, section 4.2.1).
-            r#type: "about:blank",
-            title: self.status.canonical_reason().unwrap_or("Error"),
-            status: self.status.as_u16(),
+            r#type: self.code.page(),
+            title: self.code.title(),
+            status: status.as_u16(),
+            code: self.code,
             detail: &self.detail,
             errors: &self.errors,
         };
         let body = serde_json::to_vec(&details).unwrap_or_default();
         let content_type = [(CONTENT_TYPE, "application/problem+json")];
-        let mut response = (self.status, content_type, body).into_response();
+        let mut response = (status, content_type, body).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         // Every such answer names the scheme that is asked for (RFC 9110, section 15.5.2).
-        if self.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
@@ -252,7 +268,7 @@ mod tests {
         let status = |error: StoreError| {
             let problem = Problem::from(error);
             assert!(problem.detail.ends_with(&words()), "{}", problem.detail);
-            problem.status
+            problem.status()
         };
         assert_eq!(status(StoreError::Invalid(words())), StatusCode::UNPROCESSABLE_ENTITY);
         assert_eq!(status(StoreError::Undone(words())), StatusCode::INTERNAL_SERVER_ERROR);

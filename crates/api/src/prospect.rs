@@ -11,6 +11,7 @@ use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use flow::forecast::duration_of;
 use notification::{Name, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{LanePace, LaneStatus, ParkedChannel};
 
@@ -22,9 +23,10 @@ use crate::view::show;
 
 /// How long so many notifications would take that were accepted now, as far as that is known from what went there before. An interval
 /// is meant to hold four times out of five.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ProspectAnswer {
     /// By which channel.
+    #[schemars(with = "notification::Name")]
     pub channel: String,
     /// Where to, if that is known.
     pub destination: Option<String>,
@@ -35,6 +37,7 @@ pub struct ProspectAnswer {
     /// True if there may be more of these: counting ends at 10,000 chunks.
     pub ahead_at_least: bool,
     /// When the pace was measured that this goes by.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub measured_at: Option<String>,
     /// How long they take at least: if they go first.
     pub least_seconds: Option<f64>,
@@ -44,6 +47,8 @@ pub struct ProspectAnswer {
     pub unknown: Option<String>,
 }
 
+/// Parameters of a request.
+pub(crate) const PARAMETERS: [&str; 3] = ["channel", "destination", "recipients"];
 /// Destinations that are named in a problem.
 const NAMED: usize = 10;
 
@@ -52,13 +57,13 @@ pub(crate) async fn read(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["channel", "destination", "recipients"])?;
+    let mut query = Query::read(&uri, &PARAMETERS)?;
     let channel: Name = query.required("channel")?;
     let recipients: NonZeroU64 = query.required("recipients")?;
     let destination: Option<String> = query.parse("destination")?;
     let mut others = shared.intake.channel_names();
     if !others.remove(&channel) {
-        return Err(Problem::bad_request(format!(
+        return Err(Problem::parameter(format!(
             "parameter channel: there is no channel {channel}"
         )));
     }
@@ -69,7 +74,7 @@ pub(crate) async fn read(
     if known.len() > 1 {
         let some = known.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
         let detail = format!("the channel has several destinations: name one, as {some}");
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::parameter(detail));
     }
     let mut lanes = shared.reads.lanes().await?;
     lanes.retain(|lane| lane.lane.channel == channel && is_there(&lane.lane.destination));

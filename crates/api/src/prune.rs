@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Prune, Removed, Retention};
 
@@ -22,7 +23,7 @@ pub struct Pruning {
 }
 
 /// The answer to a request to prune.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, JsonSchema, Serialize, Deserialize)]
 pub struct PruneAnswer {
     /// Counts of what was removed.
     #[serde(flatten)]

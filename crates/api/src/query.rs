@@ -8,6 +8,7 @@ use notification::id::IdError;
 use notification::limits::RECIPIENT_BYTES;
 
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 
 /// The parameters of one request.
 #[derive(Debug)]
@@ -27,23 +28,23 @@ impl Query {
     pub(crate) fn read(uri: &Uri, known: &[&str]) -> Result<Self, Problem> {
         let axum::extract::Query(given) =
             axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
-                .map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+                .map_err(|rejection| Problem::parameter(rejection.body_text()))?;
         for (position, (name, value)) in given.iter().enumerate() {
             // A mistyped filter that is passed over would match everything.
             if !known.contains(&name.as_str()) {
                 let known = known.join(", ");
                 let detail = format!("parameter {name:?} is unknown: the parameters are {known}");
-                return Err(Problem::bad_request(detail));
+                return Err(Problem::new(ProblemCode::UnknownParameter, detail));
             }
             if given.iter().skip(position + 1).any(|(other, _)| other == name) {
-                return Err(Problem::bad_request(format!("parameter {name} is given twice")));
+                return Err(Problem::parameter(format!("parameter {name} is given twice")));
             }
             // Nothing that is looked for has such a value, and a store may not be able to be asked for it.
             if value.len() > RECIPIENT_BYTES || value.bytes().any(|byte| byte.is_ascii_control()) {
                 let detail = format!(
                     "parameter {name}: must have at most {RECIPIENT_BYTES} bytes and no control characters"
                 );
-                return Err(Problem::bad_request(detail));
+                return Err(Problem::parameter(detail));
             }
         }
         Ok(Self { given })
@@ -66,12 +67,12 @@ impl Query {
         let (_, text) = self.given.swap_remove(position);
         text.parse()
             .map(Some)
-            .map_err(|error: T::Err| Problem::bad_request(format!("parameter {name}: {error}")))
+            .map_err(|error: T::Err| Problem::parameter(format!("parameter {name}: {error}")))
     }
 
     /// The value of `name`, which must be given.
     pub(crate) fn required<T: FromStr<Err: Display>>(&mut self, name: &str) -> Result<T, Problem> {
-        let missing = || Problem::bad_request(format!("parameter {name} is missing"));
+        let missing = || Problem::missing_parameter(format!("parameter {name} is missing"));
         self.parse(name)?.ok_or_else(missing)
     }
 
@@ -81,6 +82,6 @@ impl Query {
         if (1..=most).contains(&limit) {
             return Ok(limit);
         }
-        Err(Problem::bad_request(format!("parameter limit: must be 1 to {most}")))
+        Err(Problem::parameter(format!("parameter limit: must be 1 to {most}")))
     }
 }

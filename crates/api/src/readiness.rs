@@ -1,9 +1,9 @@
 //! Whether a process takes work, and if not, what it waits for.
 
-use axum::http::StatusCode;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 
 /// The conditions under which a process takes work. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -36,5 +36,5 @@ pub(crate) fn answer(readiness: &Readiness) -> Result<&'static str, Problem> {
         return Ok("ready\n");
     }
     let detail = format!("not ready, waiting for: {}", missing.join(", "));
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+    Err(Problem::new(ProblemCode::NotReady, detail))
 }

@@ -6,6 +6,7 @@ use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::response::Response;
 use notification::{ByteString, Name, NotificationId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{CancelTarget, Erased, Filter, History, Operations};
 
@@ -21,7 +22,7 @@ use crate::scope::tenant_of;
 use crate::view::show;
 
 /// Counts of what a call has erased.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ErasureAnswer {
     /// Notifications of which recipient and content are gone, fallbacks among them.
     pub erased: u64,
@@ -51,6 +52,9 @@ enum Whom {
     ExternalId(ByteString),
 }
 
+/// Parameters of a request.
+pub(crate) const PARAMETERS: [&str; 5] = ["to", "external_id", "tenant", "after", "suppressions"];
+
 /// `DELETE /v1/recipients`: asks the store for a slice at a time, like a list.
 pub(crate) async fn erase(
     State(shared): State<Arc<ApiState>>,
@@ -58,14 +62,14 @@ pub(crate) async fn erase(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["to", "external_id", "tenant", "after", "suppressions"])?;
+    let mut query = Query::read(&uri, &PARAMETERS)?;
     let tenant = tenant_of(&mut query, &caller)?;
     let whom = Whom::read(&mut query)?;
     let with_suppressions = query.parse("suppressions")?.unwrap_or(caller.is_operator);
     if with_suppressions && !caller.is_operator {
         let detail =
             "the suppression list is that of all tenants: to erase from it needs an operator's key";
-        return Err(Problem::forbidden(detail));
+        return Err(Problem::missing_scope(detail));
     }
     let filter = whom.filter(&tenant);
     let mut next: Option<NotificationId> = query.parse("after")?;
@@ -102,7 +106,7 @@ impl Whom {
             let value = query.parse::<String>(name)?.map(ByteString::from);
             match value {
                 Some(value) if value.is_empty() => {
-                    Err(Problem::bad_request(format!("parameter {name}: must not be empty")))
+                    Err(Problem::parameter(format!("parameter {name}: must not be empty")))
                 }
                 value => Ok(value),
             }
@@ -111,7 +115,7 @@ impl Whom {
             (Some(address), None) => Ok(Self::Address(address)),
             (None, Some(external_id)) => Ok(Self::ExternalId(external_id)),
             (Some(_), Some(_)) | (None, None) => {
-                Err(Problem::bad_request("give the parameter `to`, or `external_id`, and not both"))
+                Err(Problem::parameter("give the parameter `to`, or `external_id`, and not both"))
             }
         }
     }

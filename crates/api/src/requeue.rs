@@ -5,9 +5,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use notification::{State as Stand, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{History, Requeued};
 
@@ -18,18 +19,21 @@ use crate::caller::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
 use crate::view::show;
 
 /// The answer to requeueing one notification.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RequeuedOne {
     /// Always 1.
     pub requeued: u64,
 }
 
-#[derive(Default, Serialize)]
-struct ManyAnswer {
+/// The answer to requeueing those that a filter matches.
+#[derive(Default, JsonSchema, Serialize)]
+#[schemars(rename = "RequeueAnswer")]
+pub(crate) struct ManyAnswer {
     /// Those that the filter matched.
     matched: u64,
     /// Those of them that are pending again; with `dry_run`, that would be.
@@ -42,8 +46,12 @@ struct ManyAnswer {
     content_removed: u64,
     /// Those in whose place a fallback was sent.
     replaced: u64,
+    /// Where the next request goes on (`after`); `None` at the end.
     next: Option<String>,
 }
+
+/// The parameters of both requests.
+pub(crate) const NAMES: [&str; 2] = ["state", "may_repeat"];
 
 /// The states from which notifications are sent again: one of those from which they may be, or several with commas between them.
 #[derive(Debug)]
@@ -68,26 +76,32 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     caller.check_sends_all()?;
     let id = parse_id(&id)?;
-    let States(states) = States::read(&mut Query::read(&uri, &["state", "may_repeat"])?)?;
+    let States(states) = States::read(&mut Query::read(&uri, &NAMES)?)?;
     let is_of_dead = states == States::default().0;
     if states.contains(&Stand::Refused)
         && let Some(history) = shared.reads.find(id).await?
         && history.envelope.lane.tenant == caller.tenant
         && history.fallback_id.is_some()
     {
-        return Err(Problem::new(StatusCode::CONFLICT, REPLACED));
+        return Err(Problem::new(ProblemCode::Replaced, REPLACED));
     }
     let answers = operations.requeue(vec![id], states, caller.tenant, shared.intake.now()).await?;
-    let conflict = |detail: &str| Problem::new(StatusCode::CONFLICT, detail);
     match answers.first() {
         Some(Requeued::Requeued) => Ok(acted(RequeuedOne { requeued: 1 })),
-        Some(Requeued::OtherState) if is_of_dead => Err(conflict(
+        Some(Requeued::OtherState) if is_of_dead => Err(Problem::new(
+            ProblemCode::WrongState,
             "it is not dead: what was given up is sent again, and with state=cancelled what was cancelled",
         )),
-        Some(Requeued::OtherState) => Err(conflict("it is in no state that was asked for")),
-        Some(Requeued::NotYet) => Err(conflict(NOT_YET)),
-        Some(Requeued::ContentRemoved) => Err(conflict(CONTENT_REMOVED)),
-        Some(Requeued::Expired) => Err(conflict("its expires_at has passed: send a new one")),
+        Some(Requeued::OtherState) => {
+            Err(Problem::new(ProblemCode::WrongState, "it is in no state that was asked for"))
+        }
+        Some(Requeued::NotYet) => Err(Problem::new(ProblemCode::NotReleased, NOT_YET)),
+        Some(Requeued::ContentRemoved) => {
+            Err(Problem::new(ProblemCode::ContentRemoved, CONTENT_REMOVED))
+        }
+        Some(Requeued::Expired) => {
+            Err(Problem::new(ProblemCode::Expired, "its expires_at has passed: send a new one"))
+        }
         Some(Requeued::Unknown) | None => Err(unknown(id)),
     }
 }
@@ -100,14 +114,14 @@ pub(crate) async fn many(
     uri: Uri,
 ) -> Result<Response, Problem> {
     caller.check_sends_all()?;
-    let mut query = Query::read(&uri, &[&matching::NAMES[..], &["state", "may_repeat"]].concat())?;
+    let mut query = Query::read(&uri, &[&matching::NAMES[..], &NAMES].concat())?;
     let States(states) = States::read(&mut query)?;
     let mut matching = Matching::read(&mut query, &caller)?;
     let is_of_dead = states == States::default().0;
     if !is_of_dead && !matching.is_bounded() {
         let detail = "name a broadcast, or since when they have stood there (since=; of a cancellation as its answer has it): else \
                       all would be sent that ever were cancelled, refused or in doubt, for whatever reason";
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::missing_parameter(detail));
     }
     let now = shared.intake.now();
     let (mut answer, mut replaced) = (ManyAnswer::default(), 0);
@@ -172,7 +186,7 @@ impl States {
         if states.contains(&Stand::InDoubt) && !may_repeat {
             let detail = "what is in doubt may have arrived, and would arrive twice: say may_repeat=true if that is better than \
                           not at all; the log keeps it";
-            return Err(Problem::bad_request(detail));
+            return Err(Problem::missing_parameter(detail));
         }
         Ok(Self(states))
     }

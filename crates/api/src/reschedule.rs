@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use pipeline::ingest::{InvalidField, new_time};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{CancelTarget, Reschedule, RescheduleCounts, Rescheduled};
@@ -15,11 +15,12 @@ use crate::act_trail::acted_on;
 use crate::body::{BodyFormat, format, with_body};
 use crate::caller::Caller;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
 use crate::{ApiState, broadcasts, notifications};
 
 /// The answer to rescheduling a notification, or a broadcast.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct RescheduleAnswer {
     /// Those that wait for the new time.
     pub rescheduled: u64,
@@ -74,10 +75,10 @@ async fn reschedule(
         let now = shared.intake.now();
         let send_at = new_time(&whole, now)?;
         let asked = Reschedule { target, tenant: tenant.clone(), send_at, now };
-        let conflict = |detail: String| Err(Problem::new(StatusCode::CONFLICT, detail));
         match operations.reschedule(asked).await? {
             Rescheduled::Counted(RescheduleCounts { rescheduled: 0, under_way, ended }) => {
-                conflict(format!("too late: {under_way} under way, {ended} ended"))
+                let detail = format!("too late: {under_way} under way, {ended} ended");
+                Err(Problem::new(ProblemCode::TooLate, detail))
             }
             Rescheduled::Counted(RescheduleCounts { rescheduled, under_way, ended }) => {
                 let asked = json!({ "send_at": send_at });
@@ -90,8 +91,8 @@ async fn reschedule(
                 );
                 Err(InvalidField::new("/send_at", message).into())
             }
-            Rescheduled::NotYet => conflict(NOT_YET.to_owned()),
-            Rescheduled::Overtaken => conflict(OVERTAKEN.to_owned()),
+            Rescheduled::NotYet => Err(Problem::new(ProblemCode::NotReleased, NOT_YET)),
+            Rescheduled::Overtaken => Err(Problem::new(ProblemCode::Overtaken, OVERTAKEN)),
             Rescheduled::Unknown => Err(unknown()),
         }
     })

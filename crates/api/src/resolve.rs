@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use notification::State as Stand;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Resolution, Resolved};
 
@@ -16,11 +17,12 @@ use crate::caller::Caller;
 use crate::matching::{self, Matching};
 use crate::notifications::unknown;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
 use crate::view::show;
 
 /// The answer to resolving one notification, or those that a filter matches.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct ResolveAnswer {
     /// Those in doubt that were meant.
     pub matched: u64,
@@ -31,7 +33,7 @@ pub struct ResolveAnswer {
 }
 
 /// The parameters of both requests.
-const NAMES: [&str; 2] = ["as", "note"];
+pub(crate) const NAMES: [&str; 2] = ["as", "note"];
 
 /// `POST /v1/notifications/{id}/resolve`
 pub(crate) async fn one(
@@ -51,7 +53,7 @@ pub(crate) async fn one(
         }
         Some(Resolved::OtherState) => {
             let detail = "it is not in doubt: there is nothing to resolve";
-            Err(Problem::new(StatusCode::CONFLICT, detail))
+            Err(Problem::new(ProblemCode::WrongState, detail))
         }
         Some(Resolved::Unknown) | None => Err(unknown(id)),
     }
@@ -70,7 +72,7 @@ pub(crate) async fn many(
     if !matching.is_bounded() {
         let detail = "name a broadcast, or since when they are in doubt (since=): else all would be resolved that ever were in \
                       doubt, for whatever reason";
-        return Err(Problem::bad_request(detail));
+        return Err(Problem::missing_parameter(detail));
     }
     let ids = matching.collect(&shared, [Stand::InDoubt].into(), |_| true).await?;
     let matched = ids.len() as u64;
@@ -90,5 +92,5 @@ pub(crate) async fn many(
 fn read(query: &mut Query) -> Result<Resolution, Problem> {
     let state: Stand = query.required("as")?;
     let note: String = query.parse("note")?.unwrap_or_default();
-    Resolution::new(state, &note).map_err(|error| Problem::bad_request(error.to_string()))
+    Resolution::new(state, &note).map_err(|error| Problem::parameter(error.to_string()))
 }

@@ -21,7 +21,7 @@ pub(crate) fn tenant_of(query: &mut Query, caller: &Caller) -> Result<Name, Prob
     let tenant = query.parse("tenant")?.unwrap_or_else(|| caller.tenant.clone());
     if tenant != caller.tenant && !caller.is_operator {
         let detail = "to name another tenant needs an operator's key";
-        return Err(Problem::forbidden(detail));
+        return Err(Problem::missing_scope(detail));
     }
     Ok(tenant)
 }
@@ -45,7 +45,7 @@ impl NamedScope {
             _ => {
                 let detail = "name one of: broadcast; channel; channel, destination and priority, as the lanes of \
                               /v1/status do; all=true";
-                return Err(Problem::bad_request(detail));
+                return Err(Problem::parameter(detail));
             }
         };
         Ok(Self { tenant: tenant_of(query, caller)?, scope })

@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use notification::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::StoreSpace;
 
 /// The room that the store takes.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SpaceAnswer {
     /// Bytes that it takes.
     pub used_bytes: u64,

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use feed::{FeedPlan, FeedProgress, FeedSource, SourceCounts};
 use notification::{Account, Name, Pauses, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{
     ClusterStatus, LaneEvidence, LaneStatus, ParkedChannel, ReadStore, StoreError, WorkerStatus,
@@ -22,15 +23,17 @@ use crate::space::SpaceAnswer;
 use crate::view::show;
 
 /// The answer to `GET /v1/status`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct StatusAnswer {
     /// Of the engine, or of the program that read the store.
     pub version: String,
     /// Of the engine; none where the store itself was read.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub started_at: Option<String>,
     /// How many were accepted, and how many are in each state.
     pub totals: Account,
     /// The earliest due time of a pending chunk that is not claimed and whose lane is not paused; it may lie ahead.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub oldest_due_at: Option<String>,
     /// For how long that has been due: 0 where it lies ahead.
     pub lag_seconds: f64,
@@ -58,20 +61,24 @@ pub struct StatusAnswer {
 }
 
 /// A lane with work.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct LaneAnswer {
     /// The configured channel.
+    #[schemars(with = "notification::Name")]
     pub channel: String,
     /// The provider, or the host of the recipients.
     pub destination: String,
     /// `urgent`, `normal` or `bulk`.
+    #[schemars(with = "notification::Priority")]
     pub priority: String,
     /// Whose notifications these are; those of several tenants in a lane that is older than lanes of tenants.
     #[serde(default)]
+    #[schemars(with = "notification::Name")]
     pub tenant: String,
     /// Deliveries under way.
     pub claimed: u64,
     /// The earliest due time of a pending chunk that is not claimed.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub next_due_at: Option<String>,
     /// Attempts at what this process claims that may be under way at a time, as of the last answer.
     #[serde(default)]
@@ -84,9 +91,11 @@ pub struct LaneAnswer {
     pub rate_per_minute: Option<u32>,
     /// When its destination last answered, whatever the answer was.
     #[serde(default)]
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub answered_at: Option<String>,
     /// While every attempt fails: the next one is not made before.
     #[serde(default)]
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub closed_until: Option<String>,
     /// True if it waits for a channel that this engine does not have.
     #[serde(default)]
@@ -97,22 +106,24 @@ pub struct LaneAnswer {
 }
 
 /// The pending notifications of a channel that is not configured; they are sent when it is again.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ParkedAnswer {
     /// The channel.
+    #[schemars(with = "notification::Name")]
     pub channel: String,
     /// Lanes in which something waits.
     pub lanes: u64,
     /// Notifications that wait, due or not.
     pub notifications: u64,
     /// The earliest due time of these; it may lie ahead.
+    #[schemars(with = "notification::Timestamp")]
     pub next_due_at: String,
     /// True if there may be more of both: counting ends at 10,000 lanes or chunks.
     pub at_least: bool,
 }
 
 /// A stream of another system that an engine reads notifications from.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SourceAnswer {
     /// Its name in the configuration.
     pub name: String,
@@ -127,24 +138,27 @@ pub struct SourceAnswer {
     /// Acknowledged to the source.
     pub acknowledged: u64,
     /// Since when something keeps it from its work.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub waiting_since: Option<String>,
     /// The last error of that.
     pub waits_for: Option<String>,
 }
 
 /// How far the feed of the suppression list is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct SuppressionFeed {
     /// It has taken everything up to here.
+    #[schemars(with = "store::EventPosition")]
     pub position: String,
     /// When the first change happened that it has not taken; none when it has all of them.
+    #[schemars(with = "Option<notification::Timestamp>")]
     pub waiting_since: Option<String>,
     /// How long ago that was: 0 when it has all of them.
     pub lag_seconds: f64,
 }
 
 /// How far a feed of delivery events is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct FeedAnswer {
     /// Its name.
     pub name: String,
@@ -154,7 +168,7 @@ pub struct FeedAnswer {
 }
 
 /// The processes that share a store.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 pub struct ClusterAnswer {
     /// All that have not left, the dead included until they are reaped.
     pub workers: Vec<WorkerAnswer>,
@@ -165,7 +179,7 @@ pub struct ClusterAnswer {
 }
 
 /// One of them.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, JsonSchema, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each field means what the store's field of that name means")]
 pub struct WorkerAnswer {
     pub id: i64,
@@ -173,6 +187,7 @@ pub struct WorkerAnswer {
     pub role: String,
     pub version: String,
     pub listen: Option<String>,
+    #[schemars(with = "notification::Timestamp")]
     pub started_at: String,
     pub alive_for_seconds: f64,
     pub standing_by: bool,

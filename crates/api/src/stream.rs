@@ -17,6 +17,7 @@ use notification::{Draft, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::{InvalidField, Reservation};
+use schemars::JsonSchema;
 use serde::Serialize;
 use store::{Admission, StoreError};
 
@@ -26,6 +27,7 @@ use crate::draft::{DraftError, read_draft};
 use crate::input::Input;
 use crate::lines::BodyLine;
 use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::yield_budget::YieldBudget;
 
 /// The lines of one store call, in order.
@@ -38,20 +40,21 @@ struct LineGroup {
 }
 
 /// How the lines of a stream ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-struct LineCounts {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize)]
+pub(crate) struct LineCounts {
     accepted: u64,
     replayed: u64,
     refused: u64,
 }
 
 /// Why a line was refused.
-#[derive(Debug, Serialize)]
-struct LineError {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct LineError {
     status: u16,
     #[serde(skip_serializing_if = "str::is_empty")]
     pointer: std::borrow::Cow<'static, str>,
     detail: String,
+    code: ProblemCode,
 }
 
 type Answered = Result<(Vec<u8>, LineCounts), StoreError>;
@@ -246,7 +249,7 @@ impl Answers {
                 struct BrokenStream {
                     error: LineError,
                 }
-                let error = LineError::new(problem.status.as_u16(), problem.detail);
+                let error = LineError::new(problem.code, problem.detail);
                 Some(json_line(&BrokenStream { error }))
             }
         }
@@ -272,7 +275,7 @@ impl LineGroup {
                 None => match admissions.next() {
                     Some(Ok(admission)) => Ok(admission),
                     Some(Err(invalid)) => Err(LineError::conflict(invalid)),
-                    None => Err(LineError::new(500, "no answer".to_owned())),
+                    None => Err(LineError::new(ProblemCode::InternalError, "no answer".to_owned())),
                 },
             };
             counts.count(&admission);
@@ -303,16 +306,21 @@ impl LineCounts {
 // === impl LineError ===
 
 impl LineError {
-    fn new(status: u16, detail: String) -> Self {
-        Self { status, pointer: "".into(), detail }
+    fn new(code: ProblemCode, detail: String) -> Self {
+        Self { status: code.status().as_u16(), pointer: "".into(), detail, code }
+    }
+
+    fn of_field(code: ProblemCode, InvalidField { pointer, message }: InvalidField) -> Self {
+        Self { pointer, ..Self::new(code, message) }
     }
 
     fn too_long() -> Self {
-        Self::new(413, format!("the line has more than {} bytes", limits::LINE_BYTES))
+        let detail = format!("the line has more than {} bytes", limits::LINE_BYTES);
+        Self::new(ProblemCode::TooLarge, detail)
     }
 
     fn conflict(invalid: InvalidField) -> Self {
-        Self { status: 409, pointer: invalid.pointer, detail: invalid.message }
+        Self::of_field(ProblemCode::IdempotencyKeyReused, invalid)
     }
 }
 
@@ -320,9 +328,8 @@ impl From<DraftError> for LineError {
     fn from(error: DraftError) -> Self {
         match error {
             DraftError::Wrong(error) => error.into(),
-            DraftError::NotGranted(field) => {
-                Self { status: 403, pointer: field.pointer, detail: field.message }
-            }
+            DraftError::NotGranted(field) => Self::of_field(ProblemCode::NotGranted, field),
+            DraftError::Header(detail) => Self::new(ProblemCode::InvalidHeader, detail.to_owned()),
         }
     }
 }
@@ -330,10 +337,8 @@ impl From<DraftError> for LineError {
 impl From<ParseError> for LineError {
     fn from(error: ParseError) -> Self {
         match error {
-            ParseError::Syntax(detail) => Self::new(400, detail),
-            ParseError::Invalid(invalid) => {
-                Self { status: 422, pointer: invalid.pointer, detail: invalid.message }
-            }
+            ParseError::Syntax(detail) => Self::new(ProblemCode::InvalidJson, detail),
+            ParseError::Invalid(invalid) => Self::of_field(ProblemCode::InvalidField, invalid),
         }
     }
 }

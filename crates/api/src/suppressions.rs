@@ -14,6 +14,7 @@ use notification::{ByteString, Name, Timestamp, limits};
 use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, list, share, text};
 use pipeline::ingest::parse::too_many_items;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{EventPosition, Lift, ReadStore, StoreError, Suppression};
@@ -30,19 +31,27 @@ use crate::problem::Problem;
 use crate::query::Query;
 use crate::view::{ListAnswer, show};
 
-const SUPPRESS: &[&str] = &["channel", "to", "reason"];
-const LIFT: &[&str] = &["channel", "to", "registered_at"];
+/// Parameters of a request for a page of the list.
+pub(crate) const LIST_PARAMETERS: [&str; 3] = ["channel", "after", "limit"];
+/// Parameters of a request that takes one recipient off the list.
+pub(crate) const LIFT_PARAMETERS: [&str; 2] = ["channel", "to"];
+/// Parameters of a request for changes.
+pub(crate) const EVENT_PARAMETERS: [&str; 3] = ["position", "limit", "wait"];
+/// Fields of a body that suppresses.
+pub(crate) const SUPPRESS: &[&str] = &["channel", "to", "reason"];
+/// Fields of a body that lifts.
+pub(crate) const LIFT: &[&str] = &["channel", "to", "registered_at"];
 const LINES: &str = "application/x-ndjson";
 
 /// The answer to suppressing recipients.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct SuppressAnswer {
     /// Those that are on the list now.
     pub suppressed: usize,
 }
 
 /// The answer to lifting suppressions.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, JsonSchema, Serialize, Deserialize)]
 pub struct LiftAnswer {
     /// Those that were taken off the list.
     pub lifted: usize,
@@ -76,7 +85,7 @@ pub(crate) async fn read(
     if accept.is_some_and(|accept| accept.contains(LINES)) {
         return export(&shared, &uri).await;
     }
-    let mut query = Query::read(&uri, &["channel", "after", "limit"])?;
+    let mut query = Query::read(&uri, &LIST_PARAMETERS)?;
     let channel: Name = query.required("channel")?;
     let after: Option<String> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
@@ -158,7 +167,7 @@ pub(crate) async fn lift_one(
     State(WithOperations(operations)): State<WithOperations>,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
-    let mut query = Query::read(&uri, &["channel", "to"])?;
+    let mut query = Query::read(&uri, &LIFT_PARAMETERS)?;
     let (channel, to): (Name, String) = (query.required("channel")?, query.required("to")?);
     let recipient = as_listed(&shared, &channel, to.into());
     let lift = Lift { channel, recipient, registered_at: None };
@@ -174,7 +183,7 @@ pub(crate) async fn events(
     State(shared): State<Arc<ApiState>>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let mut query = Query::read(&uri, &["position", "limit", "wait"])?;
+    let mut query = Query::read(&uri, &EVENT_PARAMETERS)?;
     let position: EventPosition = query.parse("position")?.unwrap_or_default();
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait = wait_of(&mut query)?;

@@ -3,38 +3,54 @@
 use std::fmt::Display;
 
 use notification::Labels;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use store::{Attempted, History, write_labels};
 
 /// One notification.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub(crate) struct Notification {
+    #[schemars(with = "notification::NotificationId")]
     id: String,
+    #[schemars(with = "notification::Name")]
     channel: String,
     destination: String,
     to: Option<String>,
+    #[schemars(with = "notification::State")]
     state: &'static str,
+    #[schemars(with = "notification::Guarantee")]
     guarantee: &'static str,
+    #[schemars(with = "notification::Priority")]
     priority: &'static str,
+    #[schemars(with = "notification::Timestamp")]
     accepted_at: String,
+    #[schemars(with = "notification::Timestamp")]
     due_at: String,
+    #[schemars(with = "Option<notification::Timestamp>")]
     expires_at: Option<String>,
+    #[schemars(with = "Option<notification::BroadcastId>")]
     broadcast: Option<String>,
+    #[schemars(with = "Option<notification::Timestamp>")]
     next_attempt_at: Option<String>,
+    #[schemars(with = "Option<notification::NotificationId>")]
     fallback_of: Option<String>,
+    #[schemars(with = "Option<notification::NotificationId>")]
     fallback_id: Option<String>,
     attempts: Vec<Attempted>,
     #[serde(flatten, serialize_with = "write_labels")]
     labels: Labels,
+    /// The content, byte for byte as it is sent; absent in lists, and when it is kept no longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<RawValue>>,
+    /// The channel's options, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<Box<RawValue>>,
 }
 
 /// Some of a list.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "{T}List")]
 pub(crate) struct ListAnswer<T> {
     pub(crate) items: Vec<T>,
     /// Where the next call goes on (`after`); `None` at the end.

@@ -6,6 +6,7 @@ use crate::lifecycle::State;
 
 /// How many notifications stand where. `pending` counts every state that is not terminal. Its JSON is a part of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Account {
     /// Ever accepted.
     pub accepted: u64,

@@ -45,6 +45,8 @@ pub mod outcome;
 pub mod pause;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod terms;
 pub mod time;
 pub mod verdict;

@@ -11,6 +11,7 @@ use crate::EventPosition;
 
 /// An attempt, or the end, of a notification, as the log keeps it. Its JSON is a part of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attempted {
     /// Time of its settlement.
     pub at: Timestamp,
@@ -41,6 +42,7 @@ pub struct DeliveryFilter {
 
 /// An end, or an attempt, of a notification. Its JSON is a part of the API, and of a feed's notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeliveryEvent {
     /// Its place among all events.
     pub position: EventPosition,
@@ -50,6 +52,7 @@ pub struct DeliveryEvent {
     pub channel: Name,
     /// Device token, endpoint, address; `None` when the store keeps it no longer.
     #[serde(rename = "to", skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub recipient: Option<ByteString>,
     /// The attempt, or the end.
     #[serde(flatten)]

@@ -89,6 +89,7 @@ pub struct LogPosition(pub u64);
 
 /// An entry of the log. Its JSON is a part of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LogEntry {
     /// Notification of the entry.
     pub id: NotificationId,

@@ -60,6 +60,7 @@ pub struct Retention {
 
 /// Counts of what was removed. Its JSON is a part of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Removed {
     /// Notifications whose contents were removed.
     pub contents: u64,

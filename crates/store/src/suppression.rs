@@ -8,11 +8,13 @@ use serde::{Serialize, Serializer};
 
 /// A recipient that must not be tried again. Its JSON is a part of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suppression {
     /// Channel of the recipient.
     pub channel: Name,
     /// The recipient.
     #[serde(rename = "to")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub recipient: ByteString,
     /// The provider's words, or the operator's.
     pub reason: String,
@@ -39,6 +41,7 @@ pub struct Lift {
 
 /// A change of a recipient's suppression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum Change {
     /// The recipient is on the list from now on, or is for another reason. A later `since` alone is no change.
@@ -56,6 +59,7 @@ pub enum Change {
 
 /// A change of the list. Its JSON is a part of the API, and of a feed's notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SuppressionEvent {
     /// Its place among all changes.
     pub position: EventPosition,
@@ -65,6 +69,7 @@ pub struct SuppressionEvent {
     pub channel: Name,
     /// The recipient.
     #[serde(rename = "to")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub recipient: ByteString,
     /// The change.
     #[serde(flatten)]
@@ -158,6 +163,21 @@ impl Serialize for EventPosition {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for EventPosition {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "EventPosition".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9]{1,19}-[0-9]{1,19}$" })
+    }
+}
+
 impl FromStr for EventPosition {
     type Err = PositionError;
 
@@ -166,9 +186,15 @@ impl FromStr for EventPosition {
         let refuse = || PositionError(text.chars().take(80).collect());
         // A number alone is taken as well: users name the start `0`.
         let (transaction, event) = text.split_once('-').unwrap_or((text, "0"));
+        // Digits alone, as many as the largest has: `parse` takes a sign, and zeros before the number without end.
+        let is_written = |digits: &&str| {
+            digits.len() <= 19 && digits.bytes().all(|digit| digit.is_ascii_digit())
+        };
         // Both databases keep signed numbers: a larger one would be negative there, and stand before the start.
-        let number =
-            |digits: &str| digits.parse::<i64>().ok().and_then(|it| u64::try_from(it).ok());
+        let number = |digits: &str| {
+            let number = Some(digits).filter(is_written)?.parse::<i64>().ok()?;
+            u64::try_from(number).ok()
+        };
         let number = |digits| number(digits).ok_or_else(refuse);
         Ok(Self { transaction: number(transaction)?, event: number(event)? })
     }
@@ -187,8 +213,9 @@ mod tests {
         check("0", Some((0, 0)));
         check("12-345", Some((12, 345)));
         check(&EventPosition { transaction: 7, event: 9 }.to_string(), Some((7, 9)));
-        for bad in ["", "-1", "1-", "x", "1-2-3", "9223372036854775808"] {
+        for bad in ["", "-1", "1-", "x", "1-2-3", "9223372036854775808", "+1", "1-+2"] {
             check(bad, None);
         }
+        check(&"0".repeat(20), None);
     }
 }

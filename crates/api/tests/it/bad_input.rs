@@ -251,6 +251,9 @@ async fn a_wrong_type_method_or_path_is_told_what_is_right() {
         ("/v1/notifications?limit=0", "parameter limit: must be 1 to 1000"),
         ("/v1/notifications?limit=1001", "parameter limit: must be 1 to 1000"),
         ("/v1/notifications?limit=x", "parameter limit: invalid digit"),
+        // Not passed over where there is one at most.
+        ("/v1/notifications?key=k&limit=0", "parameter limit: must be 1 to 1000"),
+        ("/v1/notifications?key=k&after=x", "parameter after: "),
         ("/v1/notifications?state=gone", "parameter state: \\\"gone\\\" is not"),
         ("/v1/notifications?order=up", "\\\"up\\\" is no order: newest or oldest"),
         ("/v1/notifications?colour=red", "the parameters are channel, state"),

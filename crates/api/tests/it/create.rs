@@ -131,7 +131,7 @@ async fn a_stream_answers_every_line_and_counts_them() {
     assert_eq!(
         token,
         &json!({"line": 4, "error": {"status": 422, "pointer": "/to",
-            "detail": "must be hexadecimal digits"}})
+            "detail": "must be hexadecimal digits", "code": "invalid_field"}})
     );
     assert_eq!(again, &json!({"line": 5, "id": first["id"], "replayed": true}));
     assert_eq!((&long["line"], &long["error"]["status"]), (&json!(6), &json!(413)));

@@ -148,3 +148,19 @@ async fn feeds_of_events_are_shown_with_their_lag() {
     assert!(metrics.contains("belfry_feed_lag_seconds{feed=\"outcomes\"} 90.0"), "{metrics}");
     assert!(metrics.contains("belfry_feed_lag_seconds{feed=\"feed\"} 0.0"), "{metrics}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_last_event_that_is_none_is_refused_without_a_stream_too() {
+    let fixture = fixture(Vec::new());
+    for (accept, last) in [
+        ("text/event-stream", &b"{}"[..]),
+        ("application/x-ndjson", b"{}"),
+        ("application/x-ndjson", b"\xc2\x84"),
+        ("text/event-stream", b"\xff"),
+    ] {
+        let request =
+            Request::get("/v1/events").header("accept", accept).header("last-event-id", last);
+        let problem = fixture.send(request.body(Body::empty()).unwrap()).await.problem(400);
+        assert_eq!(problem["code"], "invalid_header");
+    }
+}

@@ -228,7 +228,9 @@ async fn a_line_that_is_not_granted_is_refused_and_those_beside_it_are_taken() {
     let detail = r#""hooks" is not granted to this key: it has ios"#;
     assert_eq!(
         answers[1],
-        json!({"line": 2, "error": {"status": 403, "pointer": "/channel", "detail": detail}})
+        json!({"line": 2, "error": {
+            "status": 403, "pointer": "/channel", "detail": detail, "code": "not_granted",
+        }})
     );
     assert_eq!(answers[3], json!({"accepted": 2, "replayed": 0, "refused": 1}));
     let broadcast = "{\"channel\":\"hooks\",\"content\":{}}\n\"a1\"\n".to_owned();

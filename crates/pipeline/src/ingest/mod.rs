@@ -63,7 +63,7 @@ pub use invalid_field::InvalidField;
 pub use labels::fault_of_tag;
 pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
-pub use reschedule::new_time;
+pub use reschedule::{NEW_TIME, new_time};
 pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
 pub use template::{TemplateSource, Templates};
 pub use upload::{BroadcastOpening, Upload};

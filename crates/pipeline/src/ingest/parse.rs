@@ -19,13 +19,16 @@ macro_rules! with_submission {
     };
 }
 
-const NOTIFICATION: &[&str] = with_submission!("to");
-/// A broadcast whose recipients follow in lines of their own.
-const BROADCAST: &[&str] = with_submission!();
-const BROADCAST_WITH_RECIPIENTS: &[&str] = with_submission!("recipients");
-/// A recipient of a broadcast that is not just a text.
-const RECIPIENT: &[&str] = &["to", "variables", "external_id", "fallback"];
-const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
+/// The fields of a notification.
+pub const NOTIFICATION: &[&str] = with_submission!("to");
+/// The fields of a broadcast whose recipients follow in lines of their own.
+pub const BROADCAST: &[&str] = with_submission!();
+/// The fields of a broadcast with its recipients.
+pub const BROADCAST_WITH_RECIPIENTS: &[&str] = with_submission!("recipients");
+/// The fields of a recipient of a broadcast that is not just a text.
+pub const RECIPIENT: &[&str] = &["to", "variables", "external_id", "fallback"];
+/// The fields of a fallback; one of a broadcast has no `to`.
+pub const FALLBACK: &[&str] = &["channel", "to", "content", "options", "template"];
 
 /// A broadcast with all of its recipients in one text.
 #[derive(Debug)]

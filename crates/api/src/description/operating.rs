@@ -1,0 +1,62 @@
+//! Operations for operators: the state of the engine.
+
+use axum::http::Method;
+use notification::limits::LIST_ITEMS;
+use serde_json::json;
+use store::LogEntry;
+
+use super::operation::{LINES, Operation, component, lines_of};
+use super::parameters::limit;
+use super::types::Types;
+use crate::limits::LOG_ENTRIES;
+use crate::operate::{self, AuditAnswer};
+use crate::problem_code::ProblemCode::InternalError;
+use crate::prospect::{self, ProspectAnswer};
+use crate::prune::PruneAnswer;
+use crate::status::StatusAnswer;
+
+pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
+    let log = lines_of(&[types.of::<LogEntry>(), component("NextLogPosition")]);
+    let exposition = json!({ "type": "string", "description": "OpenMetrics 1.0." });
+    vec![
+        operation(Method::GET, "/v1/status", "read_status", "Read where work stands")
+            .json("The status.", types.of::<StatusAnswer>())
+            .reads(),
+        operation(Method::GET, "/v1/audit", "audit", "Count everything from the ground up")
+            .about("Takes a while on a large store.")
+            .json("The account, and whether it balances.", types.of::<AuditAnswer>())
+            .reads(),
+        operation(Method::GET, "/v1/log", "read_log", "Read the log")
+            .about("In the order of settling. Entries that were settled together are not split over answers, so an answer may exceed `limit`.")
+            .takes(&operate::LOG_PARAMETERS)
+            .with("position", json!({ "type": "integer", "minimum": 0, "default": 0 }), "Go on after here: `next` of the answer before.")
+            .with("limit", limit(LIST_ITEMS, LOG_ENTRIES), "Entries of the answer, about.")
+            .example("position", &json!(0))
+            .answers(200, "Entries.", &[(LINES, log)])
+            .reads(),
+        operation(Method::GET, "/v1/estimate", "estimate", "Estimate how long a broadcast would take that is not created yet")
+            .takes(&prospect::PARAMETERS)
+            .requires("channel")
+            .requires("recipients")
+            .example("channel", &json!("ios"))
+            .example("recipients", &json!(1_000_000))
+            .json("The estimate.", types.of::<ProspectAnswer>())
+            .reads(),
+        operation(Method::POST, "/v1/prune", "prune", "Remove what has outlived its lifetime now")
+            .about("It answers within about a second: ask again until `done` is true.")
+            .json("Counts of what this call removed.", types.of::<PruneAnswer>())
+            .writes(),
+        operation(Method::GET, "/metrics", "read_metrics", "Read the metrics of the process")
+            .answers(200, "The metrics.", &[("application/openmetrics-text", exposition)])
+            .may(&[InternalError]),
+    ]
+}
+
+fn operation(
+    method: Method,
+    path: &'static str,
+    id: &'static str,
+    summary: &'static str,
+) -> Operation {
+    Operation::new((method, path), "operating", id, summary)
+}
