@@ -163,6 +163,16 @@ fn sha256(key: &str) -> [u8; 32] {
     digest::digest(&digest::SHA256, key.as_bytes()).as_ref().try_into().unwrap_or_default()
 }
 
+// === impl RouteRule ===
+
+impl RouteRule {
+    /// True if only operators and their tools ask for the route. An address that operators have for themselves is then the only one where
+    /// it is answered.
+    pub fn is_for_operators(&self) -> bool {
+        self.needs.iter().any(|scope| matches!(scope, KeyScope::Operate | KeyScope::Metrics))
+    }
+}
+
 // === impl Keys ===
 
 impl Keys {

@@ -245,6 +245,7 @@ impl Fixture {
         let mut tasks = Tasks::default();
         tasks.spawn("server", async move {
             let shutdown = async { drop(stopped.await) };
+            let listener = api::ApiListener::tcp(listener).unwrap();
             api::serve(listener, site, shutdown).await.unwrap();
         });
         Listening { address, tasks, stop }

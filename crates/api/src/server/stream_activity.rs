@@ -1,0 +1,154 @@
+//! The requests under way on one HTTP/2 connection: how many there are, and which wait for the caller to take their answers.
+//!
+//! Over HTTP/1.1 a caller that does not read its answer fills the socket, which [`Patient`](super::patient) notices. Over HTTP/2 it may
+//! leave the window of one stream shut and the socket empty. Each body of an answer therefore notes when it has given a piece and was not
+//! asked for the next one: hyper asks once the piece has left for the caller's window.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use notification::limits::IDLE_TIMEOUT;
+
+use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_TIMEOUT};
+
+/// Between two looks at a connection; its times are counted in looks.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The requests of a connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StreamActivity(Arc<Mutex<ActivityState>>);
+
+#[derive(Debug, Default)]
+struct ActivityState {
+    /// Requests under way, by number: the looks since the last piece of the answer was given, or `None` while the caller waits for the
+    /// engine.
+    open: BTreeMap<u64, Option<u32>>,
+    next_number: u64,
+    /// Looks since the last request has ended.
+    idle_looks: u32,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct OpenStream {
+    activity: StreamActivity,
+    number: u64,
+}
+
+/// The body of an answer, noted piece by piece.
+#[derive(Debug)]
+pub(super) struct NotedBody {
+    inner: Body,
+    stream: OpenStream,
+    has_begun: bool,
+}
+
+/// The state that a look finds a connection in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    /// In use, or not unused for long.
+    Good,
+    /// Without a request for [`HEAD_TIMEOUT`].
+    Idle,
+    /// As before, although the caller was told to go.
+    Gone,
+    /// The caller has not taken a piece of an answer for [`IDLE_TIMEOUT`].
+    Stalled,
+}
+
+// === impl StreamActivity ===
+
+impl StreamActivity {
+    /// Notes that a request has begun.
+    pub(super) fn begin(&self) -> OpenStream {
+        let mut state = self.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        state.idle_looks = 0;
+        state.open.insert(number, None);
+        OpenStream { activity: self.clone(), number }
+    }
+
+    /// Looks at the connection, [`LOOK_EVERY`] after the look before.
+    pub(super) fn look(&self) -> ConnectionState {
+        let mut state = self.lock();
+        if state.open.is_empty() {
+            state.idle_looks += 1;
+            return match LOOK_EVERY * state.idle_looks {
+                idle if idle >= HEAD_TIMEOUT + FIRST_HEAD_TIMEOUT => ConnectionState::Gone,
+                idle if idle >= HEAD_TIMEOUT => ConnectionState::Idle,
+                _ => ConnectionState::Good,
+            };
+        }
+        let mut state_of_connection = ConnectionState::Good;
+        for looks in state.open.values_mut().flatten() {
+            *looks += 1;
+            // One more: the first look may have come right behind the piece.
+            if LOOK_EVERY * *looks > IDLE_TIMEOUT {
+                state_of_connection = ConnectionState::Stalled;
+            }
+        }
+        state_of_connection
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ActivityState> {
+        // Every critical section leaves the state whole, even if it panicked.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl OpenStream ===
+
+impl OpenStream {
+    /// Notes whether the caller is to take a piece, from now on.
+    fn set_waits_for_caller(&self, waits: bool) {
+        if let Some(looks) = self.activity.lock().open.get_mut(&self.number) {
+            *looks = waits.then_some(0);
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.activity.lock().open.remove(&self.number);
+    }
+}
+
+// === impl NotedBody ===
+
+impl NotedBody {
+    /// The body of the answer to the request of `stream`.
+    pub(super) fn new(inner: Body, stream: OpenStream) -> Self {
+        Self { inner, stream, has_begun: false }
+    }
+}
+
+impl HttpBody for NotedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        self.has_begun = true;
+        self.stream.set_waits_for_caller(polled.is_ready());
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // Once it has given a piece it is asked for another one, even if that was the last: until then it is known to be under way.
+        !self.has_begun && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
