@@ -6,24 +6,38 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout_at;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::http2;
 use super::patient::Patient;
+use super::preface::read_preface;
 use super::served_site::{FirstHead, ServedSite};
 use crate::limits::{CONNECTION_BYTES, HEAD_TIMEOUT};
 use crate::unauthenticated::ConnectionNote;
 
-/// Serves HTTP/1.1 on a plain socket.
-pub(super) async fn plain<S>(socket: S, note: ConnectionNote, served: ServedSite)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+/// Serves HTTP/1.1 on a plain TCP socket.
+pub(super) async fn plain(socket: TcpStream, note: ConnectionNote, served: ServedSite) {
     let first_head = FirstHead::of_new_connection();
     http1(Patient::new(socket), note, served, first_head).await;
+}
+
+/// Serves HTTP/1.1 on a Unix socket, or HTTP/2 if the first bytes are its preface: proxies speak it to stream both ways.
+pub(super) async fn unix(socket: UnixStream, note: ConnectionNote, mut served: ServedSite) {
+    let first_head = FirstHead::of_new_connection();
+    let begun = tokio::select! {
+        begun = timeout_at(first_head.deadline(), read_preface(Patient::new(socket))) => begun,
+        // Nothing was asked for yet.
+        _ = served.stopping.changed() => return,
+    };
+    match begun {
+        Ok(Ok((true, stream))) => http2::serve(stream, note, served, first_head).await,
+        Ok(Ok((false, stream))) => http1(stream, note, served, first_head).await,
+        // Too late, or gone.
+        Ok(Err(_)) | Err(_) => {}
+    }
 }
 
 /// Serves HTTP/2 or HTTP/1.1 on a socket with TLS, as the handshake chooses. The handshake and the first head share their time.

@@ -33,6 +33,7 @@ pub(super) async fn serve<S>(
             let stream = activity.begin();
             let (note, served) = (note.clone(), served.clone());
             async move {
+                stream.set_task();
                 let answer = served.answer(&note, request).await;
                 answer.map(|answer| answer.map(|body| NotedBody::new(body, stream)))
             }
@@ -57,13 +58,12 @@ pub(super) async fn serve<S>(
                 connection.as_mut().graceful_shutdown();
             }
             _ = looks.tick() => match activity.look() {
-                ConnectionState::Good => {}
+                ConnectionState::Good(stalled) => stalled.into_iter().for_each(|task| {
+                    tracing::debug!("answer not taken by its caller");
+                    tasks.abort(task);
+                }),
                 ConnectionState::Idle => connection.as_mut().graceful_shutdown(),
                 ConnectionState::Gone => return,
-                ConnectionState::Stalled => {
-                    tracing::debug!("caller does not take its answer");
-                    return;
-                }
             },
         }
     };

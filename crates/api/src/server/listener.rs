@@ -63,7 +63,7 @@ impl ApiListener {
         Ok(Self::new(BoundSocket::Tcp(listener.into_std()?, Some(tls))))
     }
 
-    /// Plain HTTP/1.1 on a Unix socket.
+    /// HTTP/1.1 on a Unix socket, or HTTP/2 from a client that knows that it is there.
     pub fn unix(socket: UnixSocket) -> Self {
         Self::new(BoundSocket::Unix(socket))
     }

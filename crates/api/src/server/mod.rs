@@ -3,14 +3,16 @@
 //! ```text
 //! listener       sockets that callers connect to     unix_socket      a socket with a file
 //! connection     HTTP/1.1, the TLS handshake         patient          writing, as long as the peer reads
-//! http2          HTTP/2                              stream_activity  its requests under way
-//! served_site    the site, and when to stop          stream_tasks     their tasks
+//! preface        which of the two a socket speaks    http2            HTTP/2
+//! served_site    the site, and when to stop          stream_activity  its requests under way
+//!                                                    stream_tasks     their tasks
 //! ```
 
 mod connection;
 mod http2;
 mod listener;
 mod patient;
+mod preface;
 mod served_site;
 mod stream_activity;
 mod stream_tasks;
@@ -125,8 +127,8 @@ fn note(
 async fn serve_connection(accepted: AcceptedSocket, note: ConnectionNote, served: ServedSite) {
     match accepted {
         AcceptedSocket::Plain(socket, _) => connection::plain(socket, note, served).await,
-        AcceptedSocket::Unix(socket) => connection::plain(socket, note, served).await,
-        // Boxed: it needs more room than the others, which would have it as well.
+        // Boxed: these need more room than the first, which would have it as well.
+        AcceptedSocket::Unix(socket) => Box::pin(connection::unix(socket, note, served)).await,
         AcceptedSocket::Tls(socket, _, tls) => {
             Box::pin(connection::tls(socket, tls, note, served)).await;
         }

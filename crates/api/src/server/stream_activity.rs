@@ -14,6 +14,7 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use notification::limits::IDLE_TIMEOUT;
+use tokio::task::Id;
 
 use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_TIMEOUT};
 
@@ -26,12 +27,19 @@ pub(super) struct StreamActivity(Arc<Mutex<ActivityState>>);
 
 #[derive(Debug, Default)]
 struct ActivityState {
-    /// Requests under way, by number: the looks since the last piece of the answer was given, or `None` while the caller waits for the
-    /// engine.
-    open: BTreeMap<u64, Option<u32>>,
+    /// Requests under way, by number.
+    open: BTreeMap<u64, OpenState>,
     next_number: u64,
     /// Looks since the last request has ended.
     idle_looks: u32,
+}
+
+#[derive(Debug, Default)]
+struct OpenState {
+    /// The task that answers it, once it runs.
+    task: Option<Id>,
+    /// Looks since the last piece of the answer was given, or `None` while the caller waits for the engine.
+    untaken_looks: Option<u32>,
 }
 
 /// A request under way.
@@ -50,16 +58,14 @@ pub(super) struct NotedBody {
 }
 
 /// The state that a look finds a connection in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConnectionState {
-    /// In use, or not unused for long.
-    Good,
+    /// In use, or not unused for long. The callers of these tasks have not taken a piece of their answers for [`IDLE_TIMEOUT`].
+    Good(Vec<Id>),
     /// Without a request for [`HEAD_TIMEOUT`].
     Idle,
     /// As before, although the caller was told to go.
     Gone,
-    /// The caller has not taken a piece of an answer for [`IDLE_TIMEOUT`].
-    Stalled,
 }
 
 // === impl StreamActivity ===
@@ -71,7 +77,7 @@ impl StreamActivity {
         let number = state.next_number;
         state.next_number += 1;
         state.idle_looks = 0;
-        state.open.insert(number, None);
+        state.open.insert(number, OpenState::default());
         OpenStream { activity: self.clone(), number }
     }
 
@@ -83,18 +89,19 @@ impl StreamActivity {
             return match LOOK_EVERY * state.idle_looks {
                 idle if idle >= HEAD_TIMEOUT + FIRST_HEAD_TIMEOUT => ConnectionState::Gone,
                 idle if idle >= HEAD_TIMEOUT => ConnectionState::Idle,
-                _ => ConnectionState::Good,
+                _ => ConnectionState::Good(Vec::new()),
             };
         }
-        let mut state_of_connection = ConnectionState::Good;
-        for looks in state.open.values_mut().flatten() {
+        let mut stalled = Vec::new();
+        for OpenState { task, untaken_looks } in state.open.values_mut() {
+            let Some(looks) = untaken_looks else { continue };
             *looks += 1;
             // One more: the first look may have come right behind the piece.
             if LOOK_EVERY * *looks > IDLE_TIMEOUT {
-                state_of_connection = ConnectionState::Stalled;
+                stalled.extend(*task);
             }
         }
-        state_of_connection
+        ConnectionState::Good(stalled)
     }
 
     fn lock(&self) -> MutexGuard<'_, ActivityState> {
@@ -106,10 +113,19 @@ impl StreamActivity {
 // === impl OpenStream ===
 
 impl OpenStream {
+    /// Notes that it is answered by the task that runs.
+    pub(super) fn set_task(&self) {
+        self.change(|state| state.task = tokio::task::try_id());
+    }
+
     /// Notes whether the caller is to take a piece, from now on.
     fn set_waits_for_caller(&self, waits: bool) {
-        if let Some(looks) = self.activity.lock().open.get_mut(&self.number) {
-            *looks = waits.then_some(0);
+        self.change(|state| state.untaken_looks = waits.then_some(0));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut OpenState)) {
+        if let Some(state) = self.activity.lock().open.get_mut(&self.number) {
+            change(state);
         }
     }
 }
