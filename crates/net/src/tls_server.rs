@@ -117,13 +117,14 @@ impl ServerTlsFiles {
     }
 
     fn explain(&self, error: &rustls::Error) -> SettingError {
-        let message = match error {
-            rustls::Error::InconsistentKeys(_) => format!(
+        let message = if matches!(error, rustls::Error::InconsistentKeys(_)) {
+            format!(
                 "the key is not that of the first certificate in {}: name the two that were made together, the certificate \
                  itself in front of those of its authorities",
                 self.certificate.display()
-            ),
-            error => format!("cannot be used: {error}"),
+            )
+        } else {
+            format!("cannot be used: {error}")
         };
         refuse("key_file", &self.key, &message)
     }

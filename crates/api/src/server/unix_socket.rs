@@ -40,14 +40,14 @@ impl UnixSocket {
         lock.lock()?;
         refuse_taken(path)?;
         // Made under another name, so that it is never there with another mode, and put in the place of a dead one in one step.
-        let made = directory.join(format!(".b{}", std::process::id()));
-        remove_if_there(&made)?;
-        let listener = UnixListener::bind(&made)?;
-        let placed = fs::set_permissions(&made, Permissions::from_mode(mode))
-            .and_then(|()| fs::symlink_metadata(&made))
-            .and_then(|metadata| fs::rename(&made, path).map(|()| identity(&metadata)));
+        let unplaced = directory.join(format!(".b{}", std::process::id()));
+        remove_if_there(&unplaced)?;
+        let listener = UnixListener::bind(&unplaced)?;
+        let placed = fs::set_permissions(&unplaced, Permissions::from_mode(mode))
+            .and_then(|()| fs::symlink_metadata(&unplaced))
+            .and_then(|metadata| fs::rename(&unplaced, path).map(|()| identity(&metadata)));
         if placed.is_err() {
-            remove_if_there(&made)?;
+            remove_if_there(&unplaced)?;
         }
         let file = SocketFile { path: path.to_owned(), identity: placed? };
         listener.set_nonblocking(true)?;

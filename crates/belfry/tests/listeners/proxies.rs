@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use serde_json::Value;
 use testbed::{ReverseProxy, ReverseProxyProgram};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Authority, CHANNEL, TlsConnection, Workspace, read_until};
 
@@ -12,6 +13,10 @@ const MANY: usize = 40_000;
 
 const NOTIFICATION: &str =
     r#"{"channel":"rehearsal","to":"anybody","content":{"text":"It is noon"}}"#;
+
+/// Headers of a stream, whose connection ends with the answer.
+const LINES: &str =
+    "content-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\nconnection: close";
 
 /// An engine behind a proxy.
 struct World {
@@ -23,23 +28,23 @@ struct World {
 // === impl World ===
 
 impl World {
-    /// Calls the proxy and sends the head of a request.
-    fn begin(&self, request: &str, headers: &str) -> TlsConnection {
-        let address = format!("127.0.0.1:{}", self.proxy.port());
-        let mut stream = self.authority.call(&address, None).unwrap();
-        let key = &self.key;
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n{headers}\r\n\r\n"
-        )
-        .unwrap();
-        stream.flush().unwrap();
-        stream
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.proxy.port())
     }
 
-    fn begin_stream(&self) -> TlsConnection {
-        let lines = "content-type: application/x-ndjson\r\ntransfer-encoding: chunked";
-        self.begin("POST /v1/notifications", lines)
+    fn head(&self, request: &str, headers: &str) -> String {
+        let key = &self.key;
+        format!(
+            "{request} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n{headers}\r\n\r\n"
+        )
+    }
+
+    /// Calls the proxy and sends the head of a request.
+    fn begin(&self, request: &str, headers: &str) -> TlsConnection {
+        let mut stream = self.authority.call(&self.address(), None).unwrap();
+        stream.write_all(self.head(request, headers).as_bytes()).unwrap();
+        stream.flush().unwrap();
+        stream
     }
 }
 
@@ -101,7 +106,7 @@ fn one_is_accepted(world: &World) {
 }
 
 fn lines_are_answered_one_by_one(world: &World) {
-    let mut stream = world.begin_stream();
+    let mut stream = world.begin("POST /v1/notifications", LINES);
     for line in 1..=3 {
         write_chunk(&mut stream, &format!("{NOTIFICATION}\n"));
         read_until(&mut stream, &format!("{{\"line\":{line},\"id\":\"")).unwrap();
@@ -111,19 +116,36 @@ fn lines_are_answered_one_by_one(world: &World) {
     read_until(&mut stream, "{\"accepted\":3,\"replayed\":0,\"refused\":0}").unwrap();
 }
 
-/// A proxy that passes on no more of the request once the answer has begun would end here.
+/// A proxy that passes on no more of the request once the answer has begun ends here: more is written than buffers hold on the way,
+/// while answers are read.
 fn a_long_stream_does_not_stand_still(world: &World) {
-    let mut stream = world.begin_stream();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let head = world.head("POST /v1/notifications", LINES);
     let pieces = format!("{NOTIFICATION}\n").repeat(100);
-    for _ in 0..MANY / 100 {
-        write_chunk(&mut stream, &pieces);
-        // One connection is read from and written to by turns: at most a hundred lines wait for their answers.
-        read_until(&mut stream, "{\"line\":").unwrap();
-    }
-    write!(stream, "0\r\n\r\n").unwrap();
-    stream.flush().unwrap();
-    read_until(&mut stream, &format!("{{\"accepted\":{MANY},\"replayed\":0,\"refused\":0}}"))
-        .unwrap();
+    let chunk = format!("{:x}\r\n{pieces}\r\n", pieces.len());
+    let expect = format!("{{\"accepted\":{MANY},\"replayed\":0,\"refused\":0}}");
+    runtime.block_on(async {
+        let socket = tokio::net::TcpStream::connect(world.address()).await.unwrap();
+        let connector = tokio_rustls::TlsConnector::from(world.authority.client(None));
+        let stream = connector.connect("localhost".try_into().unwrap(), socket).await.unwrap();
+        let (mut answers, mut lines) = tokio::io::split(stream);
+        let write = async {
+            lines.write_all(head.as_bytes()).await.unwrap();
+            for _ in 0..MANY / 100 {
+                lines.write_all(chunk.as_bytes()).await.unwrap();
+            }
+            lines.write_all(b"0\r\n\r\n").await.unwrap();
+            lines.flush().await.unwrap();
+        };
+        let read = async {
+            let mut text = Vec::new();
+            while answers.read_buf(&mut text).await.unwrap() > 0 {}
+            String::from_utf8(text).unwrap()
+        };
+        let ((), text) = tokio::join!(write, read);
+        let end: Vec<&str> = text.lines().rev().take(6).collect();
+        assert!(text.contains(&expect), "{end:?}");
+    });
 }
 
 fn events_come_as_they_happen(world: &World) {

@@ -164,28 +164,32 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// Calls `address` by TLS, trusting this authority alone, and shows `identity` if a certificate is asked for.
-    pub(crate) fn call(
-        &self,
-        address: &str,
-        identity: Option<&(String, String)>,
-    ) -> std::io::Result<TlsConnection> {
+    /// A client that trusts this authority alone, and shows `identity` if a certificate is asked for.
+    pub(crate) fn client(&self, identity: Option<&(String, String)>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_protocol_versions(rustls::DEFAULT_VERSIONS).unwrap();
         let builder = builder.with_root_certificates(roots);
-        let config = match identity {
+        Arc::new(match identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
                 builder.with_client_auth_cert(vec![certificate], key).unwrap()
             }
-        };
+        })
+    }
+
+    /// Calls `address` by TLS with [`client`](Self::client).
+    pub(crate) fn call(
+        &self,
+        address: &str,
+        identity: Option<&(String, String)>,
+    ) -> std::io::Result<TlsConnection> {
         let name = "localhost".try_into().unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let connection = ClientConnection::new(self.client(identity), name).unwrap();
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut stream = StreamOwned::new(connection, socket);

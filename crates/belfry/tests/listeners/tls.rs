@@ -37,23 +37,19 @@ fn tls_1_2_and_1_3_are_spoken_with_forward_secrecy_and_nothing_older() {
         assert!(said.contains(expect), "{arguments:?}: {said}");
     }
     // OpenSSL offers each of them, and it is the server that refuses: its alert is quoted.
-    for (arguments, expect) in [
-        (&["-tls1", "-cipher", "DEFAULT@SECLEVEL=0"][..], "alert protocol version"),
-        (&["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"], "alert protocol version"),
-        (&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA@SECLEVEL=0"], "alert handshake failure"),
-        (
-            &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-SHA384@SECLEVEL=0"],
-            "alert handshake failure",
-        ),
-        (&["-tls1_2", "-cipher", "AES128-GCM-SHA256@SECLEVEL=0"], "alert handshake failure"),
-        (
-            &["-tls1_2", "-cipher", "DHE-RSA-AES128-GCM-SHA256@SECLEVEL=0"],
-            "alert handshake failure",
-        ),
-        (&["-alpn", "spdy/3"], "alert no application protocol"),
+    for arguments in [
+        &["-tls1", "-cipher", "DEFAULT@SECLEVEL=0"][..],
+        &["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"],
+        &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA@SECLEVEL=0"],
+        &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-SHA384@SECLEVEL=0"],
+        &["-tls1_2", "-cipher", "AES128-GCM-SHA256@SECLEVEL=0"],
+        &["-tls1_2", "-cipher", "DHE-RSA-AES128-GCM-SHA256@SECLEVEL=0"],
+        &["-alpn", "spdy/3"],
     ] {
         let said = openssl(&address, arguments);
-        assert!(said.contains(expect), "{arguments:?}: {said}");
+        let is_refused = said.contains("SSL alert number") || said.contains("alert no application");
+        let is_answered = !said.contains("no peer certificate available");
+        assert!(is_refused && !is_answered, "{arguments:?}: {said}");
     }
 }
 
