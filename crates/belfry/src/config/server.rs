@@ -321,3 +321,55 @@ impl std::fmt::Display for ListenPlace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ServerConfig, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn commands_call_where_operators_are_listened_to_and_a_socket_before_an_address() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(read(text).unwrap().local_url().as_deref(), Some(expect), "{text}");
+        };
+        check("", "http://127.0.0.1:8473");
+        check("listen = \"0.0.0.0:1\"", "http://127.0.0.1:1");
+        check("socket = \"/run/a\"", "unix:/run/a");
+        check("socket = \"/run/a\"\noperator.listen = \"127.0.0.1:2\"", "http://127.0.0.1:2");
+        check("operator = { listen = \"127.0.0.1:2\", socket = \"/run/b\" }", "unix:/run/b");
+        let tls = "[tls]\ncertificate_file = \"a\"\nkey_file = \"b\"\n";
+        check(&format!("listen = \"10.0.0.1:1\"\n{tls}"), "https://10.0.0.1:1");
+        check(&format!("{tls}[operator]\nlisten = \"[::1]:2\""), "http://[::1]:2");
+        check(&format!("{tls}[operator]\nlisten = \"10.0.0.1:2\""), "https://10.0.0.1:2");
+    }
+
+    #[test]
+    fn places_that_cannot_be_meant_are_told() {
+        let check = |text: &str, expect: &[&str]| {
+            let problems = read(text).unwrap().check();
+            let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            assert_eq!(said.len(), expect.len(), "{text}: {said:?}");
+            for (said, expect) in said.iter().zip(expect) {
+                assert!(said.starts_with(expect), "{text}: {said}");
+            }
+        };
+        check("listen = \"none\"", &["server.listen: without an address"]);
+        check("listen = \"none\"\noperator.socket = \"/run/b\"", &[]);
+        check("[operator]", &["server.operator: names no address"]);
+        check("operator.listen = \"127.0.0.1:8473\"", &["server.operator.listen: is that of"]);
+        check("socket = \"/a\"\noperator.socket = \"/a\"", &["server.operator.socket: is that of"]);
+        check("operator.listen = \"0.0.0.0:1\"", &["server.operator.listen: refusing to listen"]);
+        let tls = "[tls]\ncertificate_file = \"/nowhere\"\nkey_file = \"/nowhere\"\n";
+        let unused = "listen = \"none\"\nsocket = \"/a\"\n";
+        let unread = "server.tls.certificate_file: /nowhere: cannot be read";
+        check(&format!("{unused}{tls}"), &["server.tls: is not used", unread]);
+        for mode in ["0999", "rw", "01777", "+660", ""] {
+            let said = read(&format!("socket_mode = {mode:?}")).unwrap_err();
+            assert!(said.contains("is not the mode of a file"), "{mode}: {said}");
+        }
+        assert_eq!(read("socket_mode = \"0600\"").unwrap().socket_mode, 0o600);
+    }
+}

@@ -174,3 +174,51 @@ impl Certificates {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_that_cannot_be_used_is_told_of_once_and_the_one_before_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ServerTlsFiles {
+            certificate: folder.path().join("certificate.pem"),
+            key: folder.path().join("key.pem"),
+            client_ca: None,
+            client_is_optional: false,
+        };
+        let write = || {
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+            std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        };
+        write();
+        let read = ReadCertificates::read(files.clone()).unwrap();
+        let certificates = Certificates::new(read, Clock::system());
+        let mut settings = certificates.settings();
+        certificates.look();
+        assert!(!settings.has_changed().unwrap(), "the files are as they were");
+        let key = std::fs::read(&files.key).unwrap();
+        std::fs::write(&files.key, "no key").unwrap();
+        certificates.look();
+        let refused = certificates.lock().refused.clone().unwrap();
+        assert!(refused.starts_with("server.tls.key_file: "), "{refused}");
+        certificates.look();
+        assert_eq!(certificates.lock().refused.as_ref(), Some(&refused));
+        assert!(!settings.has_changed().unwrap());
+        // Put back as it was: there is nothing new, and nothing wrong any more.
+        std::fs::write(&files.key, key).unwrap();
+        certificates.look();
+        assert_eq!(certificates.lock().refused, None);
+        assert!(!settings.has_changed().unwrap());
+        write();
+        certificates.look();
+        assert!(settings.has_changed().unwrap());
+        settings.mark_unchanged();
+        write();
+        assert!(certificates.replace(ReadCertificates::read(files.clone()).unwrap()));
+        assert!(settings.has_changed().unwrap());
+        assert!(!certificates.replace(ReadCertificates::read(files).unwrap()), "as before");
+    }
+}

@@ -1,4 +1,4 @@
-//! nginx and HAProxy in front of an engine, by the configurations of `docs/deploy`.
+//! nginx and `HAProxy` in front of an engine, by the configurations of `docs/deploy`.
 
 use std::io::Write as _;
 
