@@ -45,7 +45,7 @@ pub struct ServerTls {
     pub not_after: i64,
 }
 
-/// What ALPN offers, the most wanted first.
+/// The protocols that ALPN offers, the most wanted first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 // === impl ServerTlsFiles ===

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 /// A socket of which something was read ahead.
 #[derive(Debug)]
-pub(super) struct ReadAheadSocket<S> {
+pub(super) struct BegunSocket<S> {
     socket: S,
     ahead: Bytes,
 }
@@ -18,7 +18,7 @@ pub(super) struct ReadAheadSocket<S> {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Reads as much of `socket` as tells whether it begins with the preface of HTTP/2, and says if it does.
-pub(super) async fn read_preface<S>(mut socket: S) -> io::Result<(bool, ReadAheadSocket<S>)>
+pub(super) async fn read_preface<S>(mut socket: S) -> io::Result<(bool, BegunSocket<S>)>
 where
     S: AsyncRead + Unpin,
 {
@@ -29,12 +29,12 @@ where
         }
     }
     let is_http2 = ahead.starts_with(PREFACE);
-    Ok((is_http2, ReadAheadSocket { socket, ahead: ahead.freeze() }))
+    Ok((is_http2, BegunSocket { socket, ahead: ahead.freeze() }))
 }
 
-// === impl ReadAheadSocket ===
+// === impl BegunSocket ===
 
-impl<S: AsyncRead + Unpin> AsyncRead for ReadAheadSocket<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for BegunSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ReadAheadSocket<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAheadSocket<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for BegunSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

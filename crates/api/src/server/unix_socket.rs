@@ -24,7 +24,7 @@ pub(super) struct SocketFile {
 // === impl UnixSocket ===
 
 impl UnixSocket {
-    /// Listens at `path` with a file of `mode`: whoever may write to it may connect. The file of a socket on which no process listens is
+    /// Listens at `path` with a file of `mode`: users that may write to it may connect. The file of a socket on which no process listens is
     /// replaced.
     ///
     /// # Errors

@@ -129,6 +129,11 @@ impl ServerConfig {
         api::Keys::new(self.keys.iter().map(KeyConfig::api_key).collect())
     }
 
+    /// The files that TLS is made from, if there is TLS.
+    pub(crate) fn tls_files(&self) -> Option<ServerTlsFiles> {
+        self.tls.as_ref().map(ServerTlsConfig::files)
+    }
+
     /// Where callers are listened to.
     pub(crate) fn public_places(&self) -> Vec<ListenPlace> {
         let tcp = self.listen.map(|address| ListenPlace::Tcp(address, self.tls.is_some()));
@@ -179,7 +184,7 @@ impl ServerConfig {
         }
     }
 
-    /// What is no mistake, but worth a look, at the time `now`.
+    /// Warnings, at the time `now`: no mistakes, but worth a look.
     pub(super) fn warnings(
         &self,
         channels: &BTreeMap<Name, ChannelConfig>,
@@ -237,7 +242,7 @@ impl ServerConfig {
     }
 }
 
-/// What is wrong with the time of a certificate at `now`, if something is.
+/// The fault in the time of a certificate at `now`, if there is one.
 pub(crate) fn fault_of_time(tls: &ServerTls, now: Duration) -> Option<String> {
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let show = |second: i64| match jiff::Timestamp::from_second(second) {
@@ -259,7 +264,7 @@ pub(crate) fn fault_of_time(tls: &ServerTls, now: Duration) -> Option<String> {
 
 impl ServerTlsConfig {
     /// The files that it names.
-    pub(crate) fn files(&self) -> ServerTlsFiles {
+    fn files(&self) -> ServerTlsFiles {
         ServerTlsFiles {
             certificate: self.certificate_file.clone(),
             key: self.key_file.clone(),

@@ -144,7 +144,7 @@ impl Engine {
     /// When the configuration cannot be used; then nothing has changed.
     pub(super) async fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
         // Before anything is replaced: if they cannot be used, everything stays.
-        let files = config.server.tls.as_ref().map(|tls| tls.files());
+        let files = config.server.tls_files();
         let read = files.filter(|_| self.certificates.is_some()).map(ReadCertificates::read);
         let read = read.transpose().map_err(|error| anyhow::anyhow!("server.tls.{error}"))?;
         let mut changes = self.live.reload(config, &self.intake, self.places.addresses())?;

@@ -45,7 +45,7 @@ impl Listeners {
     /// # Errors
     /// When one of them, or the certificate, cannot be used.
     pub(super) async fn open(config: &ServerConfig, clock: Clock) -> anyhow::Result<Self> {
-        let read = config.tls.as_ref().map(|tls| ReadCertificates::read(tls.files())).transpose();
+        let read = config.tls_files().map(ReadCertificates::read).transpose();
         let read = read.map_err(|error| anyhow::anyhow!("server.tls.{error}"))?;
         let certificates = read.map(|read| Arc::new(Certificates::new(read, clock)));
         let (public, mut places) = open_all(config.public_places(), certificates.as_ref()).await?;
