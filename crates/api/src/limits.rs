@@ -20,7 +20,8 @@ pub const HEADER_LIST_BYTES: u32 = 16 * 1024;
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// Likewise of all requests of a connection together.
 pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// Bytes of an answer over HTTP/2 that wait for the caller to take them, beside the last piece.
+/// Bytes of an answer over HTTP/2 that wait for the caller to take them. A caller that takes fewer within
+/// [`IDLE_TIMEOUT`](notification::limits::IDLE_TIMEOUT) loses the answer.
 pub const STREAM_SEND_BYTES: usize = 64 * 1024;
 /// Streams that a caller has reset and that are still to be looked at; with more the connection ends (CVE-2023-44487).
 pub const RESET_STREAMS: usize = 20;

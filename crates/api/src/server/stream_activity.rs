@@ -16,7 +16,7 @@ use hyper::body::{Frame, SizeHint};
 use notification::limits::IDLE_TIMEOUT;
 use tokio::task::Id;
 
-use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_TIMEOUT};
+use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_TIMEOUT, STREAM_SEND_BYTES};
 
 /// Between two looks at a connection; its times are counted in looks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -53,6 +53,8 @@ pub(super) struct OpenStream {
 #[derive(Debug)]
 pub(super) struct NotedBody {
     inner: Body,
+    /// Left over of a piece of `inner`, to be given in smaller ones: a caller that takes a long answer slowly takes some of it.
+    rest: Bytes,
     stream: OpenStream,
     has_begun: bool,
 }
@@ -141,7 +143,22 @@ impl Drop for OpenStream {
 impl NotedBody {
     /// The body of the answer to the request of `stream`.
     pub(super) fn new(inner: Body, stream: OpenStream) -> Self {
-        Self { inner, stream, has_begun: false }
+        Self { inner, rest: Bytes::new(), stream, has_begun: false }
+    }
+
+    /// The next piece of `inner`, or the beginning of a long one.
+    fn poll_inner(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut polled = Pin::new(&mut self.inner).poll_frame(context);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && let Some(data) = frame.data_mut()
+            && data.len() > STREAM_SEND_BYTES
+        {
+            self.rest = data.split_off(STREAM_SEND_BYTES);
+        }
+        polled
     }
 }
 
@@ -153,7 +170,12 @@ impl HttpBody for NotedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(context);
+        let polled = if self.rest.is_empty() {
+            self.poll_inner(context)
+        } else {
+            let length = self.rest.len().min(STREAM_SEND_BYTES);
+            Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
+        };
         self.has_begun = true;
         self.stream.set_waits_for_caller(polled.is_ready());
         polled
@@ -165,6 +187,51 @@ impl HttpBody for NotedBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(inner.lower() + rest);
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Looks until the connection is not good any more, or a stream is stalled, and counts them.
+    fn looks_until(activity: &StreamActivity, is_it: impl Fn(&ConnectionState) -> bool) -> u32 {
+        (1..100).find(|_| is_it(&activity.look())).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_long_answer_is_given_in_pieces_of_which_one_has_to_be_taken_in_time() {
+        let activity = StreamActivity::default();
+        let stream = activity.begin();
+        let mut tasks = tokio::task::JoinSet::new();
+        let task = tasks.spawn(async {}).id();
+        stream.change(|state| state.task = Some(task));
+        let mut body = NotedBody::new(Body::from(vec![1; 3 * STREAM_SEND_BYTES]), stream);
+        assert_eq!(body.size_hint().exact(), Some(3 * STREAM_SEND_BYTES as u64));
+        for left in [2, 1, 0] {
+            for _ in 0..5 {
+                assert_eq!(activity.look(), ConnectionState::Good(Vec::new()));
+            }
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), STREAM_SEND_BYTES);
+            assert_eq!(body.size_hint().exact(), Some(left * STREAM_SEND_BYTES as u64));
+            assert!(!body.is_end_stream());
+        }
+        let is_stalled = |state: &ConnectionState| matches!(state, ConnectionState::Good(stalled) if !stalled.is_empty());
+        assert_eq!(LOOK_EVERY * looks_until(&activity, is_stalled), Duration::from_secs(35));
+        assert!(body.frame().await.is_none());
+        drop(body);
+        let idle = looks_until(&activity, |state| *state == ConnectionState::Idle);
+        assert_eq!(LOOK_EVERY * idle, HEAD_TIMEOUT);
+        assert_eq!(activity.look(), ConnectionState::Gone);
     }
 }
