@@ -22,6 +22,8 @@ in_path_or h2load '/usr/bin/h2load' || missing+=(nghttp2-client)
 in_path_or node '/usr/bin/node' || missing+=(nodejs)
 # Installs a judge of the API's description, and a client of it.
 in_path_or npm '/usr/bin/npm' || missing+=(npm)
+# `openssl s_client` asks the engine's listener for old protocols and ciphers.
+in_path_or openssl '/usr/bin/openssl' || missing+=(openssl)
 # libFuzzer is built with it.
 in_path_or c++ '/usr/bin/c++' || missing+=(g++)
 # Verifies signatures of mail; Ed25519 ones with the second.

@@ -91,6 +91,16 @@ async fn within_rate(
     Ok(next.run(request).await)
 }
 
+// === impl RouteRule ===
+
+impl RouteRule {
+    /// True if only operators and their tools ask for the route. An address that operators have for themselves is then the only one where
+    /// it is answered.
+    pub fn is_for_operators(&self) -> bool {
+        self.needs.iter().any(|scope| matches!(scope, KeyScope::Operate | KeyScope::Metrics))
+    }
+}
+
 // === impl Caller ===
 
 impl Caller {

@@ -105,7 +105,7 @@ pub use requeue::RequeuedOne;
 pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
 pub use routes::routes;
-pub use server::serve;
+pub use server::{ApiListener, UnixSocket, serve};
 pub use space::{SpaceAnswer, StoreGrowth};
 pub use status::{
     ClusterAnswer, FeedAnswer, LaneAnswer, ParkedAnswer, SourceAnswer, StatusAnswer,
@@ -115,6 +115,7 @@ pub use suppressions::{LiftAnswer, SuppressAnswer, SuppressionPages};
 
 use access_log::RequestLog;
 use problem::Problem;
+use routes::Audience;
 
 /// The parts of the engine that the API calls.
 pub struct ApiState {
@@ -179,21 +180,35 @@ pub fn starting(readiness: Readiness) -> Site {
     Site { router, intake: None }
 }
 
-/// The site of a process that works. For [`serve`], which sets the limits of connections; those of bodies are set here.
+/// The site of a process that works, with all that it answers. For [`serve`], which sets the limits of connections; those of bodies are
+/// set here.
 pub fn site(state: ApiState) -> Site {
-    let takes_in = state.takes_in;
-    let intake = takes_in.then(|| Arc::clone(&state.intake));
+    let log = Arc::new(RequestLog::new(state.access_log, state.intake.clock()));
+    site_for(&Arc::new(state), log, Audience::All)
+}
+
+/// The sites of a process whose operators have an address of their own: the one without the routes that are for operators alone
+/// ([`RouteRule::is_for_operators`]), and the one with all.
+pub fn sites(state: ApiState) -> (Site, Site) {
+    // One log, so that no identifier of a request is given twice.
+    let log = Arc::new(RequestLog::new(state.access_log, state.intake.clock()));
     let shared = Arc::new(state);
+    let public = site_for(&shared, Arc::clone(&log), Audience::Public);
+    (public, site_for(&shared, log, Audience::All))
+}
+
+fn site_for(shared: &Arc<ApiState>, log: Arc<RequestLog>, audience: Audience) -> Site {
+    let takes_in = shared.takes_in;
     let router = Router::new()
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::ready))
         .merge(keyless())
-        .merge(routes::router(&shared))
+        .merge(routes::router(shared, audience))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
-    let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
     let router = router.layer(from_fn_with_state(log, access_log::log));
-    Site { router: router.with_state(shared), intake }
+    let intake = takes_in.then(|| Arc::clone(&shared.intake));
+    Site { router: router.with_state(Arc::clone(shared)), intake }
 }
 
 /// The routes that need no key and no store, beside those of health: every process has them, also one that starts.

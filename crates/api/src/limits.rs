@@ -2,15 +2,39 @@
 
 use std::time::Duration;
 
-/// Connections served at a time; more wait in the listen queue. With [`CONNECTION_BYTES`] at most 64 MiB.
+/// Connections of a listener that are served at a time; more wait in the listen queue. With [`CONNECTION_BYTES`] at most 64 MiB, where
+/// they speak HTTP/1.1.
 pub const CONNECTIONS: usize = 1_024;
-/// Connections of one address at a time by which no key came so far; further ones are closed.
-pub const UNAUTHENTICATED_OF_ADDRESS: usize = CONNECTIONS / 2;
-/// From the beginning of a connection to the end of the head of its first request.
+/// Likewise of each listener for operators.
+pub const OPERATOR_CONNECTIONS: usize = 128;
+/// The share of a listener's connections, one in so many, that one address may have by which no key came so far; further ones are
+/// closed. A Unix socket has no addresses, and no such share.
+pub const UNAUTHENTICATED_SHARE: usize = 2;
+/// From the beginning of a connection to the end of the head of its first request, a TLS handshake included.
 pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Requests of an HTTP/2 connection under way at a time. RFC 9113 (section 5.1.2) advises no less.
+pub const STREAMS: u32 = 100;
+/// Fields of a request's head over HTTP/2, bytes as RFC 9113 (section 6.5.2) counts them.
+pub const HEADER_LIST_BYTES: u32 = 16 * 1024;
+/// Bytes of one request's body over HTTP/2 that are not read yet.
+pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// Likewise of all requests of a connection together.
+pub const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// Bytes of an answer over HTTP/2 that wait for the caller to take them. A caller that takes fewer within
+/// [`IDLE_TIMEOUT`](notification::limits::IDLE_TIMEOUT) loses the answer.
+pub const STREAM_SEND_BYTES: usize = 64 * 1024;
+/// Streams that a caller has reset and that are still to be looked at; with more the connection ends (CVE-2023-44487).
+pub const RESET_STREAMS: usize = 20;
+/// Streams of a connection that were reset for errors of the caller; with more the connection ends.
+pub const FAULTY_STREAMS: usize = 256;
+/// Between two pings of an HTTP/2 connection by which nothing comes.
+pub const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// For the answer to a ping; without one the connection ends.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Read buffer of a connection, bytes; also the longest request head.
 pub const CONNECTION_BYTES: usize = 64 * 1024;
-/// From the first byte of a request's head, or the end of the last request, to the end of the head.
+/// From the first byte of a request's head, or the end of the last request, to the end of the head. An HTTP/2 connection without a request
+/// under way for so long is closed.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// For the whole body of an atomic request, or for one line of a stream: both are counted against [`notification::limits::INGEST_BYTES`] meanwhile.
 /// So a body has a least rate: its bytes within this time.

@@ -97,7 +97,7 @@ problem_codes! {
         "There is no notification, broadcast or suppression of this name, or it belongs to another tenant.",
         "Correct the identifier. What was removed by retention does not come back.";
     UnknownPath, "unknown_path", NOT_FOUND, "There is nothing at this path",
-        "The API has no such path, or this process only delivers (`belfry consume`) and does not have it.",
+        "The API has no such path, or it is not answered here: this process only delivers (`belfry consume`), or operators have an address of their own.",
         "Correct the path: `/openapi.json` describes all of them.";
     MethodNotAllowed, "method_not_allowed", METHOD_NOT_ALLOWED, "The method is not possible here",
         "The path is there, and does not take this method.",

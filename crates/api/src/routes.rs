@@ -6,10 +6,12 @@ use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{self, MethodRouter};
+use axum::routing::{self, MethodFilter, MethodRouter};
 
 use crate::caller::{self, RouteRule};
 use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppress};
+use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::{
     ApiState, acts, broadcast_list, broadcasts, cancel, channels, create, events, key_routes,
     metrics, notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule,
@@ -25,23 +27,48 @@ struct KeyedRoute {
     handler: MethodRouter<Arc<ApiState>>,
 }
 
+/// The callers that a site is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// All of them.
+    All,
+    /// Those that are no operators, who have an address of their own.
+    Public,
+}
+
 /// Every route that needs a key: its method, its path, and its rule.
 pub fn routes() -> Vec<(Method, &'static str, RouteRule)> {
     let all = of_every_process().into_iter().chain(of_intake());
     all.map(|route| (route.method, route.path, route.rule)).collect()
 }
 
-/// The routes of a process as a router: a request whose key is not known, or lacks a scope, ends here.
-pub(crate) fn router(shared: &Arc<ApiState>) -> Router<Arc<ApiState>> {
+/// The routes of a process for `audience` as a router: a request whose key is not known, or lacks a scope, ends here.
+pub(crate) fn router(shared: &Arc<ApiState>, audience: Audience) -> Router<Arc<ApiState>> {
     let mut routes = of_every_process();
     if shared.takes_in {
         routes.extend(of_intake());
     }
-    routes.into_iter().fold(Router::new(), |router, KeyedRoute { path, rule, handler, .. }| {
+    routes.into_iter().fold(Router::new(), |router, KeyedRoute { method, path, rule, handler }| {
+        if audience == Audience::Public && rule.is_for_operators() {
+            return router.route(path, handler_elsewhere(method));
+        }
         let state = (Arc::clone(shared), rule);
         // A layer on routes alone: an unknown path is a 404, with and without a key.
         router.route(path, handler.route_layer(from_fn_with_state(state, caller::authorize)))
     })
+}
+
+/// Answers in place of a route that is for operators alone, where they have an address of their own.
+fn handler_elsewhere(method: Method) -> MethodRouter<Arc<ApiState>> {
+    let answer = async || {
+        Problem::new(
+            ProblemCode::UnknownPath,
+            "this is answered at the operator's address alone: `[server.operator]` in the configuration names it",
+        )
+    };
+    // Those that a route may have are those that a filter knows.
+    MethodFilter::try_from(method)
+        .map_or_else(|_| MethodRouter::new(), |on| routing::on(on, answer))
 }
 
 fn of_every_process() -> Vec<KeyedRoute> {

@@ -87,8 +87,10 @@ impl Drop for UnauthenticatedPlace {
 // === impl ConnectionNote ===
 
 impl ConnectionNote {
-    pub(crate) fn new(place: UnauthenticatedPlace) -> Self {
-        let state = NoteState { place: Mutex::new(Some(place)), asked: watch::Sender::new(false) };
+    /// A note on a new connection, and its place if it takes one.
+    pub(crate) fn new(place: impl Into<Option<UnauthenticatedPlace>>) -> Self {
+        let place = Mutex::new(place.into());
+        let state = NoteState { place, asked: watch::Sender::new(false) };
         Self(Arc::new(state))
     }
 

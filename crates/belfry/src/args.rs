@@ -22,7 +22,7 @@ pub(crate) struct Global {
     /// Configuration file [default: belfry.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Address of the engine [default: where the configuration has it listen]
+    /// Address of the engine, or unix:PATH of its socket [default: where the configuration has it listen]
     #[arg(long, global = true, value_name = "URL", env = "BELFRY_URL")]
     pub(crate) url: Option<String>,
     /// Key to call the engine with; a list of processes shows it: better in the environment or a file

@@ -2,12 +2,14 @@
 
 mod backend;
 mod broker;
+mod certificates;
 mod engine;
 #[cfg(test)]
 mod engine_tests;
 mod failed;
 mod growth;
 mod indexing;
+mod listeners;
 mod live;
 mod open_files;
 mod relayed;
@@ -181,7 +183,7 @@ fn warn(config: &Config) {
 
 /// One line of JSON on standard output: ready, and where.
 fn announce(engine: &Engine) -> anyhow::Result<()> {
-    let ready = serde_json::json!({ "listen": engine.listen().to_string() });
+    let ready = serde_json::to_string(engine.places())?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{ready}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

@@ -6,6 +6,7 @@
 //! connect   TCP and TLS to an origin, for HTTP
 //! tcp       the only maker of connections   tls       trusted roots, client certificates, handshakes
 //! ticking   sockets read by readiness or by ticks
+//! tls_server  TLS of a server: its certificate, and those of callers
 //! idle      connections kept after use      tasks     tasks that end with their owner
 //! redact    secrets stay out of logs        words     errors as the log keeps them
 //! setting   keys in settings or files
@@ -40,6 +41,7 @@ pub mod tcp;
 #[cfg(feature = "http")]
 mod ticking;
 pub mod tls;
+pub mod tls_server;
 #[cfg(feature = "http")]
 pub mod tries;
 pub mod words;

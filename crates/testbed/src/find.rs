@@ -1,9 +1,11 @@
 //! Where the servers' programs lie, and which ports are free.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::Result;
@@ -93,6 +95,32 @@ pub(crate) fn build_folder() -> Result<PathBuf> {
         NotInstalled::new(what, &looked_in, "scripts/setup-servers.sh")
     })?;
     Ok(found.to_owned())
+}
+
+/// A program of a package that `scripts/unpack-servers.sh` unpacks, unless it is installed.
+pub(crate) fn unpacked(name: &str) -> Result<PathBuf> {
+    let folder = build_folder()?.join("servers").join(name).join("usr/sbin");
+    program(name, &[], &[&*folder.to_string_lossy()])
+}
+
+/// Where the libraries are that were unpacked with `program`; `None` if it is not one of those.
+fn libraries_beside(program: &Path) -> Option<OsString> {
+    let servers = build_folder().ok()?.join("servers").canonicalize().ok()?;
+    let usr = program.ancestors().nth(2).filter(|usr| usr.starts_with(servers))?;
+    // `x86_64-linux-gnu` and its like.
+    let is_of_libraries = |folder: &PathBuf| folder.to_string_lossy().ends_with("-linux-gnu");
+    let entries = std::fs::read_dir(usr.join("lib")).ok()?;
+    let folders = entries.filter_map(Result::ok).map(|entry| entry.path());
+    std::env::join_paths(folders.filter(is_of_libraries)).ok()
+}
+
+/// Runs `program`, with the libraries that were unpacked with it, if it is one of those.
+pub(crate) fn command_of(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if let Some(libraries) = libraries_beside(program) {
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
+    command
 }
 
 /// `/usr/lib/postgresql/*/bin` as the directories that are there, the highest version first.

@@ -21,8 +21,7 @@ mod node;
 
 use std::ffi::OsString;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
@@ -174,11 +173,8 @@ impl Http2Server {
         let [program, arguments @ ..] = self.command_line.as_slice() else {
             anyhow::bail!("a command line begins with a program")
         };
-        let mut command = Command::new(program);
+        let mut command = find::command_of(program.as_ref());
         command.args(arguments);
-        if let Some(libraries) = libraries_beside(Path::new(program)) {
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
         self.keeper.start(SERVER, &mut command)?;
         let port = self.port;
         let is_ready = || TcpStream::connect(("127.0.0.1", port)).is_ok();
@@ -236,21 +232,4 @@ impl Http2Limits {
         ensure!(limit.is_none(), "this server has no setting for {what}");
         Ok(())
     }
-}
-
-/// A program of a package that `scripts/unpack-servers.sh` unpacks, unless it is installed.
-fn unpacked(program: &str) -> Result<PathBuf> {
-    let folder = find::build_folder()?.join("servers").join(program).join("usr/sbin");
-    find::program(program, &[], &[&*folder.to_string_lossy()])
-}
-
-/// Where the libraries are that were unpacked with `program`; `None` if it is not one of those.
-fn libraries_beside(program: &Path) -> Option<OsString> {
-    let servers = find::build_folder().ok()?.join("servers").canonicalize().ok()?;
-    let usr = program.ancestors().nth(2).filter(|usr| usr.starts_with(servers))?;
-    // `x86_64-linux-gnu` and its like.
-    let is_of_libraries = |folder: &PathBuf| folder.to_string_lossy().ends_with("-linux-gnu");
-    let entries = std::fs::read_dir(usr.join("lib")).ok()?;
-    let folders = entries.filter_map(Result::ok).map(|entry| entry.path());
-    std::env::join_paths(folders.filter(is_of_libraries)).ok()
 }

@@ -11,6 +11,7 @@
 //! - [`aws`]: `ElasticMQ` and moto, for SQS and Kinesis.
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
 //! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go, Netty.
+//! - [`reverse_proxy`]: nginx and `HAProxy` in front of a server under test.
 //! - [`hpack`]: header blocks by a codec of others.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`disk`]: a small file system that a test fills up.
@@ -33,6 +34,7 @@ pub mod nats;
 pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;
+pub mod reverse_proxy;
 
 mod find;
 
@@ -46,6 +48,7 @@ pub use nats::Nats;
 pub use postgres::{Database, PostgresOptions, PostgresServer};
 pub use proxy::{Direction, Proxy};
 pub use rabbitmq::RabbitMq;
+pub use reverse_proxy::{ReverseProxy, ReverseProxyProgram};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

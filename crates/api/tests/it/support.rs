@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{AccessLog, ApiKey, Keys, Readiness, Site};
+use api::{AccessLog, ApiKey, ApiListener, Keys, Readiness, Site};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{
@@ -35,6 +35,8 @@ pub(crate) const NOW: Duration = Duration::from_millis(1_795_249_800_250);
 /// An API and what is behind it.
 pub(crate) struct Fixture {
     pub(crate) site: Site,
+    /// The site beside it, where operators have an address of their own.
+    pub(crate) public: Site,
     pub(crate) store: Arc<Memory>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) ready: watch::Sender<bool>,
@@ -107,7 +109,7 @@ fn build(
     });
     let configured = BTreeMap::from(configured);
     let (ready, is_ready) = watch::channel(false);
-    let site = api::site(api::ApiState {
+    let (public, site) = api::sites(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
@@ -147,7 +149,7 @@ fn build(
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });
-    Fixture { site, store, intake, ready }
+    Fixture { site, public, store, intake, ready }
 }
 
 /// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.
@@ -249,6 +251,12 @@ impl Fixture {
     pub(crate) async fn listen(&self) -> Listening {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let (tasks, stop) = self.serve(ApiListener::tcp(listener).unwrap());
+        Listening { address, tasks, stop }
+    }
+
+    /// Serves on `listener` until the sender is used or gone.
+    pub(crate) fn serve(&self, listener: ApiListener) -> (Tasks, oneshot::Sender<()>) {
         let (stop, stopped) = oneshot::channel::<()>();
         let (_, site) = watch::channel(self.site.clone());
         let mut tasks = Tasks::default();
@@ -256,7 +264,7 @@ impl Fixture {
             let shutdown = async { drop(stopped.await) };
             api::serve(listener, site, shutdown).await.unwrap();
         });
-        Listening { address, tasks, stop }
+        (tasks, stop)
     }
 }
 

@@ -1,7 +1,7 @@
-//! One engine, and connections to it: HTTP/1.1 that is kept alive, plain or over TLS.
+//! One engine, and connections to it: HTTP/1.1 that is kept alive, over TCP, TLS or a Unix socket.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -35,12 +35,19 @@ pub(crate) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 /// The address of the engine, and the API key to call it with.
 pub(crate) struct EngineApi {
     url: String,
-    host: String,
-    port: u16,
+    place: EnginePlace,
     authority: HeaderValue,
     authorization: Option<HeaderValue>,
-    tls: Option<EngineTls>,
 }
+
+/// Where the engine listens.
+enum EnginePlace {
+    Tcp { host: String, port: u16, tls: Option<EngineTls> },
+    Unix(PathBuf),
+}
+
+/// The beginning of the address of a Unix socket; its path follows.
+const UNIX: &str = "unix:";
 
 /// An open connection. Dropping it closes it.
 #[derive(Debug)]
@@ -80,35 +87,12 @@ impl EngineApi {
         key: Option<String>,
         ca_file: Option<&Path>,
     ) -> anyhow::Result<Self> {
-        let refuse = || {
-            let message = format!("{url:?} is not an address such as http://127.0.0.1:8473");
-            CliError::new(FailureKind::Usage, message)
-        };
-        let uri: Uri = url.parse().map_err(|_| refuse())?;
-        // Calls name their paths from the root: one in the address would be lost.
-        let authority = uri.authority().filter(|_| uri.path() == "/").ok_or_else(refuse)?;
-        // An IPv6 address stands in brackets in a URL, and without them in a socket address.
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        let (tls, usual_port) = match uri.scheme_str() {
-            Some("http") => (None, 80),
-            Some("https") => (Some(EngineTls::new(&host, ca_file)?), 443),
-            _ => return Err(refuse().into()),
-        };
-        let port = net::endpoint::port_of(authority, usual_port).map_err(|malformed| {
-            CliError::new(FailureKind::Usage, format!("{url:?} {malformed}"))
-        })?;
+        let (place, authority) = EnginePlace::of(url, ca_file)?;
         let authorization = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let authorization = authorization.transpose().map_err(|_| {
             CliError::new(FailureKind::Usage, "the API key has characters that no key has")
         })?;
-        Ok(Self {
-            url: url.trim_end_matches('/').to_owned(),
-            host,
-            port,
-            authority: HeaderValue::try_from(authority.as_str())?,
-            authorization,
-            tls,
-        })
+        Ok(Self { url: url.trim_end_matches('/').to_owned(), place, authority, authorization })
     }
 
     /// Makes one call: over `idle` if it is still open, else over a new connection, which is left in `idle`.
@@ -181,16 +165,56 @@ impl EngineApi {
     }
 
     async fn connect(&self) -> io::Result<EngineConnection> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let (host, port, tls) = match &self.place {
+            EnginePlace::Unix(path) => {
+                return EngineConnection::open(TokioIo::new(UnixStream::connect(path).await?))
+                    .await;
+            }
+            EnginePlace::Tcp { host, port, tls } => (host, *port, tls),
+        };
+        let stream = TcpStream::connect((host.as_str(), port)).await?;
         // Small requests must not wait for the acknowledgement of the one before.
         stream.set_nodelay(true)?;
-        match &self.tls {
+        match tls {
             None => EngineConnection::open(TokioIo::new(stream)).await,
             Some(tls) => {
                 let stream = tls.connector.connect(tls.name.clone(), stream).await?;
                 EngineConnection::open(TokioIo::new(stream)).await
             }
         }
+    }
+}
+
+// === impl EnginePlace ===
+
+impl EnginePlace {
+    /// The place at `url`, and the host that its requests name.
+    fn of(url: &str, ca_file: Option<&Path>) -> anyhow::Result<(Self, HeaderValue)> {
+        if let Some(path) = url.strip_prefix(UNIX) {
+            // `unix:///run/api.sock` is the same place, as other programs write it.
+            let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+            return Ok((Self::Unix(path.into()), HeaderValue::from_static("localhost")));
+        }
+        let refuse = || {
+            let message = format!(
+                "{url:?} is not an address such as http://127.0.0.1:8473 or unix:/run/belfry/api.sock"
+            );
+            CliError::new(FailureKind::Usage, message)
+        };
+        let uri: Uri = url.parse().map_err(|_| refuse())?;
+        // Calls name their paths from the root: one in the address would be lost.
+        let authority = uri.authority().filter(|_| uri.path() == "/").ok_or_else(refuse)?;
+        // An IPv6 address stands in brackets in a URL, and without them in a socket address.
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let (tls, usual_port) = match uri.scheme_str() {
+            Some("http") => (None, 80),
+            Some("https") => (Some(EngineTls::new(&host, ca_file)?), 443),
+            _ => return Err(refuse().into()),
+        };
+        let port = net::endpoint::port_of(authority, usual_port).map_err(|malformed| {
+            CliError::new(FailureKind::Usage, format!("{url:?} {malformed}"))
+        })?;
+        Ok((Self::Tcp { host, port, tls }, HeaderValue::try_from(authority.as_str())?))
     }
 }
 

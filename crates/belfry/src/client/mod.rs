@@ -33,12 +33,8 @@ pub(crate) struct Client {
 impl Client {
     /// A client of the engine at `--url`, or where the configuration has it listen. Connects to nothing yet.
     pub(crate) fn new(global: &Global, config: &Config) -> anyhow::Result<Self> {
-        let mut listen = config.server.listen;
-        // `0.0.0.0` stands for every address of this machine: the engine is called at one of them.
-        if listen.ip().is_unspecified() {
-            listen.set_ip([127, 0, 0, 1].into());
-        }
-        let url = global.url.clone().unwrap_or_else(|| format!("http://{listen}"));
+        let configured = || config.server.local_url().unwrap_or_default();
+        let url = global.url.clone().unwrap_or_else(configured);
         let engine = EngineApi::new(&url, global.key()?, global.ca_file.as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, engine, idle: Cell::default() })

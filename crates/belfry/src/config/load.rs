@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use channel::Secret;
+use flow::Clock;
 use notification::Name;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -13,7 +14,6 @@ use crate::credential::{self, Credentials};
 use crate::exit::{CliError, FailureKind};
 
 use super::flags::Flags;
-use super::keys::KeyConfig;
 use super::places::add_password;
 use super::problem::Mistake;
 use super::table::read_table;
@@ -86,7 +86,7 @@ impl Config {
         let flags = Flags { store: Some(store.clone()), queue: None };
         let source = ConfigSource { flags, ..ConfigSource::default() };
         let mut config = source.read_or_say()?;
-        config.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        config.server.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         Ok(config)
     }
 
@@ -239,7 +239,7 @@ impl Document {
         for (index, source) in sources.iter_mut().enumerate() {
             source.resolve(&format!("sources[{index}]"), problems);
         }
-        let mut warnings = KeyConfig::warnings(&server.keys, &channels);
+        let mut warnings = server.warnings(&channels, Clock::system().wall());
         warnings.extend(channels.iter().filter_map(|(name, channel)| channel.warning(name)));
         Config {
             server,

@@ -15,6 +15,7 @@ mod problem;
 mod reference;
 mod retention;
 mod retry;
+mod server;
 mod server_url;
 mod sources;
 mod stream_systems;
@@ -25,7 +26,6 @@ mod tenants;
 pub(crate) mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -46,13 +46,13 @@ pub(crate) use load::{USUAL_FILE, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use retention::RetentionConfig;
+pub(crate) use server::{ListenPlace, ServerConfig, fault_of_time};
 pub(crate) use server_url::{BrokerKind, ServerUrl};
 pub(crate) use sources::{OpenedSource, SourceConfig};
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 pub(crate) use tenants::TenantConfig;
 
-use keys::KeyConfig;
 use problem::Mistake;
 use retry::RetryConfig;
 
@@ -85,17 +85,6 @@ pub(crate) struct Config {
     pub(crate) feeds: Vec<DeliveryFeedConfig>,
     /// Warnings: no mistakes, but worth a look.
     pub(crate) warnings: Vec<String>,
-}
-
-/// `[server]`: how callers reach the engine.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct ServerConfig {
-    /// Address and port of the HTTP API. Default `127.0.0.1:8473`.
-    #[serde(deserialize_with = "units::address")]
-    pub(crate) listen: SocketAddr,
-    /// The API keys. None by default: then every program on this machine may call, as tenant `default`.
-    pub(crate) keys: Vec<KeyConfig>,
 }
 
 /// `[delivery]`: how notifications are sent.
@@ -197,9 +186,7 @@ impl Config {
 
     /// The settings that differ from `other` and are read at the start only.
     pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
-        // Of `[server]` the address alone: its keys follow a reload, as channels, templates and tenants do.
         let tables = [
-            ("server.listen", self.server.listen != other.server.listen),
             ("store", self.store != other.store),
             ("queue", self.queue != other.queue),
             ("delivery", self.delivery != other.delivery),
@@ -209,7 +196,11 @@ impl Config {
             ("sources", self.sources != other.sources),
             ("feeds", self.feeds != other.feeds),
         ];
-        tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+        // Of `[server]` the keys and certificates follow a reload, as channels, templates and tenants do.
+        let mut differences = self.server.fixed_differences(&other.server);
+        differences
+            .extend(tables.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name));
+        differences
     }
 
     /// The differences from the channels of `other`.
@@ -232,7 +223,7 @@ impl Config {
 
     /// This one with what `other` says of that which needs no restart.
     pub(crate) fn follow(&mut self, other: Self) {
-        self.server.keys = other.server.keys;
+        self.server.follow(other.server);
         self.channels = other.channels;
         self.templates = other.templates;
         self.tenants = other.tenants;
@@ -297,29 +288,6 @@ impl Config {
         problems.extend(self.retention.check(&self.tenants));
         problems.extend(SourceConfig::check_all(&self.sources));
         problems.extend(DeliveryFeedConfig::check_all(&self.feeds, &self.channels));
-        problems
-    }
-}
-
-// === impl ServerConfig ===
-
-impl Default for ServerConfig {
-    fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 8473)), keys: Vec::new() }
-    }
-}
-
-impl ServerConfig {
-    /// The callers' keys as the API knows them.
-    pub(crate) fn api_keys(&self) -> api::Keys {
-        api::Keys::new(self.keys.iter().map(KeyConfig::api_key).collect())
-    }
-
-    fn check(&self) -> Vec<Mistake> {
-        let mut problems = KeyConfig::check_all(&self.keys);
-        if let Err(error) = api::check_listen(self.listen, &self.api_keys()) {
-            problems.push(Mistake::new("server.listen", error.to_string()));
-        }
         problems
     }
 }

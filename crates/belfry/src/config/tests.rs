@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use super::keys::KeyConfig;
 use super::load::ConfigSource;
+use super::server::{OperatorConfig, ServerTlsConfig};
 use super::table::expected;
 use super::*;
 
@@ -66,6 +68,8 @@ fn the_default_file_documents_every_key_and_no_other() {
     let tenant = document["tenants"]["shop"].clone();
     let mut tables = vec![
         ("keys", keys),
+        ("tls", document["server"]["tls"].clone()),
+        ("operator", document["server"]["operator"].clone()),
         ("retry", retry),
         ("endpoints", endpoints),
         ("stream-server", stream_server),
@@ -135,6 +139,8 @@ fn known_keys(table: &str) -> Vec<String> {
     }
     let message = match table {
         "keys" => probe::<KeyConfig>(),
+        "tls" => probe::<ServerTlsConfig>(),
+        "operator" => probe::<OperatorConfig>(),
         "retry" => probe::<RetryConfig>(),
         "template" => probe::<TemplateConfig>(),
         "source" => probe::<SourceConfig>(),
@@ -195,6 +201,7 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: store.password_file: /run/credentials/belfry.service/store-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: queue.password_file: /run/credentials/belfry.service/queue-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: sources[0].password_file: /run/credentials/belfry.service/orders-password: cannot be read: No such file or directory (os error 2)",
+            "f.toml: server.tls.certificate_file: /etc/belfry/tls/fullchain.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: store.directory: is not used when `url` is set: leave one of them out",
             "f.toml: queue.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",

@@ -19,13 +19,9 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads an address with its port.
-pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| {
-        de::Error::custom(format!(
-            "{text:?} is not an IP address with a port, such as 127.0.0.1:8473"
-        ))
-    })
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an IP address with a port, such as 127.0.0.1:8473"))
 }
 
 /// Reads 32 bytes written as 64 hexadecimal digits.

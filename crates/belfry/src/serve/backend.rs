@@ -1,7 +1,6 @@
 //! The store behind the engine.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use flow::tasks::Ended;
@@ -38,7 +37,7 @@ impl Backend {
     pub(super) async fn open(
         role: Role,
         config: &Config,
-        listen: SocketAddr,
+        listen: Option<String>,
         clock: Clock,
         seed: u64,
     ) -> anyhow::Result<Self> {
@@ -69,7 +68,7 @@ impl Backend {
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     produces: role.produces(),
                     consumes: role.consumes(),
-                    listen: Some(listen.to_string()),
+                    listen,
                     seed,
                 };
                 let store = reach(url, options, clock).await?;

@@ -1,10 +1,8 @@
 //! The engine: which backends, which stages, and in which order they start and stop.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use api::Readiness;
 use flow::Clock;
 use flow::tasks::Ended;
@@ -12,18 +10,19 @@ use notification::Account;
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::{Ending, StoreError};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Role;
 use super::backend::Backend;
 use super::broker::{self, BrokerLink};
+use super::certificates::{Certificates, ReadCertificates};
 use super::failed::Failed;
+use super::listeners::{ListenPlaces, Listeners};
 use super::live::{Changes, Live};
 use super::relayed::RelayRoute;
 use super::sources;
-use super::stages::{StageParts, Stages};
+use super::stages::{SiteSenders, StageParts, Stages};
 use crate::config::Config;
 
 /// How long a store may take to note how the process ends: a shared one may be out of reach. An operator waits for it.
@@ -32,7 +31,8 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Everything that runs.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    listen: SocketAddr,
+    places: ListenPlaces,
+    certificates: Option<Arc<Certificates>>,
     backend: Backend,
     link: Option<BrokerLink>,
     /// True from the end of the start to the beginning of the drain.
@@ -74,17 +74,15 @@ impl Engine {
         }
         let mut random = fastrand::Rng::with_seed(seed(clock));
         // Before the store is opened: it tells other workers the address, and probes are answered while it is waited for.
-        let listener = TcpListener::bind(config.server.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", config.server.listen))?;
-        let listen = listener.local_addr()?;
+        let listeners = Listeners::open(&config.server, clock).await?;
+        let (places, certificates) = (listeners.places.clone(), listeners.certificates.clone());
 
         let mut stages = Stages::new();
         let (works, is_working) = watch::channel(false);
         let mut readiness = Readiness::default().and("process", is_working);
-        let (site, sites) = watch::channel(api::starting(readiness.clone()));
-        stages.serve(listener, sites)?;
-        let backend = Backend::open(role, config, listen, clock, random.u64(..)).await?;
+        let sites = SiteSenders::starting(&readiness);
+        stages.serve_all(listeners, &sites)?;
+        let backend = Backend::open(role, config, places.shown(), clock, random.u64(..)).await?;
         // From here on the time of all who share the store: its database's (decision 0022).
         let clock = backend.clock(clock);
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
@@ -118,6 +116,9 @@ impl Engine {
             stages.read_sources(sources::open(&mut parts, &intake, route)?);
             stages.index(&parts);
         }
+        if let Some(certificates) = &certificates {
+            stages.watch_certificates(&mut parts, certificates);
+        }
         stages.watch_growth(&parts);
         match &link {
             None => stages.dispatch(&mut parts)?,
@@ -132,9 +133,9 @@ impl Engine {
             }
         }
         // Before it is ready: a caller that is let in must not meet the site of the start.
-        site.send_replace(parts.site(Arc::clone(&intake), readiness, role.produces())?);
+        parts.open_sites(&sites, Arc::clone(&intake), (readiness, role.produces()))?;
         works.send_replace(true);
-        Ok(Self { listen, backend, link, works, stages, intake, live })
+        Ok(Self { places, certificates, backend, link, works, stages, intake, live })
     }
 
     /// Goes by `config` from now on, as far as that needs no restart.
@@ -142,15 +143,24 @@ impl Engine {
     /// # Errors
     /// When the configuration cannot be used; then nothing has changed.
     pub(super) async fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
-        let changes = self.live.reload(config, &self.intake, self.listen)?;
+        // Before anything is replaced: if they cannot be used, everything stays.
+        let files = config.server.tls_files();
+        let read = files.filter(|_| self.certificates.is_some()).map(ReadCertificates::read);
+        let read = read.transpose().map_err(|error| anyhow::anyhow!("server.tls.{error}"))?;
+        let mut changes = self.live.reload(config, &self.intake, self.places.addresses())?;
+        if let (Some(certificates), Some(read)) = (&self.certificates, read)
+            && certificates.replace(read)
+        {
+            changes.made.push("server.tls".to_owned());
+        }
         // A store that cannot be told has failed, and ends the process.
         self.backend.store().offer(self.live.channel_names()).await?;
         Ok(changes)
     }
 
     /// Where it listens.
-    pub(super) fn listen(&self) -> SocketAddr {
-        self.listen
+    pub(super) fn places(&self) -> &ListenPlaces {
+        &self.places
     }
 
     /// The account of its store.

@@ -91,12 +91,14 @@ impl Live {
         &mut self,
         new: Config,
         intake: &Intake,
-        listen: SocketAddr,
+        listen: impl IntoIterator<Item = SocketAddr>,
     ) -> anyhow::Result<Changes> {
         let keys = new.server.api_keys();
-        // The address stays until a restart: if it is beyond loopback, taking the last key away would open it to all.
-        api::check_listen(listen, &keys)
-            .context("server.keys: the address stays until a restart")?;
+        // An address stays until a restart: if it is beyond loopback, taking the last key away would open it to all.
+        for address in listen {
+            api::check_listen(address, &keys)
+                .context("server.keys: the address stays until a restart")?;
+        }
         let channels =
             new.build_channels(&self.shared, Some((&self.config, &self.channels.borrow())))?;
         let sources = new.template_sources()?;

@@ -3,21 +3,23 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use api::{ApiState, Readiness, Site, StoreGrowth};
+use api::{ApiListener, ApiState, Readiness, Site, StoreGrowth};
 use feed::{Feed, FeedPlan, SourceCounts, SourceReader};
 use flow::{Clock, Tasks};
+use futures_util::future::try_join_all;
 use notification::{Chunk, Name, Ticket, limits};
 use pipeline::ingest::{self, Intake};
 use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadAffinity, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, Retention, StoreError};
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::BrokerLink;
+use super::certificates::Certificates;
 use super::growth::GrowthTask;
 use super::indexing::Indexing;
+use super::listeners::Listeners;
 use super::live::Live;
 use super::retention::{RetentionMetrics, RetentionTask};
 use super::senders::Senders;
@@ -25,6 +27,8 @@ use crate::config::Config;
 
 /// Threads for what callers ask: one may be busy with a long request while the other answers.
 const API_THREADS: usize = 2;
+/// Threads for what operators ask at a place of their own.
+const OPERATOR_THREADS: usize = 1;
 
 /// Stages that were started, and how to stop them.
 #[derive(Debug)]
@@ -57,6 +61,33 @@ pub(super) struct StageParts<'a> {
 /// Closes a queue when the stage that feeds it ends, however it ends: senders take what is in the queue, and end as well.
 struct Feeding(queue::MemoryQueue<Arc<Chunk>>);
 
+/// The sites that the listeners serve, whichever they are at a time.
+#[derive(Debug)]
+pub(super) struct SiteSenders {
+    public: watch::Sender<Site>,
+    operator: watch::Sender<Site>,
+}
+
+async fn serve_one(
+    (listener, site, mut stopping): (ApiListener, watch::Receiver<Site>, watch::Receiver<bool>),
+) -> std::io::Result<()> {
+    let stopped = async move {
+        // A sender that is gone stops as well.
+        let _stopped = stopping.wait_for(|stopping| *stopping).await;
+    };
+    api::serve(listener, site, stopped).await
+}
+
+// === impl SiteSenders ===
+
+impl SiteSenders {
+    /// Sites of a process that does not know yet whether it can work.
+    pub(super) fn starting(readiness: &Readiness) -> Self {
+        let site = api::starting(readiness.clone());
+        Self { public: watch::Sender::new(site.clone()), operator: watch::Sender::new(site) }
+    }
+}
+
 // === impl Stages ===
 
 impl Stages {
@@ -72,38 +103,57 @@ impl Stages {
         self.stop.send_replace(true);
     }
 
-    /// Serves whichever site there is, on threads of its own: what callers ask for, such as templates that take long, holds
-    /// up neither the stages nor the heartbeat of the store.
-    pub(super) fn serve(
+    /// Serves whichever sites there are, on threads of their own: what callers ask for, such as templates that take long, holds
+    /// up neither the stages nor the heartbeat of the store, nor what operators ask for at a place of their own.
+    pub(super) fn serve_all(
         &mut self,
-        listener: TcpListener,
-        sites: watch::Receiver<Site>,
+        listeners: Listeners,
+        sites: &SiteSenders,
     ) -> std::io::Result<()> {
-        let mut stopping = self.stopping();
-        let stopped = async move {
-            // A sender that is gone stops as well.
-            let _stopped = stopping.wait_for(|stopping| *stopping).await;
-        };
-        // Events of a socket come to the runtime that it was registered with.
-        let listener = listener.into_std()?;
+        self.serve(("api", API_THREADS), listeners.public, &sites.public)?;
+        self.serve(("operator-api", OPERATOR_THREADS), listeners.operator, &sites.operator)
+    }
+
+    fn serve(
+        &mut self,
+        (name, threads): (&'static str, usize),
+        listeners: Vec<ApiListener>,
+        site: &watch::Sender<Site>,
+    ) -> std::io::Result<()> {
+        if listeners.is_empty() {
+            return Ok(());
+        }
+        // Each with a receiver of its own: all of them are told.
+        let servers: Vec<_> = listeners
+            .into_iter()
+            .map(|listener| (listener, site.subscribe(), self.stopping()))
+            .collect();
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(API_THREADS)
-            .thread_name("api")
+            .worker_threads(threads)
+            .thread_name(name)
             .enable_all()
             .build()?;
         let (ended, end) = oneshot::channel();
         // A thread of its own drives this runtime and drops it: both panic within another runtime.
-        std::thread::Builder::new().name("api-server".to_owned()).spawn(move || {
-            let served = runtime.block_on(async {
-                api::serve(TcpListener::from_std(listener)?, sites, stopped).await
-            });
+        std::thread::Builder::new().name(format!("{name}-server")).spawn(move || {
+            let served = runtime.block_on(try_join_all(servers.into_iter().map(serve_one)));
             // The receiver is gone when the process is on its way out.
-            let _unheard = ended.send(served);
+            let _unheard = ended.send(served.map(|_| ()));
         })?;
-        self.start("api", async move {
+        self.start(name, async move {
             end.await.unwrap_or_else(|_dropped| Err(std::io::Error::other("the server panicked")))
         });
         Ok(())
+    }
+
+    /// Looks after the certificate of the server.
+    pub(super) fn watch_certificates(
+        &mut self,
+        parts: &mut StageParts<'_>,
+        certificates: &Arc<Certificates>,
+    ) {
+        certificates.register(&mut parts.registry);
+        self.start("certificates", Arc::clone(certificates).run(self.stopping()));
     }
 
     /// Takes in what is in the outbox, if the store has one.
@@ -334,15 +384,33 @@ impl Stages {
 // === impl StageParts ===
 
 impl StageParts<'_> {
-    /// The site that the server serves once everything runs.
-    pub(super) fn site(
+    /// Puts the sites in the place of those of the start, once everything runs.
+    pub(super) fn open_sites(
+        self,
+        sites: &SiteSenders,
+        intake: Arc<Intake>,
+        (readiness, takes_in): (Readiness, bool),
+    ) -> anyhow::Result<()> {
+        let has_operator = self.config.server.operator.is_some();
+        let state = self.api_state(intake, readiness, takes_in)?;
+        if has_operator {
+            let (public, operator) = api::sites(state);
+            sites.operator.send_replace(operator);
+            sites.public.send_replace(public);
+        } else {
+            sites.public.send_replace(api::site(state));
+        }
+        Ok(())
+    }
+
+    fn api_state(
         self,
         intake: Arc<Intake>,
         readiness: Readiness,
         takes_in: bool,
-    ) -> anyhow::Result<Site> {
+    ) -> anyhow::Result<ApiState> {
         let store = self.backend.store();
-        Ok(api::site(ApiState {
+        Ok(ApiState {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             reads: self.backend.reads(),
@@ -363,7 +431,7 @@ impl StageParts<'_> {
             access_log: self.config.log.requests,
             takes_in,
             started_at: pipeline::timestamp(self.clock),
-        }))
+        })
     }
 }
 

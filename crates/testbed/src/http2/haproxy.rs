@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use super::{HELD, Http2Limits, ServerPlace, unpacked};
+use super::{HELD, Http2Limits, ServerPlace};
+use crate::find::unpacked;
 
 pub(super) fn command_line(place: &ServerPlace, limits: Http2Limits) -> Result<Vec<OsString>> {
     Http2Limits::refuse(limits.requests, "the requests of a connection")?;

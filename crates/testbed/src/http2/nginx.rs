@@ -6,8 +6,8 @@ use std::fs::{self, File};
 
 use anyhow::Result;
 
-use super::{HELD, Http2Limits, LARGE_BYTES, ServerPlace, unpacked};
-use crate::find;
+use super::{HELD, Http2Limits, LARGE_BYTES, ServerPlace};
+use crate::find::{self, unpacked};
 
 pub(super) fn command_line(place: &ServerPlace, limits: Http2Limits) -> Result<Vec<OsString>> {
     Http2Limits::refuse(limits.table_bytes, "the table of header fields")?;

@@ -150,8 +150,12 @@ impl EngineWorld {
 
     /// Has the notifications in `body` accepted by `engine`, and gives their identifiers.
     async fn post(&self, engine: &Engine, body: String) -> Vec<String> {
-        let api =
-            client::EngineApi::new(&format!("http://{}", engine.listen()), None, None).unwrap();
+        let api = client::EngineApi::new(
+            &format!("http://{}", engine.places().shown().unwrap()),
+            None,
+            None,
+        )
+        .unwrap();
         let call = api.call(&mut None, Method::POST, "/v1/notifications", Bytes::from(body)).await;
         let answer: serde_json::Value = call.unwrap().into_result().unwrap().json().unwrap();
         serde_json::from_value(answer["ids"].clone()).unwrap()

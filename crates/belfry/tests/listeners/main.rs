@@ -1,0 +1,8 @@
+//! The listeners of the binary from outside: TLS, Unix sockets, an operator's address, and proxies in front.
+#![cfg(test)]
+
+mod operator;
+mod proxies;
+mod support;
+mod tls;
+mod unix;
