@@ -19,7 +19,7 @@ use crate::view::ListAnswer;
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     let mut all = keys(types);
-    let after = json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX });
+    let after = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
     all.push(
         operation(Method::GET, "/v1/acts", "list_acts", "Read who has changed what")
             .about("Newest first: those that concern the caller's tenant, whoever did them; with an operator's key all.")
