@@ -10,6 +10,7 @@ use crate::backup::BackupArgs;
 use crate::bench::BenchCommand;
 use crate::broadcasts::BroadcastsArgs;
 use crate::cancel::CancelArgs;
+use crate::channels::ChannelsArgs;
 use crate::check_config::CheckConfigArgs;
 use crate::compact::CompactArgs;
 use crate::credential::CredentialCommand;
@@ -18,7 +19,9 @@ use crate::erase::EraseArgs;
 use crate::estimate::EstimateArgs;
 use crate::events::EventsArgs;
 use crate::exit;
+use crate::get::GetArgs;
 use crate::import::ImportArgs;
+use crate::init::InitArgs;
 use crate::keys::KeysCommand;
 use crate::list::ListArgs;
 use crate::log::LogArgs;
@@ -33,6 +36,7 @@ use crate::send::SendArgs;
 use crate::serve::RunArgs;
 use crate::status::StatusArgs;
 use crate::suppressions::SuppressionsCommand;
+use crate::try_channel::TestArgs;
 
 /// Delivers notifications, and accounts for every single one
 #[derive(Debug, Parser)]
@@ -47,6 +51,8 @@ pub(crate) struct Cli {
 /// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    /// Make a configuration, an operator's key and a store, and say how to go on
+    Init(InitArgs),
     /// Run the engine: take notifications in and deliver them
     Serve(RunArgs),
     /// Run the half that takes notifications in and hands them to consumers through a broker
@@ -59,10 +65,16 @@ pub(crate) enum CliCommand {
     Relay(Box<RelayArgs>),
     /// Hand one content to the engine, for one recipient or for many
     Send(SendArgs),
+    /// Send a test message through a channel, and say what its provider answered
+    Test(TestArgs),
     /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
     /// Show how long a broadcast would take that is not created yet
     Estimate(EstimateArgs),
+    /// Show all that the engine knows of a notification or a broadcast
+    Get(GetArgs),
+    /// List the channels that the engine has
+    Channels(ChannelsArgs),
     /// Find notifications and what came of them (reads the store, the engine need not run)
     List(ListArgs),
     /// List the broadcasts of a tenant (reads the store, the engine need not run)

@@ -9,6 +9,7 @@ mod backup;
 mod bench;
 mod broadcasts;
 mod cancel;
+mod channels;
 mod check_config;
 mod cli;
 mod client;
@@ -21,7 +22,10 @@ mod estimate;
 mod events;
 mod exit;
 mod follow;
+mod get;
+mod got;
 mod import;
+mod init;
 mod input;
 mod keys;
 mod list;
@@ -44,6 +48,7 @@ mod signals;
 mod status;
 mod streams;
 mod suppressions;
+mod try_channel;
 mod vapid_key;
 
 use std::process::ExitCode;
@@ -74,6 +79,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Serve(args) => return serve(Role::Both, &args),
         CliCommand::Produce(args) => return serve(Role::Produce, &args),
         CliCommand::Consume(args) => return serve(Role::Consume, &args),
+        CliCommand::Init(args) => init::run(&args)?,
         CliCommand::Import(args) => import::run(&args, &client()?)?,
         CliCommand::Send(args) => send::run(&args, &client()?)?,
         CliCommand::Status(args) => {
@@ -93,6 +99,9 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Broadcasts(args) => {
             broadcasts::run(&args, &config(args.store.flags())?.store)?;
         }
+        CliCommand::Get(args) => get::run(&args, &client()?)?,
+        CliCommand::Channels(args) => channels::run(&args, &client()?)?,
+        CliCommand::Test(args) => return try_channel::run(&args, &client()?),
         CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Events(args) => events::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,

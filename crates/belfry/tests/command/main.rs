@@ -3,6 +3,8 @@
 
 mod broadcasts;
 mod credential;
+mod first_message;
+mod first_run;
 mod import;
 mod keys;
 mod others;
