@@ -13,6 +13,7 @@ use crate::cancel::CancelArgs;
 use crate::channels::ChannelsArgs;
 use crate::check_config::CheckConfigArgs;
 use crate::compact::CompactArgs;
+use crate::completions::CompletionsArgs;
 use crate::credential::CredentialCommand;
 use crate::demo::DemoArgs;
 use crate::erase::EraseArgs;
@@ -25,6 +26,7 @@ use crate::init::InitArgs;
 use crate::keys::KeysCommand;
 use crate::list::ListArgs;
 use crate::log::LogArgs;
+use crate::man::ManArgs;
 use crate::pause::PauseArgs;
 use crate::plan::PlanArgs;
 use crate::prune::PruneArgs;
@@ -131,6 +133,10 @@ pub(crate) enum CliCommand {
     ApiKey(ApiKeyArgs),
     /// Make a key pair with which browsers know who sends (Web Push, VAPID)
     VapidKey,
+    /// Print what a shell completes command lines of Belfry with
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command
+    Man(ManArgs),
     /// Print the reference of the command line
     #[command(hide = true)]
     Reference,
@@ -175,6 +181,23 @@ mod tests {
     #[test]
     fn the_command_line_contradicts_nothing() {
         Cli::command().debug_assert();
+    }
+
+    /// On a command's own page they would hide what it is asked for.
+    #[test]
+    fn the_options_of_all_commands_come_after_those_of_the_command() {
+        let page = to_markdown();
+        let commands: Vec<&str> = page.split("\n## ").skip(1).collect();
+        assert!(commands.len() > 50, "{}", commands.len());
+        for help in commands {
+            let (own, all) = help.split_once("\nOptions of all commands:\n").unwrap();
+            assert!(own.contains("-h, --help") && own.contains("\nOptions:\n"), "{help}");
+            let names: Vec<&str> = all
+                .lines()
+                .filter_map(|line| line.strip_prefix("      --")?.split(' ').next())
+                .collect();
+            assert_eq!(names, ["config", "url", "api-key", "api-key-file", "ca-file"], "{help}");
+        }
     }
 
     #[test]

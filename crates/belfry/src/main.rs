@@ -14,6 +14,7 @@ mod check_config;
 mod cli;
 mod client;
 mod compact;
+mod completions;
 mod config;
 mod credential;
 mod demo;
@@ -31,6 +32,7 @@ mod keys;
 mod list;
 mod log;
 mod logging;
+mod man;
 mod matching;
 mod output;
 mod pause;
@@ -139,6 +141,8 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Keys(command) => keys::run(&command, &client()?)?,
         CliCommand::ApiKey(args) => api_key::run(&args)?,
         CliCommand::VapidKey => vapid_key::run()?,
+        CliCommand::Completions(args) => completions::run(&args)?,
+        CliCommand::Man(args) => man::run(&args)?,
         CliCommand::Reference => output::print(&cli::to_markdown())?,
     }
     Ok(ExitCode::SUCCESS)

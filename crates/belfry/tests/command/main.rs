@@ -11,4 +11,5 @@ mod others;
 mod requeue;
 mod reschedule;
 mod resolve;
+mod shell;
 mod support;
