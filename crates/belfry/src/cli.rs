@@ -77,11 +77,11 @@ pub(crate) enum CliCommand {
     Get(GetArgs),
     /// List the channels that the engine has
     Channels(ChannelsArgs),
-    /// Find notifications and what came of them (reads the store, the engine need not run)
+    /// Find notifications and what came of them (reads the store, or asks the engine at --url)
     List(ListArgs),
-    /// List the broadcasts of a tenant (reads the store, the engine need not run)
+    /// List the broadcasts of a tenant (reads the store, or asks the engine at --url)
     Broadcasts(BroadcastsArgs),
-    /// Show the delivery log (reads the store, the engine need not run)
+    /// Show the delivery log (reads the store, or asks the engine at --url)
     Log(LogArgs),
     /// Print what became of the notifications of a tenant (reads the store, the engine need not run)
     Events(EventsArgs),
@@ -97,7 +97,7 @@ pub(crate) enum CliCommand {
     Requeue(RequeueArgs),
     /// Write down what became of notifications that are in doubt, without sending them
     Resolve(ResolveArgs),
-    /// Count everything from the ground up (reads the store, the engine need not run)
+    /// Count everything from the ground up (reads the store, or asks the engine at --url)
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look
     Prune(PruneArgs),

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &GetArgs, client: &Client) -> anyhow::Result<()> {
     match target {
         TargetId::Notification(_) => {
             let got: GotNotification = serde_json::from_str(answer.get())?;
-            output::line(got.text())
+            got.whole().into_iter().try_for_each(output::line)
         }
         TargetId::Broadcast(_) => {
             let got: BroadcastAnswer = serde_json::from_str(answer.get())?;

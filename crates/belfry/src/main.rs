@@ -30,11 +30,13 @@ mod init;
 mod input;
 mod keys;
 mod list;
+mod listing;
 mod log;
 mod logging;
 mod man;
 mod matching;
 mod output;
+mod pages;
 mod pause;
 mod plan;
 mod progress;
@@ -57,9 +59,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use crate::args::StoreArgs;
 use crate::cli::{Cli, CliCommand};
 use crate::client::Client;
 use crate::config::{Config, Flags};
+use crate::reader::ReadSource;
 use crate::serve::{Role, RunArgs};
 use crate::suppressions::SuppressionsCommand;
 
@@ -75,6 +79,13 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
     // Read by the commands that need it: `credential` and `check-config` have to work with one that is wrong.
     let config = |flags| Config::load(global.config.as_deref(), flags);
     let client = || Client::new(&global, &config(Flags::default())?);
+    // An engine where `--url` says, unless a store is named; else the store.
+    let source = |args: &StoreArgs| -> anyhow::Result<ReadSource> {
+        if global.url.is_some() && args.store.is_none() {
+            return Ok(ReadSource::Engine(client()?));
+        }
+        Ok(ReadSource::Store(config(args.flags())?.store))
+    };
     let serve =
         |role, args: &RunArgs| serve::run(role, &config(args.flags())?, || config(args.flags()));
     match command {
@@ -97,14 +108,14 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         }
         CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
-        CliCommand::List(args) => list::run(&args, &config(args.store.flags())?.store)?,
+        CliCommand::List(args) => list::run(&args, &source(&args.store)?)?,
         CliCommand::Broadcasts(args) => {
-            broadcasts::run(&args, &config(args.store.flags())?.store)?;
+            broadcasts::run(&args, &source(&args.store)?)?;
         }
         CliCommand::Get(args) => get::run(&args, &client()?)?,
         CliCommand::Channels(args) => channels::run(&args, &client()?)?,
         CliCommand::Test(args) => return try_channel::run(&args, &client()?),
-        CliCommand::Log(args) => log::run(&args, &config(args.store.flags())?.store)?,
+        CliCommand::Log(args) => log::run(&args, &source(&args.store)?)?,
         CliCommand::Events(args) => events::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Cancel(args) => cancel::run(&args, &client()?)?,
         CliCommand::Pause(args) => pause::pause(&args, &client()?)?,
@@ -115,7 +126,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Erase(args) => erase::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Audit(args) => {
-            return audit::run(&args, &config(args.store.flags())?.store);
+            return audit::run(&args, &source(&args.store)?);
         }
         CliCommand::Backup(args) => backup::run(&args, &config(args.store.flags())?.store)?,
         CliCommand::Compact(args) => compact::run(&args, &config(args.store.flags())?.store)?,

@@ -1,23 +1,11 @@
 //! `belfry init`, from outside: what it makes, and the commands that it prints, as a user types them.
 
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
+use crate::served::Served;
 use crate::support::{Ended, Workspace};
-
-/// An engine that is ended with the test.
-struct Served(Child);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
 
 fn mode(workspace: &Workspace, name: &str) -> u32 {
     workspace.path(name).metadata().unwrap().permissions().mode() & 0o777
@@ -45,17 +33,13 @@ fn follow(workspace: &Workspace, report: &str) {
     let [serve, test, status] = commands.as_slice() else {
         unreachable!("three commands: {commands:?}")
     };
-    // Not in the background, so that the shell becomes the engine and can be ended; and at a port that is free.
+    // Not in the background, so that the shell becomes the engine and can be ended.
     let serve = format!("exec {}", serve.strip_suffix(" &").unwrap());
-    let mut serve = shell(workspace, &serve);
-    let serve = serve.env("BELFRY__SERVER__LISTEN", "127.0.0.1:0").stdout(Stdio::piped());
-    let mut served = Served(serve.stderr(Stdio::null()).spawn().unwrap());
-    let mut ready = String::new();
-    BufReader::new(served.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    let ready: Value = serde_json::from_str(&ready).unwrap();
-    let url = format!("http://{}", ready["listen"].as_str().unwrap());
-    let type_in =
-        |line: &str| Ended::new(&shell(workspace, line).env("BELFRY_URL", &url).output().unwrap());
+    let serve = shell(workspace, &serve);
+    let served = Served::start(serve);
+    let type_in = |line: &str| {
+        Ended::new(&shell(workspace, line).env("BELFRY_URL", &served.url).output().unwrap())
+    };
     let sent = type_in(test);
     assert_eq!((sent.code, sent.err.len()), (0, 0), "{sent:?}");
     assert!(sent.out.contains(" delivered: dry-run to anyone, "), "{sent:?}");
