@@ -37,7 +37,7 @@ pub(crate) struct BroadcastsArgs {
     pub(crate) json: bool,
 }
 
-/// What is told of a broadcast in a line. Where its notifications stand is not in it: that takes a walk over each.
+/// A broadcast in a line. Where its notifications stand is not in it: that takes a walk over each.
 #[derive(Deserialize)]
 struct BroadcastLine {
     id: String,

@@ -1,9 +1,8 @@
-//! `belfry completions`: what a shell completes a command line of Belfry with.
+//! `belfry completions`: the script by which a shell completes command lines of Belfry.
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::Cli;
 use crate::output;
 
 /// `belfry completions`
@@ -16,9 +15,9 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script for the shell.
-pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<()> {
+/// Prints the script for the shell, for the command line `root`.
+pub(crate) fn run(args: &CompletionsArgs, mut root: Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "belfry", &mut script);
+    clap_complete::generate(args.shell, &mut root, "belfry", &mut script);
     output::print(&String::from_utf8(script)?)
 }

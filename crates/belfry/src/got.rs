@@ -69,7 +69,7 @@ impl GotNotification {
 
     /// A line for each attempt, with what was answered.
     pub(crate) fn attempt_lines(&self) -> impl Iterator<Item = String> {
-        self.attempts.iter().map(|attempt| attempt.line())
+        self.attempts.iter().map(GotAttempt::line)
     }
 
     /// Where it stands in one line, with its last attempt: why it was not delivered, if it was not.
@@ -79,7 +79,7 @@ impl GotNotification {
         format!("{}{last}", self.head())
     }
 
-    /// What became of it, line by line.
+    /// Its story, line by line.
     pub(crate) fn history(&self) -> Vec<String> {
         let stands_for = self.fallback_of.iter();
         let stands_for = stands_for.map(|id| format!("stands in for {id}, which was refused"));

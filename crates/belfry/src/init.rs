@@ -4,6 +4,7 @@
 
 mod table;
 
+use std::fmt::Write as _;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -91,7 +92,7 @@ fn config_text(channel: FirstChannel, hash: &str, store: &Path) -> anyhow::Resul
     ))
 }
 
-/// What was made, what is to be filled in, and the commands to type next.
+/// Says what was made, what is to be filled in, and the commands to type next.
 fn report(channel: FirstChannel, places: &InitPlaces, directory: &Path) -> String {
     let name = channel.name();
     let InitPlaces { config, key, store, .. } = places;
@@ -103,9 +104,10 @@ fn report(channel: FirstChannel, places: &InitPlaces, directory: &Path) -> Strin
     );
     if !channel.to_fill_in().is_empty() {
         let settings = channel.to_fill_in().join(", ");
-        text.push_str(&format!(
+        let _infallible = write!(
+            text,
             "\nFill in before you start, in [channels.{name}]: {settings}. `belfry check-config` says what is missing.\n"
-        ));
+        );
     }
     // In the working directory the file is found without being named.
     let is_here = directory == Path::new(".");
@@ -115,10 +117,11 @@ fn report(channel: FirstChannel, places: &InitPlaces, directory: &Path) -> Strin
     };
     let config = if is_here { String::new() } else { format!(" --config {}", file(config)) };
     let (key, to) = (file(key), channel.recipient());
-    text.push_str(&format!(
+    let _infallible = write!(
+        text,
         "\nNext:\n  belfry serve{config} &\n  belfry test{config} --api-key-file {key} {name} {to}\n  \
          belfry status{config} --api-key-file {key}\n"
-    ));
+    );
     text
 }
 
@@ -130,8 +133,8 @@ fn quoted(path: &Path) -> String {
 }
 
 fn make_directory(path: &Path, mode: u32) -> Result<(), CliError> {
-    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
-    made.map_err(|error| cannot_make(path, &error))
+    let created = DirBuilder::new().recursive(true).mode(mode).create(path);
+    created.map_err(|error| cannot_make(path, &error))
 }
 
 /// Makes a file that was not there a moment ago either.

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_mangen::Man;
 
-use crate::cli::Cli;
 use crate::exit::{CliError, FailureKind};
 use crate::output;
 
@@ -18,10 +17,9 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// Writes all pages, or prints the first one.
-pub(crate) fn run(args: &ManArgs) -> anyhow::Result<()> {
+/// Writes all pages of the command line `root`, or prints the first one.
+pub(crate) fn run(args: &ManArgs, mut root: Command) -> anyhow::Result<()> {
     // Hands the options of all commands on to the subcommands, and gives these their full names.
-    let mut root = Cli::command();
     root.build();
     let Some(directory) = &args.directory else {
         return output::print(&page(&root)?);

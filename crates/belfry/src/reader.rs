@@ -18,7 +18,7 @@ Else the store is read, and the engine need not run.";
 /// Whom a command asks that can read a store as well as call an engine.
 pub(crate) enum ReadSource {
     /// An engine, by its API: where `--url` says, and no store is named.
-    Engine(Client),
+    Engine(Box<Client>),
     /// The store itself: the engines need not answer, or be there.
     Store(StoreConfig),
 }

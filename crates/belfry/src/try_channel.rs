@@ -56,7 +56,7 @@ struct TestMessage<'a> {
 
 /// Between two questions for its end.
 const ASK_PERIOD: Duration = Duration::from_millis(100);
-/// What it says, where a channel has room for words.
+/// Its text, where a channel has room for words.
 const WORDS: &str = "A test message of Belfry";
 
 /// Sends it and waits. The exit code is 1 unless it was delivered.

@@ -1,4 +1,4 @@
-//! What shells and `man` are given: completions in a real bash, and manual pages.
+//! Completions, in a real bash, and manual pages.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
