@@ -1,5 +1,6 @@
 //! The command line: names every command. What one takes and does is in the module of its name.
 
+use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::acts::ActsArgs;
@@ -42,13 +43,20 @@ use crate::try_channel::TestArgs;
 
 /// Delivers notifications, and accounts for every single one
 #[derive(Debug, Parser)]
-#[command(name = "belfry", version, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "belfry", version, after_help = exit::HELP, max_term_width = 100, styles = STYLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
+
+/// Colours of help and errors, where those are printed to a terminal and `NO_COLOR` is not set.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
 
 /// The command.
 #[derive(Debug, Subcommand)]

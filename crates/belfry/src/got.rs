@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::{Attempted, History};
 
-use crate::output;
+use crate::{output, paint};
 
 /// A notification with all of its attempts. Its JSON is that of `belfry list` and `belfry log`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,7 +64,8 @@ impl GotNotification {
     pub(crate) fn head(&self) -> String {
         let Self { id, channel, accepted_at, state, .. } = self;
         let to = self.to.as_deref().unwrap_or("a recipient that was removed");
-        output::plain(&format!("{id} {state}: {channel} to {to}, accepted {accepted_at}"))
+        let rest = output::plain(&format!(": {channel} to {to}, accepted {accepted_at}"));
+        format!("{} {}{rest}", output::plain(id), paint::state(state, &output::plain(state)))
     }
 
     /// A line for each attempt, with what was answered.
@@ -153,7 +154,9 @@ impl GotAttempt {
     /// For people.
     pub(crate) fn line(&self) -> String {
         let Self { at, attempt, state, status, detail } = self;
-        output::plain(&format!("{at} attempt {attempt} {state} {status} {detail}"))
+        let rest = output::plain(&format!(" {status} {detail}"));
+        let state = paint::state(state, &output::plain(state));
+        format!("{} attempt {attempt} {state}{rest}", output::plain(at))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
 use crate::got::GotNotification;
 use crate::reader::{ReadSource, SOURCE_HELP, StoreReader};
-use crate::{output, reader};
+use crate::{output, paint, reader};
 
 /// `belfry log`
 #[derive(Debug, Args)]
@@ -132,7 +132,9 @@ impl ReceivedLogLine {
     /// For people.
     fn text(&self) -> String {
         let Self { at, id, attempt, state, status, detail } = self;
-        output::plain(&format!("{at} {id} attempt {attempt} {state} {status} {detail}"))
+        let begin = output::plain(&format!("{at} {id} attempt {attempt}"));
+        let rest = output::plain(&format!(" {status} {detail}"));
+        format!("{begin} {}{rest}", paint::state(state, &output::plain(state)))
     }
 }
 

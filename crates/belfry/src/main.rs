@@ -37,6 +37,7 @@ mod man;
 mod matching;
 mod output;
 mod pages;
+mod paint;
 mod pause;
 mod plan;
 mod progress;

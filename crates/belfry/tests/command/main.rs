@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod broadcasts;
+mod colours;
 mod credential;
 mod first_message;
 mod first_run;
