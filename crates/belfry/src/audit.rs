@@ -5,15 +5,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use notification::Account;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::Audit;
 
 use crate::args::StoreArgs;
-use crate::config::StoreConfig;
+use crate::reader::{ReadSource, SOURCE_HELP};
 use crate::{account, output, reader};
 
 /// `belfry audit`
 #[derive(Debug, Args)]
+#[command(after_help = SOURCE_HELP)]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -23,46 +24,49 @@ pub(crate) struct AuditArgs {
 }
 
 /// The account in the words of `--json`.
-#[derive(Debug, Serialize)]
-struct AuditReport<'a> {
+#[derive(Debug, Serialize, Deserialize)]
+struct AuditReport {
     #[serde(flatten)]
     totals: Account,
     balanced: bool,
-    problems: &'a [String],
+    #[serde(skip_serializing)]
+    problem_count: u64,
+    problems: Vec<String>,
 }
 
 /// Prints the account; the exit code is 1 when it does not balance.
-pub(crate) fn run(args: &AuditArgs, store: &StoreConfig) -> anyhow::Result<ExitCode> {
-    let audit = reader::ask(store, async |reads| Ok(reads.audit().await?))?;
-    let report = AuditReport::of(&audit);
+pub(crate) fn run(args: &AuditArgs, source: &ReadSource) -> anyhow::Result<ExitCode> {
+    let report = match source {
+        ReadSource::Engine(client) => client.get("/v1/audit")?,
+        ReadSource::Store(store) => {
+            AuditReport::of(reader::ask(store, async |reads| Ok(reads.audit().await?))?)
+        }
+    };
     if args.json {
         output::json(&report)?;
     } else {
-        output::print(&report.to_text(audit.problem_count)?)?;
+        output::print(&report.to_text()?)?;
     }
     Ok(if report.balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 // === impl AuditReport ===
 
-impl<'a> AuditReport<'a> {
-    fn of(audit: &'a Audit) -> Self {
-        let account = &audit.account;
-        Self {
-            totals: *account,
-            balanced: account.is_balanced() && audit.problem_count == 0,
-            problems: &audit.problems,
-        }
+impl AuditReport {
+    fn of(audit: Audit) -> Self {
+        let Audit { account, problem_count, problems, .. } = audit;
+        let balanced = account.is_balanced() && problem_count == 0;
+        Self { totals: account, balanced, problem_count, problems }
     }
 
-    fn to_text(&self, problem_count: u64) -> Result<String, std::fmt::Error> {
+    fn to_text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         account::push_text(&self.totals, &mut text)?;
-        for problem in self.problems {
+        for problem in &self.problems {
             writeln!(text, "problem: {problem}")?;
         }
         // The list of problems is bounded; their number is not.
-        let not_shown = problem_count.saturating_sub(self.problems.len() as u64);
+        let not_shown = self.problem_count.saturating_sub(self.problems.len() as u64);
         if not_shown > 0 {
             writeln!(text, "and {not_shown} more problems")?;
         }
@@ -81,7 +85,7 @@ mod tests {
     fn the_account_is_written_with_exactly_these_words() {
         let account = Account { accepted: 3, delivered: 2, pending: 1, ..Account::default() };
         let audit = Audit { account, ..Audit::default() };
-        let json = serde_json::to_string(&AuditReport::of(&audit)).unwrap();
+        let json = serde_json::to_string(&AuditReport::of(audit)).unwrap();
         assert_eq!(
             json,
             r#"{"accepted":3,"delivered":2,"refused":0,"expired":0,"cancelled":0,"suppressed":0,"in_doubt":0,"dead":0,"pending":1,"balanced":true,"problems":[]}"#
@@ -92,9 +96,9 @@ mod tests {
     fn a_problem_unbalances_an_account_whose_sum_is_right() {
         let problems = vec!["batch 7 is cut short".to_owned()];
         let audit = Audit { problems, problem_count: 3, ..Audit::default() };
-        let report = AuditReport::of(&audit);
+        let report = AuditReport::of(audit);
         assert!(!report.balanced);
-        let text = report.to_text(audit.problem_count).unwrap();
+        let text = report.to_text().unwrap();
         let end =
             "problem: batch 7 is cut short\nand 2 more problems\nTHE ACCOUNT DOES NOT BALANCE\n";
         assert!(text.ends_with(end), "{text}");

@@ -1,20 +1,25 @@
-//! `belfry broadcasts`: the broadcasts of a tenant, read from the store.
+//! `belfry broadcasts`: the broadcasts of a tenant.
 
 use api::{BroadcastItem, broadcast_with_key};
 use clap::Args;
 use notification::{BroadcastId, Name};
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
 use store::{BroadcastFilter, ReadStore};
 
 use crate::args::{NamedArgs, ShownArgs, StoreArgs};
-use crate::config::StoreConfig;
-use crate::{output, reader};
+use crate::listing::{list_path, refuse_tenant};
+use crate::output;
+use crate::pages::{self, PrintedPart, ReadPage};
+use crate::reader::{ReadSource, SOURCE_HELP, StoreReader};
 
 /// `belfry broadcasts`
 #[derive(Debug, Args)]
+#[command(after_help = SOURCE_HELP)]
 pub(crate) struct BroadcastsArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The tenant whose broadcasts are listed
+    /// The tenant whose broadcasts are listed; an engine lists those of the key's
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: Name,
     /// Only those of this channel
@@ -32,55 +37,83 @@ pub(crate) struct BroadcastsArgs {
     pub(crate) json: bool,
 }
 
-/// Prints the list.
-pub(crate) fn run(args: &BroadcastsArgs, store: &StoreConfig) -> anyhow::Result<()> {
-    reader::ask(store, async |reads| list(args, reads).await)
+/// A broadcast in a line. Where its notifications stand is not in it: that takes a walk over each.
+#[derive(Deserialize)]
+struct BroadcastLine {
+    id: String,
+    channel: String,
+    priority: String,
+    accepted_at: String,
+    due_at: String,
+    expires_at: Option<String>,
+    accepted: u64,
+    paused_since: Option<String>,
 }
 
-/// Ends with where to go on: on standard error, for standard output is for scripts.
-async fn list(args: &BroadcastsArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
-    let filter = args.filter();
-    let pauses = reads.pauses().await?;
-    let (mut after, mut left) = (args.after, args.shown.limit.get());
-    loop {
-        let page = match &args.named.key {
-            Some(key) => broadcast_with_key(reads, filter.clone(), key.clone()).await?,
-            None => reads.broadcasts(filter.clone(), after, left).await?,
-        };
-        left -= page.items.len();
-        for listed in page.items {
-            let item = BroadcastItem::new(listed, &args.tenant, &pauses);
-            output::json_or(args.json, &item, || line(&item))?;
+/// Broadcasts read at once.
+const PAGE_ITEMS: usize = 1_000;
+
+/// Prints the list.
+pub(crate) fn run(args: &BroadcastsArgs, source: &ReadSource) -> anyhow::Result<()> {
+    let part = PrintedPart {
+        after: args.after.map(|place| place.to_string()),
+        limit: args.shown.limit.get(),
+    };
+    match source {
+        ReadSource::Engine(client) => {
+            refuse_tenant(&args.tenant)?;
+            let read = |after: Option<&str>, limit: usize| {
+                client.get(&args.path(after, limit.min(PAGE_ITEMS)))
+            };
+            pages::print(part, read, |item: Box<RawValue>| args.print(&item))
         }
-        after = page.next;
-        match after {
-            None => return Ok(()),
-            Some(place) if left == 0 => {
-                crate::exit::complain(&format!("go on with --after {place}"));
-                return Ok(());
-            }
-            Some(_) => {}
+        ReadSource::Store(store) => {
+            let store = StoreReader::open(store)?;
+            let read = |after: Option<&str>, limit: usize| {
+                let after = after.map(str::parse).transpose()?;
+                store.ask(async |reads| args.read(reads, after, limit.min(PAGE_ITEMS)).await)
+            };
+            pages::print(part, read, |item: Box<RawValue>| args.print(&item))
         }
     }
-}
-
-/// A broadcast in one line. Where its notifications stand is not in it: that takes a walk over each.
-fn line(item: &BroadcastItem) -> String {
-    let BroadcastItem { id, channel, priority, accepted_at, due_at, accepted, .. } = item;
-    let notifications = if *accepted == 1 { "notification" } else { "notifications" };
-    let more = |words: &str, instant: Option<&String>| {
-        instant.map(|instant| format!(", {words} {instant}")).unwrap_or_default()
-    };
-    let expires = more("expires", item.expires_at.as_ref());
-    let paused = more("paused since", item.paused_since.as_ref());
-    format!(
-        "{id}: {accepted} {notifications} by {channel}, {priority}, accepted {accepted_at}, due {due_at}{expires}{paused}"
-    )
 }
 
 // === impl BroadcastsArgs ===
 
 impl BroadcastsArgs {
+    /// A page of the store, in the JSON of the API.
+    async fn read(
+        &self,
+        reads: &dyn ReadStore,
+        after: Option<BroadcastId>,
+        limit: usize,
+    ) -> anyhow::Result<ReadPage<Box<RawValue>>> {
+        let filter = self.filter();
+        let tenant = filter.tenant.clone();
+        let page = match &self.named.key {
+            Some(key) => broadcast_with_key(reads, filter, key.clone()).await?,
+            None => reads.broadcasts(filter, after, limit).await?,
+        };
+        let pauses = reads.pauses().await?;
+        let items = page.items.into_iter();
+        let items = items.map(|listed| to_raw_value(&BroadcastItem::new(listed, &tenant, &pauses)));
+        let items = items.collect::<Result<_, _>>()?;
+        Ok(ReadPage { items, next: page.next.map(|place| place.to_string()) })
+    }
+
+    /// The call for a page of an engine.
+    fn path(&self, after: Option<&str>, limit: usize) -> String {
+        let own = [("channel", self.channel.as_ref().map(Name::as_str))];
+        list_path("/v1/broadcasts", &own, (&self.named, &self.shown), (after, limit))
+    }
+
+    fn print(&self, item: &RawValue) -> anyhow::Result<()> {
+        if self.json {
+            return output::line(item);
+        }
+        output::line(line(&serde_json::from_str(item.get())?))
+    }
+
     fn filter(&self) -> BroadcastFilter {
         BroadcastFilter {
             tenant: self.tenant.clone(),
@@ -92,4 +125,19 @@ impl BroadcastsArgs {
             order: self.shown.order(),
         }
     }
+}
+
+// === helpers ===
+
+fn line(item: &BroadcastLine) -> String {
+    let BroadcastLine { id, channel, priority, accepted_at, due_at, accepted, .. } = item;
+    let notifications = if *accepted == 1 { "notification" } else { "notifications" };
+    let more = |words: &str, instant: Option<&String>| {
+        instant.map(|instant| format!(", {words} {instant}")).unwrap_or_default()
+    };
+    let expires = more("expires", item.expires_at.as_ref());
+    let paused = more("paused since", item.paused_since.as_ref());
+    format!(
+        "{id}: {accepted} {notifications} by {channel}, {priority}, accepted {accepted_at}, due {due_at}{expires}{paused}"
+    )
 }

@@ -1,5 +1,6 @@
 //! The command line: names every command. What one takes and does is in the module of its name.
 
+use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::acts::ActsArgs;
@@ -10,18 +11,23 @@ use crate::backup::BackupArgs;
 use crate::bench::BenchCommand;
 use crate::broadcasts::BroadcastsArgs;
 use crate::cancel::CancelArgs;
+use crate::channels::ChannelsArgs;
 use crate::check_config::CheckConfigArgs;
 use crate::compact::CompactArgs;
+use crate::completions::CompletionsArgs;
 use crate::credential::CredentialCommand;
 use crate::demo::DemoArgs;
 use crate::erase::EraseArgs;
 use crate::estimate::EstimateArgs;
 use crate::events::EventsArgs;
 use crate::exit;
+use crate::get::GetArgs;
 use crate::import::ImportArgs;
+use crate::init::InitArgs;
 use crate::keys::KeysCommand;
 use crate::list::ListArgs;
 use crate::log::LogArgs;
+use crate::man::ManArgs;
 use crate::pause::PauseArgs;
 use crate::plan::PlanArgs;
 use crate::prune::PruneArgs;
@@ -33,10 +39,11 @@ use crate::send::SendArgs;
 use crate::serve::RunArgs;
 use crate::status::StatusArgs;
 use crate::suppressions::SuppressionsCommand;
+use crate::try_channel::TestArgs;
 
 /// Delivers notifications, and accounts for every single one
 #[derive(Debug, Parser)]
-#[command(name = "belfry", version, after_help = exit::HELP, max_term_width = 100)]
+#[command(name = "belfry", version, after_help = exit::HELP, max_term_width = 100, styles = STYLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -44,9 +51,18 @@ pub(crate) struct Cli {
     pub(crate) command: CliCommand,
 }
 
+/// Colours of help and errors, where those are printed to a terminal and `NO_COLOR` is not set.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
 /// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    /// Make a configuration, an operator's key and a store, and say how to go on
+    Init(InitArgs),
     /// Run the engine: take notifications in and deliver them
     Serve(RunArgs),
     /// Run the half that takes notifications in and hands them to consumers through a broker
@@ -59,15 +75,21 @@ pub(crate) enum CliCommand {
     Relay(Box<RelayArgs>),
     /// Hand one content to the engine, for one recipient or for many
     Send(SendArgs),
+    /// Send a test message through a channel, and say what its provider answered
+    Test(TestArgs),
     /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
     /// Show how long a broadcast would take that is not created yet
     Estimate(EstimateArgs),
-    /// Find notifications and what came of them (reads the store, the engine need not run)
+    /// Show all that the engine knows of a notification or a broadcast
+    Get(GetArgs),
+    /// List the channels that the engine has
+    Channels(ChannelsArgs),
+    /// Find notifications and what came of them (reads the store, or asks the engine at --url)
     List(ListArgs),
-    /// List the broadcasts of a tenant (reads the store, the engine need not run)
+    /// List the broadcasts of a tenant (reads the store, or asks the engine at --url)
     Broadcasts(BroadcastsArgs),
-    /// Show the delivery log (reads the store, the engine need not run)
+    /// Show the delivery log (reads the store, or asks the engine at --url)
     Log(LogArgs),
     /// Print what became of the notifications of a tenant (reads the store, the engine need not run)
     Events(EventsArgs),
@@ -83,7 +105,7 @@ pub(crate) enum CliCommand {
     Requeue(RequeueArgs),
     /// Write down what became of notifications that are in doubt, without sending them
     Resolve(ResolveArgs),
-    /// Count everything from the ground up (reads the store, the engine need not run)
+    /// Count everything from the ground up (reads the store, or asks the engine at --url)
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look
     Prune(PruneArgs),
@@ -119,6 +141,10 @@ pub(crate) enum CliCommand {
     ApiKey(ApiKeyArgs),
     /// Make a key pair with which browsers know who sends (Web Push, VAPID)
     VapidKey,
+    /// Print what a shell completes command lines of Belfry with
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command
+    Man(ManArgs),
     /// Print the reference of the command line
     #[command(hide = true)]
     Reference,
@@ -163,6 +189,23 @@ mod tests {
     #[test]
     fn the_command_line_contradicts_nothing() {
         Cli::command().debug_assert();
+    }
+
+    /// On a command's own page they would hide what it is asked for.
+    #[test]
+    fn the_options_of_all_commands_come_after_those_of_the_command() {
+        let page = to_markdown();
+        let commands: Vec<&str> = page.split("\n## ").skip(1).collect();
+        assert!(commands.len() > 50, "{}", commands.len());
+        for help in commands {
+            let (own, all) = help.split_once("\nOptions of all commands:\n").unwrap();
+            assert!(own.contains("-h, --help") && own.contains("\nOptions:\n"), "{help}");
+            let names: Vec<&str> = all
+                .lines()
+                .filter_map(|line| line.strip_prefix("      --")?.split(' ').next())
+                .collect();
+            assert_eq!(names, ["config", "url", "api-key", "api-key-file", "ca-file"], "{help}");
+        }
     }
 
     #[test]

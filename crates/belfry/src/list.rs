@@ -1,17 +1,20 @@
-//! `belfry list`: the notifications of a recipient, or of all, read from the store.
+//! `belfry list`: the notifications of a recipient, or of all.
 
 use api::notification_with_key;
 use clap::Args;
 use notification::{BroadcastId, ByteString, Name, NotificationId, State};
-use store::{Filter, History, ReadStore};
+use store::{Filter, ReadStore};
 
 use crate::args::{NamedArgs, ShownArgs, StoreArgs};
-use crate::config::StoreConfig;
-use crate::log::{Story, text};
-use crate::{output, reader};
+use crate::got::GotNotification;
+use crate::listing::{list_path, refuse_tenant};
+use crate::output;
+use crate::pages::{self, PrintedPart, ReadPage};
+use crate::reader::{ReadSource, SOURCE_HELP, StoreReader};
 
 /// `belfry list`
 #[derive(Debug, Args)]
+#[command(after_help = SOURCE_HELP)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -23,7 +26,7 @@ pub(crate) struct ListArgs {
     /// Only those whose last words in the log have this in them
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// The tenant whose notifications are listed
+    /// The tenant whose notifications are listed; an engine lists those of the key's
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) tenant: Name,
     /// Only those of this channel
@@ -49,52 +52,65 @@ pub(crate) struct ListArgs {
 const PAGE_ITEMS: usize = 100;
 
 /// Prints the list.
-pub(crate) fn run(args: &ListArgs, store: &StoreConfig) -> anyhow::Result<()> {
-    reader::ask(store, async |reads| list(args, reads).await)
-}
-
-/// Ends with where to go on: on standard error, for standard output is for scripts.
-async fn list(args: &ListArgs, reads: &dyn ReadStore) -> anyhow::Result<()> {
-    let filter = args.filter();
-    if let Some(key) = &args.named.key {
-        let found = notification_with_key(reads, &filter, key.clone()).await?;
-        return found.map_or(Ok(()), |history| print(args, history));
-    }
-    let (mut after, mut left) = (args.after, args.shown.limit.get());
-    loop {
-        let page = reads.list(filter.clone(), after, left.min(PAGE_ITEMS)).await?;
-        left -= page.items.len();
-        for history in page.items {
-            print(args, history)?;
+pub(crate) fn run(args: &ListArgs, source: &ReadSource) -> anyhow::Result<()> {
+    let part = PrintedPart {
+        after: args.after.map(|place| place.to_string()),
+        limit: args.shown.limit.get(),
+    };
+    let print = |got: GotNotification| output::json_or(args.json, &got, || got.line());
+    match source {
+        ReadSource::Engine(client) => {
+            refuse_tenant(&args.tenant)?;
+            let read = |after: Option<&str>, limit: usize| {
+                client.get(&args.path(after, limit.min(PAGE_ITEMS)))
+            };
+            pages::print(part, read, print)
         }
-        after = page.next;
-        match after {
-            None => return Ok(()),
-            Some(place) if left == 0 => {
-                crate::exit::complain(&format!("go on with --after {place}"));
-                return Ok(());
-            }
-            Some(_) => {}
+        ReadSource::Store(store) => {
+            let store = StoreReader::open(store)?;
+            let read = |after: Option<&str>, limit: usize| {
+                let after = after.map(str::parse).transpose()?;
+                store.ask(async |reads| args.read(reads, after, limit.min(PAGE_ITEMS)).await)
+            };
+            pages::print(part, read, print)
         }
     }
-}
-
-fn print(args: &ListArgs, history: History) -> anyhow::Result<()> {
-    let story = Story::from(history);
-    output::json_or(args.json, &story, || line(&story))
-}
-
-/// A notification in one line, with its last attempt: why it was not delivered, if it was not.
-fn line(story: &Story) -> String {
-    let Story { id, channel, accepted_at, state, attempts, .. } = story;
-    let to = story.recipient();
-    let last = attempts.last().map(|last| format!("; {}", text(None, last))).unwrap_or_default();
-    output::plain(&format!("{id} {state}: {channel} to {to}, accepted {accepted_at}{last}"))
 }
 
 // === impl ListArgs ===
 
 impl ListArgs {
+    /// A page of the store.
+    async fn read(
+        &self,
+        reads: &dyn ReadStore,
+        after: Option<NotificationId>,
+        limit: usize,
+    ) -> anyhow::Result<ReadPage<GotNotification>> {
+        let filter = self.filter();
+        if let Some(key) = &self.named.key {
+            let found = notification_with_key(reads, &filter, key.clone()).await?;
+            let items = found.into_iter().map(GotNotification::from).collect();
+            return Ok(ReadPage { items, next: None });
+        }
+        let page = reads.list(filter, after, limit).await?;
+        let items = page.items.into_iter().map(GotNotification::from).collect();
+        Ok(ReadPage { items, next: page.next.map(|place| place.to_string()) })
+    }
+
+    /// The call for a page of an engine.
+    fn path(&self, after: Option<&str>, limit: usize) -> String {
+        let broadcast = self.broadcast.map(|id| id.to_string());
+        let own = [
+            ("to", self.to.as_deref()),
+            ("channel", self.channel.as_ref().map(Name::as_str)),
+            ("state", self.state.map(State::as_str)),
+            ("reason", self.reason.as_deref()),
+            ("broadcast", broadcast.as_deref()),
+        ];
+        list_path("/v1/notifications", &own, (&self.named, &self.shown), (after, limit))
+    }
+
     fn filter(&self) -> Filter {
         Filter {
             tenant: Some(self.tenant.clone()),

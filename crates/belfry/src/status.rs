@@ -21,6 +21,8 @@ use crate::config::{Flags, StoreConfig};
 use crate::exit::{CliError, FailureKind};
 use crate::{account, output, reader};
 
+pub(crate) use broadcast::text as broadcast_text;
+
 /// `belfry status`
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -68,7 +70,7 @@ pub(crate) fn run(args: &StatusArgs, source: &StatusSource) -> anyhow::Result<()
     loop {
         let is_over = if let Some(id) = args.broadcast {
             let status = source.read_broadcast(id)?;
-            show(args, &status, &broadcast::text(&status)?)?;
+            show(args, &status, &broadcast_text(&status)?)?;
             status.totals.pending == 0
         } else {
             let status = source.read()?;

@@ -101,7 +101,10 @@ impl BenchClient {
     /// When the store cannot be read.
     pub fn audit(&self) -> Result<AuditOutput> {
         // An account that does not balance makes the command fail, and is still an account.
-        let output = self.command("audit").arg("--json").output()?;
+        // Without the engine's address, by which the command would ask the engine.
+        let mut command = Command::new(&self.binary);
+        command.args(["audit", "--json", "--config"]).arg(&self.config);
+        let output = command.output()?;
         serde_json::from_slice(&output.stdout)
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
     }

@@ -33,6 +33,9 @@ pub(crate) struct FieldError {
     pub(crate) message: String,
 }
 
+const NO_SENSE: &str =
+    "the engine's answer makes no sense: is there another server at this address?";
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ProblemBody {
@@ -58,8 +61,20 @@ impl EngineAnswer {
 
     /// The body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
-        serde_json::from_slice(&self.body)
-            .context("the engine's answer makes no sense: is there another server at this address?")
+        serde_json::from_slice(&self.body).context(NO_SENSE)
+    }
+
+    /// The body as lines of JSON, the last of which is of another kind.
+    pub(crate) fn json_lines<T, L>(&self) -> anyhow::Result<(Vec<T>, L)>
+    where
+        T: DeserializeOwned,
+        L: DeserializeOwned,
+    {
+        let mut lines = self.body.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let last = lines.next_back().unwrap_or_default();
+        let lines = lines.map(serde_json::from_slice).collect::<Result<_, _>>();
+        let last = serde_json::from_slice(last);
+        Ok((lines.context(NO_SENSE)?, last.context(NO_SENSE)?))
     }
 
     /// The fields that the engine complains of.

@@ -45,6 +45,15 @@ impl Client {
         self.call(Method::GET, path, Bytes::new())?.into_result()?.json()
     }
 
+    /// Gets `path`, whose answer is lines of JSON and a last one of another kind.
+    pub(crate) fn get_lines<T, L>(&self, path: &str) -> anyhow::Result<(Vec<T>, L)>
+    where
+        T: DeserializeOwned,
+        L: DeserializeOwned,
+    {
+        self.call(Method::GET, path, Bytes::new())?.into_result()?.json_lines()
+    }
+
     /// Deletes what `path` names, and gives the answer to that.
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.call(Method::DELETE, path, Bytes::new())?.into_result()?.json()

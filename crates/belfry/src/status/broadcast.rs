@@ -8,7 +8,7 @@ use crate::account;
 use crate::progress::lasting;
 
 /// The lines for people.
-pub(super) fn text(broadcast: &BroadcastAnswer) -> Result<String, fmt::Error> {
+pub(crate) fn text(broadcast: &BroadcastAnswer) -> Result<String, fmt::Error> {
     let BroadcastAnswer { id, channel, accepted_at, totals, estimate, .. } = broadcast;
     let mut text = format!("broadcast {id} on {channel}, accepted {accepted_at}\n");
     account::push_text(totals, &mut text)?;

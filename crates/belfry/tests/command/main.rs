@@ -2,11 +2,17 @@
 #![cfg(test)]
 
 mod broadcasts;
+mod colours;
 mod credential;
+mod first_message;
+mod first_run;
 mod import;
 mod keys;
 mod others;
+mod remote;
 mod requeue;
 mod reschedule;
 mod resolve;
+mod served;
+mod shell;
 mod support;

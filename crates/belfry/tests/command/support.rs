@@ -192,7 +192,7 @@ impl Workspace {
 // === impl Ended ===
 
 impl Ended {
-    fn new(output: &Output) -> Self {
+    pub(crate) fn new(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Self {
             code: output.status.code().unwrap(),

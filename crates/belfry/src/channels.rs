@@ -1,0 +1,54 @@
+//! `belfry channels`: the channels that the engine has.
+
+use std::num::NonZeroU32;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::client::Client;
+use crate::output;
+
+/// `belfry channels`
+#[derive(Debug, Args)]
+pub(crate) struct ChannelsArgs {
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A channel that a caller may name.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ListedChannel {
+    pub(crate) name: String,
+    /// As the setting `kind` has it.
+    pub(crate) kind: String,
+    messages_per_minute: Option<NonZeroU32>,
+    paused_since: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ChannelPage {
+    items: Vec<ListedChannel>,
+}
+
+/// Prints them, by name.
+pub(crate) fn run(args: &ChannelsArgs, client: &Client) -> anyhow::Result<()> {
+    for item in all(client)? {
+        output::json_or(args.json, &item, || line(&item))?;
+    }
+    Ok(())
+}
+
+/// The channels of the engine, by name.
+pub(crate) fn all(client: &Client) -> anyhow::Result<Vec<ListedChannel>> {
+    let page: ChannelPage = client.get("/v1/channels")?;
+    Ok(page.items)
+}
+
+fn line(channel: &ListedChannel) -> String {
+    let ListedChannel { name, kind, messages_per_minute, paused_since } = channel;
+    let bound = messages_per_minute.iter().map(|number| format!(", {number} a minute at most"));
+    let paused = paused_since.iter().map(|instant| format!(", paused since {instant}"));
+    let more: String = bound.chain(paused).collect();
+    format!("{name}: {kind}{more}")
+}

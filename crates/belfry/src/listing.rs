@@ -1,0 +1,48 @@
+//! Parameters that the lists of notifications and of broadcasts have in common.
+
+use notification::Name;
+use store::ListOrder;
+
+use crate::args::{NamedArgs, ShownArgs};
+use crate::client::with_query;
+use crate::exit::{CliError, FailureKind};
+
+/// The path of a call for a page of a list: `own` are the parameters that this list alone has, `page` is the place to begin behind,
+/// and the number of items.
+pub(crate) fn list_path(
+    path: &str,
+    own: &[(&str, Option<&str>)],
+    (named, shown): (&NamedArgs, &ShownArgs),
+    (after, limit): (Option<&str>, usize),
+) -> String {
+    let (since, until) =
+        (shown.since.map(|it| it.to_string()), shown.until.map(|it| it.to_string()));
+    let limit = limit.to_string();
+    let order = match shown.order() {
+        ListOrder::NewestFirst => "newest",
+        ListOrder::OldestFirst => "oldest",
+    };
+    let common = [
+        ("external_id", named.external_id.as_deref()),
+        ("tag", named.tag.as_deref()),
+        ("key", named.key.as_deref()),
+        ("since", since.as_deref()),
+        ("until", until.as_deref()),
+        ("order", Some(order)),
+        ("after", after),
+        ("limit", Some(limit.as_str())),
+    ];
+    with_query(path, &[own, &common].concat())
+}
+
+/// Refuses to list the things of a tenant that is named.
+///
+/// # Errors
+/// When it is not `default`, which stands there when none is named: an engine lists what the tenant of the key has.
+pub(crate) fn refuse_tenant(tenant: &Name) -> Result<(), CliError> {
+    if tenant.as_str() == "default" {
+        return Ok(());
+    }
+    let message = "an engine lists what the tenant of the key has: leave --tenant out, or name a store (--store)";
+    Err(CliError::new(FailureKind::Usage, message))
+}
