@@ -8,7 +8,7 @@ use axum::extract::{MatchedPath, Query, Request};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use notification::Name;
+use notification::{BroadcastId, Name, NotificationId};
 use percent_encoding::{AsciiSet, CONTROLS, PercentEncode, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,11 +20,37 @@ use crate::request_mark::{CallerNames, RequestMark};
 
 /// The outcome of an act, on its way out with the answer.
 #[derive(Debug, Clone)]
-struct ActOutcome(String);
+struct ActOutcome {
+    /// The tenant that it concerns, where the request did not say.
+    tenant: Option<Name>,
+    answer: String,
+}
 
-/// Parameters whose values tell of a person: they are erased on request, and the trail is not.
-const PRIVATE: [&str; 3] = ["to", "recipient", "external_id"];
-/// Stands in the trail in their place.
+/// Parameters whose values stand in the trail: they tell of no person, and have no secret. What others have, or one that a caller has
+/// mistyped, may be an address, which is erased on request, and the trail is not.
+const SHOWN: [&str; 20] = [
+    "after",
+    "all",
+    "as",
+    "attempts",
+    "broadcast",
+    "channel",
+    "destination",
+    "dry_run",
+    "former_until",
+    "from",
+    "limit",
+    "may_repeat",
+    "order",
+    "priority",
+    "since",
+    "state",
+    "suppressions",
+    "tenant",
+    "until",
+    "wait",
+];
+/// Stands in the trail in place of the others.
 const HIDDEN: &str = "[hidden]";
 /// Bytes of a path and query in the trail; the rest is cut off.
 const ASKED_BYTES: usize = 2 * 1024;
@@ -43,12 +69,18 @@ pub(crate) fn acted_on(asked: Value, answer: impl Serialize) -> Response {
     {
         fields.extend(answer);
     }
-    noted(outcome.to_string(), Json(answer).into_response())
+    noted(None, outcome.to_string(), Json(answer).into_response())
 }
 
-/// `response` to an act, of which the trail says `outcome` alone.
-pub(crate) fn noted(outcome: String, mut response: Response) -> Response {
-    response.extensions_mut().insert(ActOutcome(outcome));
+/// [`acted`], of an act that concerns `tenant`, as its request did not say.
+pub(crate) fn acted_for(tenant: Option<Name>, answer: impl Serialize) -> Response {
+    let outcome = serde_json::to_string(&answer).unwrap_or_default();
+    noted(tenant, outcome, Json(answer).into_response())
+}
+
+/// `response` to an act, of which the trail says `answer` alone, and whom it concerns if the request did not.
+pub(crate) fn noted(tenant: Option<Name>, answer: String, mut response: Response) -> Response {
+    response.extensions_mut().insert(ActOutcome { tenant, answer });
     response
 }
 
@@ -58,7 +90,7 @@ pub(crate) fn noted(outcome: String, mut response: Response) -> Response {
 /// When the first cannot be written: then nothing is done.
 pub(crate) async fn recorded(
     shared: &Arc<ApiState>,
-    mark: &RequestMark,
+    (mark, is_operator): (&RequestMark, bool),
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -66,7 +98,9 @@ pub(crate) async fn recorded(
         return Ok(next.run(request).await);
     };
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let Asked { tenant, asked } = Asked::of(request.uri());
+    let Asked { tenant, asked } = Asked::of(route, request.uri());
+    // Others may not name one, and are refused: their acts stay among their own.
+    let tenant = tenant.filter(|_| is_operator);
     let begun = ActBegun {
         at: shared.intake.now(),
         request: mark.id().to_owned(),
@@ -80,7 +114,8 @@ pub(crate) async fn recorded(
     let mut response = next.run(request).await;
     let outcome = response.extensions_mut().remove::<ActOutcome>();
     let status = response.status().as_u16();
-    let end = ActEnded { at: shared.intake.now(), status, answer: outcome.map(|it| it.0) };
+    let (tenant, answer) = outcome.map(|it| (it.tenant, it.answer)).unzip();
+    let end = ActEnded { at: shared.intake.now(), status, tenant: tenant.flatten(), answer };
     // It was done, or not, and is answered so: the trail has its beginning.
     if let Err(error) = shared.trail.end_act(id, end).await {
         tracing::warn!(id, %error, "the trail of acts has no end of one");
@@ -99,22 +134,41 @@ struct Asked {
 // === impl Asked ===
 
 impl Asked {
-    fn of(uri: &Uri) -> Self {
-        let (mut tenant, mut asked) = (None, uri.path().to_owned());
+    fn of(route: &str, uri: &Uri) -> Self {
+        // A path whose part is no identifier and no name may be anything, too.
+        let is_plain = uri.path().split('/').all(is_identifier);
+        let path = if is_plain { uri.path() } else { route };
+        let (mut tenant, mut asked) = (None, path.to_owned());
         // Read as the handler does: a name may be written in several ways. A query that cannot be read does nothing.
         let query = Query::<Vec<(String, String)>>::try_from_uri(uri).unwrap_or_default();
         for (i, (name, value)) in query.0.iter().enumerate() {
             if name == "tenant" {
                 tenant = value.parse().ok();
             }
-            let shown = if PRIVATE.contains(&name.as_str()) { HIDDEN } else { value };
+            let is_shown = SHOWN.contains(&name.as_str());
+            let (name, value) =
+                if is_shown { (name.as_str(), value.as_str()) } else { (known(name), HIDDEN) };
             let mark = if i == 0 { '?' } else { '&' };
-            let (name, shown) = (encoded(name), encoded(shown));
-            asked.extend([format!("{mark}{name}={shown}")]);
+            let (name, value) = (encoded(name), encoded(value));
+            asked.extend([format!("{mark}{name}={value}")]);
         }
         asked.truncate(asked.floor_char_boundary(ASKED_BYTES));
         Self { tenant, asked }
     }
+}
+
+/// True for a part of a path that is a word of a route, an identifier, or a name.
+fn is_identifier(part: &str) -> bool {
+    part.is_empty()
+        || part.parse::<Name>().is_ok()
+        || part.parse::<NotificationId>().is_ok()
+        || part.parse::<BroadcastId>().is_ok()
+}
+
+/// The name of a parameter that a route may have, whose value is not shown; of another one nothing is.
+fn known(name: &str) -> &str {
+    const KNOWN: [&str; 6] = ["external_id", "key", "note", "reason", "tag", "to"];
+    if KNOWN.contains(&name) { name } else { HIDDEN }
 }
 
 /// `text` so that it can be told where it ends in a query.
@@ -130,22 +184,27 @@ mod tests {
 
     #[test]
     fn what_tells_of_a_person_is_not_written_down() {
-        let asked = |uri: &str| Asked::of(&uri.parse().unwrap());
-        let plain = asked("/v1/cancel?channel=ios&tenant=shop");
-        assert_eq!(plain.asked, "/v1/cancel?channel=ios&tenant=shop");
-        assert_eq!(plain.tenant, Some("shop".parse().unwrap()));
-        for uri in [
-            "/v1/recipients?to=ann%40example.com",
-            "/v1/requeue?state=dead&recipient=ann%40example.com",
-            "/v1/requeue?external%5Fid=ann%40example.com",
-            "/v1/requeue?t%6f=ann%40example.com",
+        let asked = |uri: &str| Asked::of("/v1/{of}", &uri.parse().unwrap());
+        for plain in [
+            "/v1/cancel?channel=ios&tenant=shop",
+            "/v1/broadcasts/bc_7/cancel",
+            "/v1/notifications/019aa4f0-6b2e-8c11-8000-000000010000/resolve?as=delivered",
+            "/v1/keys/shop/rotate?former_until=2027-01-01T00:00:00Z",
         ] {
-            let hidden = asked(uri);
-            assert!(hidden.asked.ends_with("=[hidden]"), "{hidden:?}");
-            assert!(!hidden.asked.contains("ann"), "{hidden:?}");
-            assert_eq!(hidden.tenant, None);
+            assert_eq!(asked(plain).asked, plain);
         }
-        let long = asked(&format!("/v1/cancel?tag={}", "t".repeat(9_000)));
+        assert_eq!(asked("/v1/cancel?tenant=shop").tenant, Some("shop".parse().unwrap()));
+        for (uri, shown) in [
+            ("/v1/recipients?to=ann%40example.com", "/v1/recipients?to=[hidden]"),
+            ("/v1/resolve?as=dead&note=ann+called", "/v1/resolve?as=dead&note=[hidden]"),
+            ("/v1/requeue?external%5Fid=ann", "/v1/requeue?external_id=[hidden]"),
+            ("/v1/requeue?tag=ann", "/v1/requeue?tag=[hidden]"),
+            ("/v1/requeue?ann=1&To=ann", "/v1/requeue?[hidden]=[hidden]&[hidden]=[hidden]"),
+            ("/v1/notifications/ann@example.com/cancel", "/v1/{of}"),
+        ] {
+            assert_eq!(asked(uri).asked, shown);
+        }
+        let long = asked(&format!("/v1/cancel?destination={}", "d".repeat(9_000)));
         assert_eq!(long.asked.len(), ASKED_BYTES);
     }
 }

@@ -250,7 +250,7 @@ async fn create_from_input(
     };
     let filled = fill(&mut upload, input, whole.len()).await;
     // The recipients may have taken hours to come.
-    let still_good = |()| caller.check_still_good(shared.intake.now());
+    let still_good = |()| caller.still_good(shared.intake.now()).map(drop);
     let ended = |ended: String| Problem::new(ProblemCode::ExpiredKey, ended);
     match filled.and_then(|filled| still_good(filled).map_err(ended)) {
         Ok(()) => seal(upload).await,

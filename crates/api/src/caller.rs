@@ -9,6 +9,7 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use notification::limits::OVERLOAD_RETRY_AFTER;
 use notification::{Name, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
 
@@ -16,7 +17,7 @@ use crate::ApiState;
 use crate::act_trail;
 use crate::grants::{Grants, KeyScope};
 use crate::key_rates::{RateExceeded, RateLeft};
-use crate::key_ring::KeyRing;
+use crate::key_ring::{KeyRing, KeysUnknown};
 use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
@@ -57,9 +58,10 @@ pub(crate) async fn authorize(
     if rule.is_act {
         mark.set_act();
     }
-    caller
-        .check_time(shared.intake.now())
-        .map_err(|late| Problem::new(ProblemCode::ExpiredKey, late))?;
+    if let Some(key) = caller.key() {
+        let ended = |late| Problem::new(ProblemCode::ExpiredKey, late);
+        check_time(key, shared.intake.now()).map_err(ended)?;
+    }
     // There is none where no socket is.
     if let Some(note) = request.extensions().get::<ConnectionNote>() {
         note.note_key();
@@ -84,9 +86,10 @@ async fn within_rate(
     (mark, mut request, next): (RequestMark, Request, Next),
 ) -> Result<Response, Problem> {
     rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
+    let is_operator = caller.is_operator;
     request.extensions_mut().insert(caller);
     if rule.is_act {
-        return act_trail::recorded(shared, &mark, request, next).await;
+        return act_trail::recorded(shared, (&mark, is_operator), request, next).await;
     }
     Ok(next.run(request).await)
 }
@@ -123,7 +126,11 @@ impl Caller {
             return Err(Problem::new(ProblemCode::MissingKey, detail));
         };
         let unknown = || Problem::new(ProblemCode::UnknownKey, "the API key is not known");
-        let key = keys.find(&sha256(key.trim())).ok_or_else(unknown)?;
+        let cut_off = |KeysUnknown| {
+            let detail = "the database is away, and the API key may have been revoked there";
+            Problem::new(ProblemCode::StoreUnavailable, detail).retry_after(OVERLOAD_RETRY_AFTER)
+        };
+        let key = keys.find(&sha256(key.trim())).map_err(cut_off)?.ok_or_else(unknown)?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
         Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), ring })
     }
@@ -156,17 +163,6 @@ impl Caller {
         }
     }
 
-    /// Checks that its key is still good at `now`; says that it is not.
-    fn check_time(&self, now: Timestamp) -> Result<(), String> {
-        let Some(key) = &self.key else { return Ok(()) };
-        match key.grants.not_after {
-            Some(last) if now > last => {
-                Err(format!("the API key {:?} was good until {last}: ask for a new one", key.name))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Takes this request out of the rate of its key, if it has one.
     fn take_of_rate(&self, shared: &ApiState) -> Result<Option<RateLeft>, RateExceeded> {
         let Some(key) = &self.key else { return Ok(None) };
@@ -175,14 +171,21 @@ impl Caller {
         shared.keys.rates().take(&key.name, per_minute, now).map(Some)
     }
 
-    /// Checks that its key is still good at `now`, which may be long after its request began; says that it is not.
-    pub(crate) fn check_still_good(&self, now: Timestamp) -> Result<(), String> {
-        self.check_time(now)?;
-        let Some(key) = &self.key else { return Ok(()) };
-        if self.ring.find(&key.sha256).is_some() {
-            return Ok(());
-        }
-        Err(format!("the API key {:?} was taken away", key.name))
+    /// Its key as it is now, which may be long after its request began; `None` where no keys are configured.
+    ///
+    /// # Errors
+    /// Says that it is not good any more.
+    pub(crate) fn still_good(&self, now: Timestamp) -> Result<Option<Arc<ApiKey>>, String> {
+        let Some(key) = &self.key else { return Ok(None) };
+        let found = self.ring.find(&key.sha256).map_err(|KeysUnknown| {
+            format!(
+                "the database is away, and the API key {:?} may have been revoked there",
+                key.name
+            )
+        })?;
+        let key = found.ok_or_else(|| format!("the API key {:?} was taken away", key.name))?;
+        check_time(&key, now)?;
+        Ok(Some(key))
     }
 
     /// Checks that it may send `submission` at `now`, which may be long after its request began.
@@ -194,8 +197,12 @@ impl Caller {
         submission: &Submission<'_>,
         now: Timestamp,
     ) -> Result<(), InvalidField> {
-        self.check_still_good(now).map_err(|ended| InvalidField::new("", ended))?;
-        self.key.as_ref().map_or(Ok(()), |key| key.grants.check_sending(submission))
+        let whole = |ended: String| InvalidField::new("", ended);
+        let Some(key) = self.still_good(now).map_err(whole)? else { return Ok(()) };
+        if !key.grants.scopes.contains(&KeyScope::Send) {
+            return Err(whole(format!("the API key {:?} may send no more", key.name)));
+        }
+        key.grants.check_sending(submission)
     }
 
     /// Checks that it may send by every channel and with every priority, as what is sent again may go.
@@ -210,6 +217,16 @@ impl Caller {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+/// Checks that `key` is good at `now`; says that it is not.
+fn check_time(key: &ApiKey, now: Timestamp) -> Result<(), String> {
+    match key.grants.not_after {
+        Some(last) if now > last => {
+            Err(format!("the API key {:?} was good until {last}: ask for a new one", key.name))
+        }
+        _ => Ok(()),
     }
 }
 

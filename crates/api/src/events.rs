@@ -39,6 +39,7 @@ struct EventStream {
     shared: Arc<ApiState>,
     followed: FollowedDeliveries,
     position: EventPosition,
+    caller: Caller,
     /// Held as long as the stream.
     _permit: OwnedSemaphorePermit,
 }
@@ -59,7 +60,7 @@ pub(crate) async fn read(
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait = wait_of(&mut query)?;
     let filter = DeliveryFilter {
-        tenant: caller.tenant,
+        tenant: caller.tenant.clone(),
         channels: some_of(&mut query, "channel")?,
         tags: query.parse::<String>("tag")?.map(ByteString::from).into_iter().collect(),
         states: terminal_states(&mut query)?,
@@ -70,10 +71,12 @@ pub(crate) async fn read(
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     if accept.is_some_and(|accept| accept.contains(STREAM)) {
         // A browser that connects anew says where it was; that is later than what its address says.
-        return stream(shared, filter, last.or(position)).await;
+        return stream((shared, caller), filter, last.or(position)).await;
     }
     let followed = FollowedDeliveries { filter, events_max };
     let page = shared.follow(position.unwrap_or_default(), wait, &followed).await?;
+    let ended = |ended: String| Problem::new(ProblemCode::ExpiredKey, ended);
+    caller.still_good(shared.intake.now()).map_err(ended)?;
     let mut lines = Vec::new();
     for event in page.events {
         append_line(&mut lines, &event)?;
@@ -84,7 +87,7 @@ pub(crate) async fn read(
 
 /// Answers with events as they come, until the caller leaves or the server stops. Without a position they begin now.
 async fn stream(
-    shared: Arc<ApiState>,
+    (shared, caller): (Arc<ApiState>, Caller),
     filter: DeliveryFilter,
     position: Option<EventPosition>,
 ) -> Result<Response, Problem> {
@@ -98,7 +101,7 @@ async fn stream(
         None => shared.reads.events_end().await?,
     };
     let followed = FollowedDeliveries { filter, events_max: STREAM_EVENTS };
-    let open = EventStream { shared, followed, position, _permit: permit };
+    let open = EventStream { shared, followed, position, caller, _permit: permit };
     // The first bytes at once, with the place where it begins: a reader whose connection is cut before the first event has it.
     let begun = stream::once(async move {
         Ok::<_, StoreError>(Bytes::from(format!(": begins\nid: {position}\n\n")))
@@ -111,13 +114,17 @@ async fn stream(
 // === impl EventStream ===
 
 impl EventStream {
-    /// The next bytes, and the stream behind them; none once the server stops. After an error the connection is cut: the reader
+    /// The next bytes, and the stream behind them; none once the server stops or the caller's key is good no more. After an error the connection is cut: the reader
     /// connects anew, with its position.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
         if self.shared.is_stopping() {
             return Ok(None);
         }
         let page = self.shared.follow(self.position, HEARTBEAT, &self.followed).await?;
+        // After the wait: nothing is told to a caller whose key was taken away meanwhile.
+        if self.caller.still_good(self.shared.intake.now()).is_err() {
+            return Ok(None);
+        }
         let bytes = stream_bytes(&page, self.position)
             .map_err(|error| StoreError::Damaged(error.to_string()))?;
         self.position = page.next;

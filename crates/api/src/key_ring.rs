@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use flow::{Clock, WorkerDeadline};
 use notification::Name;
 use store::{FormerKey, KeyHash, KeyStore, StoredKey, StoredKeys};
 use tokio::sync::watch;
@@ -19,7 +20,14 @@ pub struct KeyRing {
     stored: watch::Receiver<StoredKeys>,
     read: RwLock<ReadKeys>,
     rates: KeyRates,
+    /// Passed while this process may not know of a change.
+    deadline: WorkerDeadline,
+    clock: Clock,
 }
+
+/// Stored keys cannot be told to be good: this process is cut off from its store, where they may have been revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeysUnknown;
 
 /// Stored keys, and what was read of them.
 #[derive(Default)]
@@ -31,10 +39,15 @@ struct ReadKeys {
 // === impl KeyRing ===
 
 impl KeyRing {
-    /// The keys that `configured` has, and those in `store`.
-    pub fn new(configured: watch::Receiver<Keys>, store: Arc<dyn KeyStore>) -> Self {
-        let stored = store.watch_keys();
-        Self { configured, store, stored, read: RwLock::default(), rates: KeyRates::default() }
+    /// The keys that `configured` has, and those in `store`. Its keys are good up to `deadline`, by which a process that is cut off from
+    /// the store may be taken for gone.
+    pub fn new(
+        configured: watch::Receiver<Keys>,
+        store: Arc<dyn KeyStore>,
+        (deadline, clock): (WorkerDeadline, Clock),
+    ) -> Self {
+        let (stored, read, rates) = (store.watch_keys(), RwLock::default(), KeyRates::default());
+        Self { configured, store, stored, read, rates, deadline, clock }
     }
 
     /// True if no keys are configured: then every caller that reaches the server may do everything.
@@ -43,8 +56,16 @@ impl KeyRing {
     }
 
     /// The key with this hash.
-    pub(crate) fn find(&self, hash: &KeyHash) -> Option<Arc<ApiKey>> {
-        self.configured.borrow().find(hash).or_else(|| self.find_stored(hash))
+    pub(crate) fn find(&self, hash: &KeyHash) -> Result<Option<Arc<ApiKey>>, KeysUnknown> {
+        if let Some(key) = self.configured.borrow().find(hash) {
+            return Ok(Some(key));
+        }
+        let found = self.find_stored(hash);
+        // Of a key that is not known nothing is said: it may be one that was made meanwhile.
+        if found.is_some() && self.deadline.is_over(self.clock) {
+            return Err(KeysUnknown);
+        }
+        Ok(found)
     }
 
     /// The configured keys.
@@ -109,4 +130,46 @@ fn read_grants(name: &Name, text: &str) -> Option<Grants> {
         tracing::error!(key = %name, ?error, "a stored API key is good for nothing here: its grants cannot be read");
     });
     read.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use store::{KeyChange, Memory};
+
+    use super::*;
+    use crate::grants::KeyScope;
+    use crate::grants_json::write;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_is_cut_off_from_the_store_knows_the_configured_keys_alone() {
+        let grants = Grants::of([KeyScope::Send]);
+        let stored = StoredKey {
+            name: name("stored"),
+            tenant: name("shop"),
+            sha256: [1; 32],
+            former: None,
+            grants: write(&grants),
+            made_at: notification::Timestamp::from_millis(0),
+        };
+        let store = Memory::new();
+        store.change_key(KeyChange::Add(stored)).await.unwrap();
+        let key = ApiKey { name: name("own"), tenant: name("shop"), sha256: [2; 32], grants };
+        let configured = watch::channel(Keys::new(vec![key])).1;
+        let (deadline, clock) = (WorkerDeadline::passed(), Clock::starting_at(Duration::ZERO));
+        let ring = KeyRing::new(configured, Arc::new(store), (deadline.clone(), clock));
+        let found = |byte| ring.find(&[byte; 32]).map(|key| key.map(|key| key.name.to_string()));
+        assert_eq!(found(1), Err(KeysUnknown));
+        assert_eq!(found(2), Ok(Some("own".to_owned())));
+        assert_eq!(found(3), Ok(None));
+        deadline.extend(7, clock.boot(), Duration::from_secs(5));
+        assert_eq!(found(1), Ok(Some("stored".to_owned())));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(found(1), Err(KeysUnknown));
+    }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use store::{FormerKey, KeyChange, KeyChanged, StoredKey};
 
 use crate::ApiState;
-use crate::act_trail::{acted, noted};
+use crate::act_trail::{acted_for, noted};
 use crate::body::{BodyFormat, format, with_body};
 use crate::caller::Caller;
 use crate::grants::Grants;
@@ -121,6 +121,12 @@ pub(crate) async fn list(
         .collect();
     items.retain(|item| after.as_ref().is_none_or(|after| item.name.as_str() > after.as_str()));
     items.sort_by(|one, other| (&one.name, &one.kept_in).cmp(&(&other.name, &other.kept_in)));
+    // A page does not end between two keys of one name: the next one begins behind the name.
+    let is_same = |at: usize| match (items.get(at.wrapping_sub(1)), items.get(at)) {
+        (Some(last), Some(next)) => last.name == next.name,
+        _ => false,
+    };
+    let items_max = items_max + usize::from(is_same(items_max));
     let is_more = items.len() > items_max;
     items.truncate(items_max);
     let next = items.last().filter(|_| is_more).map(|item| item.name.clone());
@@ -153,8 +159,12 @@ pub(crate) async fn add(
         let stored = StoredKey { name, tenant, sha256, former: None, grants: text, made_at };
         let made = change(&shared, KeyChange::Add(stored)).await?;
         let location = [(LOCATION, format!("/v1/keys/{}", made.0.name))];
-        let outcome = outcome(&made.0);
-        Ok(noted(outcome, (StatusCode::CREATED, location, shown_once(key, made)).into_response()))
+        let (tenant, outcome) = (Some(made.0.tenant.clone()), outcome(&made.0));
+        Ok(noted(
+            tenant,
+            outcome,
+            (StatusCode::CREATED, location, shown_once(key, made)).into_response(),
+        ))
     })
     .await
 }
@@ -176,22 +186,23 @@ pub(crate) async fn rotate(
         return Err(Problem::parameter(detail));
     }
     let name = named(&shared, &name)?;
-    // The answer shows the new key, and so lends all that it may do.
-    if let Some(key) = shared.keys.stored().iter().find(|key| key.name == name) {
-        let unreadable = |_| {
-            let detail = format!(
-                "the grants of {name:?} were written by a newer belfry: revoke it, and make another one"
-            );
-            Problem::new(ProblemCode::UnreadableGrants, detail)
-        };
-        let grants = grants_json::read(&key.grants).map_err(unreadable)?;
-        caller.grants().check_within(&grants).map_err(beyond)?;
-    }
+    // The answer shows the new key, and so lends all that it may do. The store compares that it is this one that is replaced.
+    let stored = shared.keys.stored();
+    let known = stored.iter().find(|key| key.name == name).ok_or_else(|| unknown(&name))?;
+    let unreadable = |_| {
+        let detail = format!(
+            "the grants of {name:?} were written by a newer belfry: revoke it, and make another one"
+        );
+        Problem::new(ProblemCode::UnreadableGrants, detail)
+    };
+    let grants = grants_json::read(&known.grants).map_err(unreadable)?;
+    caller.grants().check_within(&grants).map_err(beyond)?;
+    let of = known.sha256;
     let key = new_key()?;
     let sha256 = sha256(&key);
-    let made = change(&shared, KeyChange::Rotate { name, sha256, former_until }).await?;
-    let outcome = outcome(&made.0);
-    Ok(noted(outcome, shown_once(key, made).into_response()))
+    let made = change(&shared, KeyChange::Rotate { name, of, sha256, former_until }).await?;
+    let (tenant, outcome) = (Some(made.0.tenant.clone()), outcome(&made.0));
+    Ok(noted(tenant, outcome, shown_once(key, made).into_response()))
 }
 
 /// `DELETE /v1/keys/{name}`: a key that is good for nothing any more, and neither is the one before it.
@@ -200,15 +211,10 @@ pub(crate) async fn revoke(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let name = named(&shared, &name)?;
-    let answer = match shared.keys.store().change_key(KeyChange::Revoke(name)).await? {
-        KeyChanged::Done { is_everywhere, .. } => {
-            KeyRevoked { revoked: true, everywhere: is_everywhere }
-        }
-        KeyChanged::Exists | KeyChanged::Unknown | KeyChanged::TooMany => {
-            KeyRevoked { revoked: false, everywhere: true }
-        }
-    };
-    Ok(acted(answer))
+    let changed = shared.keys.store().change_key(KeyChange::Revoke(name.clone())).await?;
+    let KeyChanged::Revoked { key, is_everywhere } = changed else { return Err(overtaken(&name)) };
+    let answer = KeyRevoked { revoked: key.is_some(), everywhere: is_everywhere };
+    Ok(acted_for(key.map(|key| key.tenant), answer))
 }
 
 /// A stored key after a change, and whether that is in force everywhere.
@@ -220,6 +226,7 @@ async fn change(shared: &ApiState, change: KeyChange) -> Result<Changed, Problem
         KeyChanged::Done { key, is_everywhere } => Ok((key, is_everywhere)),
         KeyChanged::Exists => Err(exists(&name, STORE)),
         KeyChanged::Unknown => Err(unknown(&name)),
+        KeyChanged::Overtaken | KeyChanged::Revoked { .. } => Err(overtaken(&name)),
         KeyChanged::TooMany => {
             let detail = format!("there are {} stored keys: revoke some", limits::STORED_KEYS);
             Err(Problem::new(ProblemCode::TooManyKeys, detail))
@@ -272,6 +279,11 @@ fn named(shared: &ApiState, text: &str) -> Result<Name, Problem> {
 
 fn unknown(name: &Name) -> Problem {
     Problem::not_found(format!("there is no API key {name:?}"))
+}
+
+fn overtaken(name: &Name) -> Problem {
+    let detail = format!("another call has changed the API key {name:?} meanwhile: ask again");
+    Problem::new(ProblemCode::Overtaken, detail)
 }
 
 fn exists(name: &Name, place: &str) -> Problem {

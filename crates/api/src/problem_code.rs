@@ -79,7 +79,7 @@ problem_codes! {
         "The request has no API key, and this engine has keys configured.",
         "Send `Authorization: Bearer KEY`. `belfry api-key` makes one.";
     UnknownKey, "unknown_key", UNAUTHORIZED, "The API key is not known",
-        "No key of the configuration is this one: it is mistyped, or was taken out.",
+        "No key that is configured or stored is this one: it is mistyped, or was taken away.",
         "Use a key that is in force. Ask the operator of the engine for one.";
     ExpiredKey, "expired_key", UNAUTHORIZED, "The API key has ended",
         "The instant `not_after` of the key has passed, or it was taken away while the request came in.",
@@ -88,13 +88,13 @@ problem_codes! {
         "The key is good, and does not have the scope that this request needs. To name another tenant, or to change the suppression list, takes `operate`.",
         "Use a key with the scope that `detail` names; `GET /v1/keys/self` says which scopes a key has.";
     NotGranted, "not_granted", FORBIDDEN, "The API key is not granted this",
-        "The key sends by some channels or with some priorities alone, and this request, or this line of it, is for others. Such a key requeues nothing. In a stream it also stands for a key that ended while the stream lasted.",
-        "Name a channel and a priority that the key has, or use another key; `GET /v1/keys/self` says what a key is good for.";
+        "The key sends by some channels or with some priorities alone, and this request, or this line of it, is for others; or it would make or rotate a key that may do more than itself. Such a key requeues nothing. In a stream it also stands for a key that ended while the stream lasted.",
+        "Name a channel and a priority, or grants, that the key has, or use another key; `GET /v1/keys/self` says what a key is good for.";
     NotLocal, "not_local", FORBIDDEN, "Only this machine is answered",
         "The engine has no API keys, so it answers requests to `localhost` or a loopback address alone.",
         "Call `localhost` or `127.0.0.1`, or configure a key.";
     NotFound, "not_found", NOT_FOUND, "There is no such thing",
-        "There is no notification, broadcast or suppression of this name, or it belongs to another tenant.",
+        "There is no notification, broadcast, suppression or API key of this name, or it belongs to another tenant.",
         "Correct the identifier. What was removed by retention does not come back.";
     UnknownPath, "unknown_path", NOT_FOUND, "There is nothing at this path",
         "The API has no such path, or it is not answered here: this process only delivers (`belfry consume`), or operators have an address of their own.",

@@ -60,6 +60,14 @@ impl WorkerDeadline {
         }
     }
 
+    /// True if the deadline has passed: this process may be taken for gone.
+    pub fn is_over(&self, clock: Clock) -> bool {
+        self.shared.as_ref().is_some_and(|shared| {
+            let until = shared.until.load(Ordering::Acquire);
+            clock.boot() >= Duration::from_millis(until)
+        })
+    }
+
     /// True if the worker numbered `worker` may start an attempt now.
     pub fn allows(&self, worker: u64, clock: Clock) -> bool {
         self.allows_across(worker, clock, || {})

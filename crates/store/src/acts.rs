@@ -1,6 +1,7 @@
 //! The trail of acts: a row for each call that changes what was handed in before, or how it is sent, or a key.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{Name, Timestamp};
@@ -33,6 +34,8 @@ pub struct ActEnded {
     pub at: Timestamp,
     /// The status of its answer.
     pub status: u16,
+    /// The tenant that it concerns, where the beginning did not know.
+    pub tenant: Option<Name>,
     /// Its outcome as JSON, in the words of the API. The store understands nothing of it.
     pub answer: Option<String>,
 }
@@ -71,6 +74,8 @@ pub struct ActPage {
     pub next: Option<u64>,
 }
 
+/// Acts are numbered as they begin, by the clocks of several processes: none is out of order by more.
+const CLOCKS_APART: Duration = Duration::from_hours(1);
 /// Rows that one call looks at.
 pub(crate) const ACTS_LOOKED_AT: usize = 1_000;
 
@@ -87,7 +92,12 @@ pub trait ActTrail: Send + Sync + fmt::Debug {
 // === impl ActFilter ===
 
 impl ActFilter {
-    pub(crate) fn matches(&self, act: &ActBegun) -> bool {
+    /// True if the act, and so all before it, began before what is looked for.
+    fn is_past(&self, act: &ActBegun) -> bool {
+        self.since.is_some_and(|since| act.at.plus(CLOCKS_APART) < since)
+    }
+
+    fn matches(&self, act: &ActBegun) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| act.tenant == *tenant)
             && self.key.as_ref().is_none_or(|key| act.key.as_ref() == Some(key))
             && self.since.is_none_or(|since| act.at >= since)
@@ -108,6 +118,9 @@ impl ActPage {
                 return Self { next: passed, ..page };
             }
             passed = Some(act.id);
+            if filter.is_past(&act.begun) {
+                return Self { next: None, ..page };
+            }
             if filter.matches(&act.begun) {
                 page.items.push(act);
             }

@@ -46,8 +46,10 @@ pub enum KeyChange {
     Add(StoredKey),
     /// Another key in place of the one that is there, which is its former one from now on.
     Rotate {
-        /// The key that is replaced.
+        /// Its name.
         name: Name,
+        /// The key that is replaced, as it was when it was decided to.
+        of: KeyHash,
         /// The new one.
         sha256: KeyHash,
         /// The last instant at which the replaced one is good.
@@ -60,13 +62,22 @@ pub enum KeyChange {
 /// The answer to a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyChanged {
-    /// The change is durable.
+    /// A key was added or rotated, durably.
     Done {
-        /// The key after it; one that was revoked, as it was.
+        /// The key after it.
         key: StoredKey,
         /// True if it is in force in every process. Unknown, and so false, of a process that did not answer in time.
         is_everywhere: bool,
     },
+    /// There is no key of this name, durably.
+    Revoked {
+        /// The key that was there; `None` if there was none, or one that could not be read.
+        key: Option<StoredKey>,
+        /// As with [`Done`](Self::Done).
+        is_everywhere: bool,
+    },
+    /// The key is another one by now: nothing has changed.
+    Overtaken,
     /// There is a key of this name already: nothing has changed.
     Exists,
     /// There is no key of this name: nothing has changed.

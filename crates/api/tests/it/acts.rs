@@ -84,6 +84,22 @@ async fn the_trail_has_neither_recipients_nor_keys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_act_is_among_those_of_the_tenant_that_it_concerns_and_a_refused_one_among_its_callers()
+{
+    let fixture = fixture(vec![key("acme", false), key("globex", false), key("ops", true)]);
+    call(&fixture, "ops", Method::POST, "/v1/keys", r#"{"name":"shop","tenant":"acme"}"#).await;
+    call(&fixture, "ops", Method::POST, "/v1/keys/shop/rotate", "").await;
+    call(&fixture, "ops", Method::DELETE, "/v1/keys/shop", "").await;
+    let own = acts(&fixture, "acme", "").await;
+    let calls: Vec<&Value> = own.iter().map(|act| &act["asked"]).collect();
+    assert_eq!(calls, ["/v1/keys/shop", "/v1/keys/shop/rotate", "/v1/keys"]);
+    let refused = "/v1/pause?all=true&tenant=acme";
+    call(&fixture, "globex", Method::POST, refused, "").await.problem(403);
+    assert_eq!(acts(&fixture, "acme", "").await.len(), 3);
+    assert_eq!(acts(&fixture, "globex", "").await[0]["asked"], refused);
+}
+
+#[tokio::test(start_paused = true)]
 async fn acts_are_listed_page_by_page() {
     let fixture = fixture(vec![key("acme", false)]);
     for _ in 0..5 {

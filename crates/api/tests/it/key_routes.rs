@@ -251,3 +251,58 @@ async fn what_comes_by_a_stream_behind_the_revocation_of_its_key_is_refused() {
     let found = fixture.store.totals().await.unwrap();
     assert_eq!(found.accepted, 1);
 }
+
+#[tokio::test]
+async fn a_stream_of_events_ends_with_its_key_and_a_line_goes_by_what_the_key_is_now() {
+    let fixture = fixture(vec![key("ops", true)]);
+    let body = r#"{"name":"shop","tenant":"acme"}"#;
+    let shop = secret(&post(&fixture, "/v1/keys", body).await);
+    let server = fixture.listen().await;
+    let head = format!("authorization: Bearer {shop}\r\n");
+    let events =
+        format!("GET /v1/events HTTP/1.1\r\nhost: a\r\naccept: text/event-stream\r\n{head}\r\n");
+    let mut events = connect(server.address, &events).await;
+    read_until(&mut events, ": begins").await;
+    let lines = chunked_head("/v1/notifications", LINES);
+    let mut lines =
+        connect(server.address, &lines.replacen("\r\n", &format!("\r\n{head}"), 1)).await;
+    write_chunk(&mut lines, format!("{}\n", notification("a1", "")).as_bytes()).await;
+    read_until(&mut lines, r#"{"line":1,"id":""#).await;
+    // At once: the key before the rotation is good no more, though it is known.
+    let ended = "/v1/keys/shop/rotate?former_until=2020-01-01T00:00:00Z";
+    secret(&post(&fixture, ended, "").await);
+    write_chunk(&mut lines, format!("{}\n", notification("a1", "")).as_bytes()).await;
+    let text = read_until(&mut lines, "was good until").await;
+    assert!(text.contains(r#"{"line":2,"error":{"status":403"#), "{text}");
+    // The stream of events sees it with the next event, or heartbeat.
+    call(&fixture, "bfy_ops", Method::POST, "/v1/notifications", &notification("a1", "")).await;
+    let id = items_of_ops(&fixture).await;
+    call(&fixture, "bfy_ops", Method::POST, &format!("/v1/notifications/{id}/cancel"), "").await;
+    let text = read_until(&mut events, "0\r\n\r\n").await;
+    assert!(!text.contains("data:"), "{text}");
+    drop((events, lines));
+    server.stop().await;
+}
+
+/// The one notification of the operator's tenant.
+async fn items_of_ops(fixture: &Fixture) -> String {
+    let list = call(fixture, "bfy_ops", Method::GET, "/v1/notifications", "").await.json();
+    list["items"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_does_not_end_between_two_keys_of_one_name() {
+    let fixture = fixture(vec![key("ops", true)]);
+    // As it is when the configuration came to have a name that was stored before.
+    let stored = store::StoredKey {
+        name: "ops".parse().unwrap(),
+        tenant: "acme".parse().unwrap(),
+        sha256: [7; 32],
+        former: None,
+        grants: r#"{"scopes":["send"]}"#.to_owned(),
+        made_at: fixture.now(),
+    };
+    store::KeyStore::change_key(&*fixture.store, store::KeyChange::Add(stored)).await.unwrap();
+    let page = items(&fixture, "?limit=1").await;
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["next"]), (2, &Value::Null));
+}

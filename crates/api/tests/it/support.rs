@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{
     Channel, ChannelError, Concurrency, Invalid, LearnedBounds, SendBounds, Sender, Tools,
 };
-use flow::{Clock, Tasks};
+use flow::{Clock, Tasks, WorkerDeadline};
 use http_body_util::BodyExt;
 use notification::{Account, Chunk, Content, Timestamp};
 use pipeline::ingest::{TemplateSource, Templates};
@@ -87,7 +87,7 @@ fn build(
     keys: Vec<ApiKey>,
     access_log: AccessLog,
 ) -> Fixture {
-    let clock = Clock::starting_at(NOW);
+    let (clock, deadline) = (Clock::starting_at(NOW), WorkerDeadline::unlimited());
     let mut channels = Channels::default();
     for name in ["hooks", "ios"] {
         channels.insert(name.parse().unwrap(), Arc::new(TestChannel));
@@ -123,6 +123,7 @@ fn build(
         keys: Arc::new(api::KeyRing::new(
             watch::channel(Keys::new(keys)).1,
             Arc::clone(&store) as _,
+            (deadline, clock),
         )),
         default_tenant: "default".parse().unwrap(),
         registry: Arc::new(Registry::default()),

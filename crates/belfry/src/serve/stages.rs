@@ -416,7 +416,11 @@ impl StageParts<'_> {
             reads: self.backend.reads(),
             growth: self.growth,
             pruning: api::Pruning { store: Arc::clone(&store) as _, retention: self.retention },
-            keys: Arc::new(api::KeyRing::new(self.live.keys(), Arc::clone(&store) as _)),
+            keys: Arc::new(api::KeyRing::new(
+                self.live.keys(),
+                Arc::clone(&store) as _,
+                (self.backend.worker_deadline(), self.clock),
+            )),
             trail: Arc::clone(&store) as _,
             operations: api::Locked::new(store),
             sources: self.sources,

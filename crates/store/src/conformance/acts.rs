@@ -20,7 +20,7 @@ fn act(tenant: &str, key: Option<&str>, begun: Timestamp) -> ActBegun {
 }
 
 fn end() -> ActEnded {
-    ActEnded { at: at(9), status: 200, answer: Some(r#"{"cancelled":7}"#.to_owned()) }
+    ActEnded { at: at(9), status: 200, tenant: None, answer: Some(r#"{"cancelled":7}"#.to_owned()) }
 }
 
 async fn begin(store: &dyn Store, begun: ActBegun) -> u64 {
@@ -51,6 +51,13 @@ pub(super) async fn an_act_is_there_from_its_beginning_on(store: &dyn Store) {
     let page = list(store, all(), None, 9).await;
     assert_eq!((page.items[0].begun.key.as_ref(), page.items[0].id), (None, open));
     assert_eq!(page.items[0].ended.as_ref().unwrap().status, 404);
+    // What it concerns may be known at the end alone.
+    let late = begin(store, act("ops", None, at(5))).await;
+    store.end_act(late, ActEnded { tenant: Some(name("news")), ..end() }).await.unwrap();
+    let of_news = ActFilter { tenant: Some(name("news")), ..ActFilter::default() };
+    let page = list(store, of_news, None, 9).await;
+    assert_eq!((ids(&page), &page.items[0].begun.tenant), (vec![late], &name("news")));
+    assert_eq!(page.items[0].ended, Some(end()));
 }
 
 pub(super) async fn acts_are_listed_newest_first_by_what_they_concern(store: &dyn Store) {

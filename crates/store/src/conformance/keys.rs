@@ -34,22 +34,26 @@ pub(super) async fn keys_are_added_rotated_and_revoked(store: &dyn Store) {
     assert_eq!(known(store), [app.clone(), shop.clone()], "by name");
     assert_eq!(change(store, KeyChange::Add(key("shop", 9))).await, KeyChanged::Exists);
 
-    let rotate = |sha256: u8, until: i64| KeyChange::Rotate {
+    let rotate = |of: u8, sha256: u8, until: i64| KeyChange::Rotate {
         name: name("shop"),
+        of: [of; 32],
         sha256: [sha256; 32],
         former_until: at(until),
     };
     let former = Some(FormerKey { sha256: [1; 32], until: at(7) });
     let rotated = StoredKey { sha256: [3; 32], former, ..shop.clone() };
-    assert_eq!(change(store, rotate(3, 7)).await, done(&rotated));
+    assert_eq!(change(store, rotate(1, 3, 7)).await, done(&rotated));
     assert_eq!(known(store), [app.clone(), rotated], "two are good for a while");
     let former = Some(FormerKey { sha256: [3; 32], until: at(9) });
     let again = StoredKey { sha256: [4; 32], former, ..shop };
-    assert_eq!(change(store, rotate(4, 9)).await, done(&again), "the first is good no more");
+    assert_eq!(change(store, rotate(3, 4, 9)).await, done(&again), "the first is good no more");
 
-    assert_eq!(change(store, KeyChange::Revoke(name("shop"))).await, done(&again));
+    assert_eq!(change(store, rotate(3, 5, 9)).await, KeyChanged::Overtaken, "it is another by now");
+
+    let revoked = |key| KeyChanged::Revoked { key, is_everywhere: true };
+    assert_eq!(change(store, KeyChange::Revoke(name("shop"))).await, revoked(Some(again)));
     assert_eq!(known(store), [app]);
-    assert_eq!(change(store, KeyChange::Revoke(name("shop"))).await, KeyChanged::Unknown);
-    assert_eq!(change(store, rotate(5, 9)).await, KeyChanged::Unknown);
+    assert_eq!(change(store, KeyChange::Revoke(name("shop"))).await, revoked(None));
+    assert_eq!(change(store, rotate(4, 5, 9)).await, KeyChanged::Unknown);
     assert_eq!(change(store, KeyChange::Add(key("shop", 1))).await, done(&key("shop", 1)));
 }

@@ -15,7 +15,10 @@ impl Books {
 
     pub(super) fn end_act(&mut self, id: u64, end: ActEnded) {
         if let Some(act) = self.acts.iter_mut().find(|act| act.id == id) {
-            act.ended = Some(end);
+            if let Some(tenant) = &end.tenant {
+                act.begun.tenant = tenant.clone();
+            }
+            act.ended = Some(ActEnded { tenant: None, ..end });
         }
     }
 

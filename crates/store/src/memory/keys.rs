@@ -20,15 +20,20 @@ impl Books {
                     key
                 }
             },
-            KeyChange::Rotate { name, sha256, former_until } => {
+            KeyChange::Rotate { name, of, sha256, former_until } => {
                 let Ok(place) = place(&name) else { return KeyChanged::Unknown };
-                let key = keys.remove(place).rotated(sha256, former_until);
+                let known = keys.remove(place);
+                if known.sha256 != of {
+                    return KeyChanged::Overtaken;
+                }
+                let key = known.rotated(sha256, former_until);
                 keys.insert(place, key.clone());
                 key
             }
             KeyChange::Revoke(name) => {
-                let Ok(place) = place(&name) else { return KeyChanged::Unknown };
-                keys.remove(place)
+                let key = place(&name).ok().map(|place| keys.remove(place));
+                self.api_keys = Arc::new(keys);
+                return KeyChanged::Revoked { key, is_everywhere: true };
             }
         };
         self.api_keys = Arc::new(keys);

@@ -47,10 +47,13 @@ impl WriterRequest for EndAct {
     type Answer = ();
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<(), RunError> {
-        let ActEnded { at, status, answer } = &self.end;
-        let update = "UPDATE act SET ended_at = $2, status = $3, answer = $4 WHERE id = $1";
+        let ActEnded { at, status, tenant, answer } = &self.end;
+        let tenant = tenant.as_ref().map(Name::as_str);
+        let update = "UPDATE act SET ended_at = $2, status = $3, answer = $4, tenant = coalesce($5, tenant) WHERE id = $1";
         let (at, status) = (at.millis(), status.cast_signed());
-        transaction.execute(update, &[&self.id.cast_signed(), &at, &status, answer]).await?;
+        transaction
+            .execute(update, &[&self.id.cast_signed(), &at, &status, answer, &tenant])
+            .await?;
         Ok(())
     }
 }
@@ -107,6 +110,7 @@ fn act_at(row: &Row) -> Result<Act, StoreError> {
     let end = |(at, status): (i64, i16)| ActEnded {
         at: Timestamp::from_millis(at),
         status: status.cast_unsigned(),
+        tenant: None,
         answer,
     };
     Ok(Act {

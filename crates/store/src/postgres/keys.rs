@@ -26,6 +26,7 @@ pub(super) struct KnownKeys {
 
 const SELECT_KEYS: &str =
     "SELECT name, tenant, sha256, former, former_until, grants, made_at FROM api_key ORDER BY name";
+const LOCK_VERSION: &str = "SELECT FROM meta WHERE key = 'keys' FOR UPDATE";
 const RAISE_VERSION: &str = "UPDATE meta SET value = value + 1 WHERE key = 'keys'";
 
 /// Gives the version from which on the change is in force.
@@ -35,16 +36,26 @@ impl WriterRequest for KeyChange {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Answer, RunError> {
         // First: changes wait for each other here.
-        let version = transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?;
-        transaction.execute(RAISE_VERSION, &[]).await?;
+        transaction.execute(LOCK_VERSION, &[]).await?;
         let changed = match self {
             Self::Add(key) => transaction.add_key(key).await?,
-            Self::Rotate { name, sha256, former_until } => {
-                transaction.rotate_key(name, *sha256, *former_until).await?
+            Self::Rotate { name, of, sha256, former_until } => {
+                transaction.rotate_key((name, *of), *sha256, *former_until).await?
             }
             Self::Revoke(name) => transaction.revoke_key(name).await?,
         };
-        transaction.notify_cluster().await?;
+        let version = match &changed {
+            KeyChanged::Done { .. } | KeyChanged::Revoked { .. } => {
+                // Also by a revocation of what is not there: the caller that revoked it may not know yet that it is in force.
+                transaction.execute(RAISE_VERSION, &[]).await?;
+                transaction.notify_cluster().await?;
+                transaction.row(NEXT_VERSION, &[]).await?.try_get(0)?
+            }
+            KeyChanged::Exists
+            | KeyChanged::Unknown
+            | KeyChanged::Overtaken
+            | KeyChanged::TooMany => 0,
+        };
         Ok((changed, version))
     }
 }
@@ -69,11 +80,14 @@ impl Transaction<'_> {
 
     async fn rotate_key(
         &mut self,
-        name: &Name,
+        (name, of): (&Name, KeyHash),
         sha256: KeyHash,
         former_until: Timestamp,
     ) -> Result<KeyChanged, RunError> {
         let Some(key) = self.known_key(name).await? else { return Ok(KeyChanged::Unknown) };
+        if key.sha256 != of {
+            return Ok(KeyChanged::Overtaken);
+        }
         let update =
             "UPDATE api_key SET former = sha256, sha256 = $2, former_until = $3 WHERE name = $1";
         let (hash, until) = (sha256.as_slice(), former_until.millis());
@@ -85,7 +99,7 @@ impl Transaction<'_> {
         // One that cannot be read is good for nothing already, and goes all the same.
         let key = self.known_key(name).await?;
         self.execute("DELETE FROM api_key WHERE name = $1", &[&name.as_str()]).await?;
-        Ok(key.map_or(KeyChanged::Unknown, done))
+        Ok(KeyChanged::Revoked { key, is_everywhere: false })
     }
 
     async fn known_key(&mut self, name: &Name) -> Result<Option<StoredKey>, RunError> {

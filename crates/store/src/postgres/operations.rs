@@ -238,8 +238,18 @@ impl Operations for Postgres {
 impl KeyStore for Postgres {
     async fn change_key(&self, change: KeyChange) -> Result<KeyChanged, StoreError> {
         let (changed, version) = self.work.run_or_give_up(change).await?;
-        let KeyChanged::Done { key, .. } = changed else { return Ok(changed) };
-        Ok(KeyChanged::Done { key, is_everywhere: self.is_followed(version).await })
+        Ok(match changed {
+            KeyChanged::Done { key, .. } => {
+                KeyChanged::Done { key, is_everywhere: self.is_followed(version).await }
+            }
+            KeyChanged::Revoked { key, .. } => {
+                KeyChanged::Revoked { key, is_everywhere: self.is_followed(version).await }
+            }
+            KeyChanged::Exists
+            | KeyChanged::Unknown
+            | KeyChanged::Overtaken
+            | KeyChanged::TooMany => changed,
+        })
     }
 
     fn watch_keys(&self) -> watch::Receiver<StoredKeys> {

@@ -68,7 +68,8 @@ impl KnownPauses {
         if is_new {
             let select = session.prepared(SELECT_PAUSES).await?;
             match pauses_at(&session.client.query(&select, &[]).await?) {
-                Ok((version, pauses)) => {
+                // They may be newer than `version`, which alone is said: what else this process goes by, the API keys, was read for it.
+                Ok((_, pauses)) => {
                     // Published before the version counts as read: with the version, the row of the worker promises that no
                     // attempt begins here without regard to the view.
                     self.view.send_replace(Arc::new(pauses));

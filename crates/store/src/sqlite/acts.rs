@@ -31,9 +31,16 @@ impl Transaction<'_> {
     }
 
     pub(super) fn end_act(&mut self, id: u64, end: &ActEnded) -> Result<(), StoreError> {
-        let update = "UPDATE act SET ended_at = ?2, status = ?3, answer = ?4 WHERE id = ?1";
-        let ActEnded { at, status, answer } = end;
-        self.sql(update)?.execute(params![id.cast_signed(), at.millis(), status, answer])?;
+        let update = "UPDATE act SET ended_at = ?2, status = ?3, answer = ?4, tenant = coalesce(?5, tenant) WHERE id = ?1";
+        let ActEnded { at, status, tenant, answer } = end;
+        let tenant = tenant.as_ref().map(Name::as_str);
+        self.sql(update)?.execute(params![
+            id.cast_signed(),
+            at.millis(),
+            status,
+            answer,
+            tenant
+        ])?;
         Ok(())
     }
 
@@ -93,7 +100,10 @@ fn act_at(row: &Row<'_>) -> Result<Act, StoreError> {
     let key: Option<String> = row.get(3)?;
     let (ended_at, status): (Option<i64>, Option<u16>) = (row.get(8)?, row.get(9)?);
     let answer = row.get(10)?;
-    let end = |(at, status)| ActEnded { at: Timestamp::from_millis(at), status, answer };
+    let end = |(at, status)| {
+        let at = Timestamp::from_millis(at);
+        ActEnded { at, status, tenant: None, answer }
+    };
     Ok(Act {
         id: row.get::<_, i64>(0)?.cast_unsigned(),
         begun: ActBegun {

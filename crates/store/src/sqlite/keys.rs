@@ -14,8 +14,8 @@ impl Transaction<'_> {
     pub(super) fn change_key(&mut self, change: KeyChange) -> Result<KeyChanged, StoreError> {
         match change {
             KeyChange::Add(key) => self.add_key(key),
-            KeyChange::Rotate { name, sha256, former_until } => {
-                self.rotate_key(&name, sha256, former_until)
+            KeyChange::Rotate { name, of, sha256, former_until } => {
+                self.rotate_key((&name, of), sha256, former_until)
             }
             KeyChange::Revoke(name) => self.revoke_key(&name),
         }
@@ -41,11 +41,14 @@ impl Transaction<'_> {
 
     fn rotate_key(
         &mut self,
-        name: &Name,
+        (name, of): (&Name, KeyHash),
         sha256: KeyHash,
         former_until: Timestamp,
     ) -> Result<KeyChanged, StoreError> {
         let Some(key) = self.known_key(name)? else { return Ok(KeyChanged::Unknown) };
+        if key.sha256 != of {
+            return Ok(KeyChanged::Overtaken);
+        }
         self.sql(
             "UPDATE api_key SET former = sha256, sha256 = ?2, former_until = ?3 WHERE name = ?1",
         )?
@@ -59,7 +62,7 @@ impl Transaction<'_> {
         let key = self.known_key(name)?;
         self.sql("DELETE FROM api_key WHERE name = ?1")?.execute([name.as_str()])?;
         self.change_keys()?;
-        Ok(key.map_or(KeyChanged::Unknown, |key| KeyChanged::Done { key, is_everywhere: true }))
+        Ok(KeyChanged::Revoked { key, is_everywhere: true })
     }
 
     fn known_key(&self, name: &Name) -> Result<Option<StoredKey>, StoreError> {

@@ -109,7 +109,7 @@ const CASES: &[Case] = &[
     Case::new("list.rs", "SELECT lane, count", "40000"),
     Case::new("list.rs", "max(id) FROM batch WHERE id", "0, 40000"),
     Case::new("acts.rs", "INSERT INTO act", "1, '', NULL, 'tenant', 'tenant', '', ''"),
-    Case::new("acts.rs", "UPDATE act", "40000, 1, 200, NULL"),
+    Case::new("acts.rs", "UPDATE act", "40000, 1, 200, NULL, NULL"),
     Case::new("acts.rs", "SELECT id, at FROM act", "513"),
     Case::new("acts.rs", "DELETE FROM act", "512"),
     Case::new("acts.rs", "WHERE tenant = ?1", "'tenant', 40000, 1000"),
