@@ -3,8 +3,10 @@
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// A Unix socket that listens. Dropping it removes its file, unless another one has that name by now.
 #[derive(Debug)]
@@ -71,14 +73,16 @@ fn refuse_taken(path: &Path) -> io::Result<()> {
         let message = "there is a file that is no socket: remove it, or name another path";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
-    match UnixStream::connect(path) {
+    // Without waiting: a process whose queue is full listens as well, and a start must not hang on it.
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Ok(_) => {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        Ok(()) | Err(_) => {
             let message = "another process listens there: end it, or name another path";
             Err(io::Error::new(io::ErrorKind::AddrInUse, message))
         }
-        // It may be in use: a full queue says so, and a file that may not be written to says nothing.
-        Err(error) => Err(error),
     }
 }
 
@@ -107,6 +111,8 @@ impl Drop for SocketFile {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
@@ -140,5 +146,17 @@ mod tests {
         let refused = UnixSocket::bind(&file, 0o600).unwrap_err();
         assert!(refused.to_string().contains("no socket"), "{refused}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_socket_whose_queue_is_full_is_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.sock");
+        let busy = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        busy.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        busy.listen(0).unwrap();
+        let _waiting = UnixStream::connect(&path).unwrap();
+        let refused = UnixSocket::bind(&path, 0o600).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse, "{refused}");
     }
 }
