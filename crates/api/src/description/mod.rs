@@ -107,6 +107,14 @@ fn components(mut types: Types) -> Value {
                 "description": "Path of what was created.",
                 "schema": { "type": "string", "format": "uri-reference" },
             },
+            "RateLimit": {
+                "description": "What is left, where the key has a rate: `\"key\";r=87;t=2`, so many requests, and all of them after so many seconds.",
+                "schema": { "type": "string" },
+            },
+            "RateLimitPolicy": {
+                "description": "The rate, where the key has one: `\"key\";q=100;w=10`, so many requests in so many seconds.",
+                "schema": { "type": "string" },
+            },
             "RetryAfter": {
                 "description": "Seconds after which to come back.",
                 "schema": { "type": "integer", "minimum": 0 },

@@ -209,6 +209,9 @@ impl Operation {
             }
         }
         self.answer_problems();
+        if rule.is_some() {
+            self.tell_rate();
+        }
         let mut described = json!({
             "operationId": self.id,
             "tags": [self.tag],
@@ -225,6 +228,17 @@ impl Operation {
             described.insert("requestBody".to_owned(), body);
         }
         (self.path.to_owned(), self.method.as_str().to_lowercase(), described)
+    }
+
+    /// Adds to all answers what tells of the rate of a key.
+    fn tell_rate(&mut self) {
+        let header = |name: &str| json!({ "$ref": format!("#/components/headers/{name}") });
+        for answer in self.answers.values_mut() {
+            if let Some(headers) = answer.get_mut("headers").and_then(Value::as_object_mut) {
+                headers.insert("RateLimit".to_owned(), header("RateLimit"));
+                headers.insert("RateLimit-Policy".to_owned(), header("RateLimitPolicy"));
+            }
+        }
     }
 
     /// Describes the answers with problems, by status.

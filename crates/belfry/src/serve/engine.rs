@@ -9,7 +9,7 @@ use flow::tasks::Ended;
 use notification::Account;
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
-use store::{Ending, StoreError};
+use store::{Ending, Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -87,6 +87,7 @@ impl Engine {
         let clock = backend.clock(clock);
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());
+        check_keys(config, &*backend.store())?;
         // Before anything is claimed: what waits for a channel that is not configured stays parked.
         backend.store().offer(live.channel_names()).await?;
         let link = BrokerLink::open(role, &config.queue, clock, &mut random).await?;
@@ -147,6 +148,7 @@ impl Engine {
         let files = config.server.tls_files();
         let read = files.filter(|_| self.certificates.is_some()).map(ReadCertificates::read);
         let read = read.transpose().map_err(|error| anyhow::anyhow!("server.tls.{error}"))?;
+        check_keys(&config, &*self.backend.store())?;
         let mut changes = self.live.reload(config, &self.intake, self.places.addresses())?;
         if let (Some(certificates), Some(read)) = (&self.certificates, read)
             && certificates.replace(read)
@@ -173,7 +175,7 @@ impl Engine {
 
     /// Its store.
     #[cfg(test)]
-    pub(super) fn store(&self) -> Arc<dyn store::Store> {
+    pub(super) fn store(&self) -> Arc<dyn Store> {
         self.backend.store()
     }
 
@@ -259,6 +261,17 @@ impl Engine {
             );
         }
     }
+}
+
+/// Checks that a key is configured while keys are stored, which would count for nothing without.
+fn check_keys(config: &Config, store: &dyn Store) -> anyhow::Result<()> {
+    let stored = store.watch_keys().borrow().len();
+    anyhow::ensure!(
+        stored == 0 || !config.server.keys.is_empty(),
+        "server.keys: {stored} API keys are stored, and without a configured one every caller on this machine may do everything: \
+         configure one (`belfry api-key`), if only to revoke those"
+    );
+    Ok(())
 }
 
 /// Ends when the store fails, with the reason.

@@ -56,12 +56,22 @@ fn a_key_is_good_in_every_engine_from_its_answer_on_and_no_more_when_it_is_revok
     let acts = checked(&run(&cluster, &three, &ops, &["acts", "--key", "ops", "--limit", "99"]));
     let lines: Vec<&str> = acts.lines().collect();
     assert_eq!(lines.len(), 10, "{acts}");
-    assert!(lines[0].contains(" ops of default: POST /v1/keys: 201 {"), "{acts}");
+    assert!(lines[0].contains(" ops of default for shop: POST /v1/keys: 201 {"), "{acts}");
     assert!(
         lines[1].ends_with(r#": DELETE /v1/keys/shop: 200 {"everywhere":true,"revoked":true}"#),
         "{acts}"
     );
-    let of_shop = checked(&run(&cluster, &three, &ops, &["acts", "--tenant", "shop", "--json"]));
+    let of_shop = checked(&run(
+        &cluster,
+        &three,
+        &ops,
+        &["acts", "--tenant", "shop", "--limit", "99", "--json"],
+    ));
     assert_eq!(of_shop.matches(r#""key":"shop""#).count(), 10, "{of_shop}");
     three.stop();
+    // Without a configured key the stored ones would count for nothing, and every caller for an operator.
+    let open = Cluster::new(database.url(), 1, &[]);
+    let mut refused = open.start_unready("serve", "open", "127.0.0.1:0");
+    assert_eq!(refused.ended(), 1);
+    assert!(refused.said().contains("server.keys: 1 API keys are stored"), "{}", refused.said());
 }
