@@ -58,7 +58,7 @@ fn a_key_is_good_in_every_engine_from_its_answer_on_and_no_more_when_it_is_revok
     assert_eq!(lines.len(), 10, "{acts}");
     assert!(lines[0].contains(" ops of default for shop: POST /v1/keys: 201 {"), "{acts}");
     assert!(
-        lines[1].ends_with(r#": DELETE /v1/keys/shop: 200 {"everywhere":true,"revoked":true}"#),
+        lines[1].ends_with(r#": DELETE /v1/keys/shop: 200 {"revoked":true,"everywhere":true}"#),
         "{acts}"
     );
     let of_shop = checked(&run(
