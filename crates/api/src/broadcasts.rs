@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use notification::{Account, BroadcastId, Bytes, Scope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
@@ -31,6 +31,7 @@ use crate::input::Input;
 use crate::limits::FAULTS;
 use crate::lines::BodyLine;
 use crate::notifications::cancel_answer;
+use crate::polled::polled;
 use crate::problem::{Located, Problem};
 use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
@@ -114,6 +115,7 @@ pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let found = shared.reads.broadcast(id).await?;
@@ -137,7 +139,7 @@ pub(crate) async fn read(
         totals: account,
         estimate,
     };
-    Ok(Json(answer).into_response())
+    polled(&headers, &answer)
 }
 
 pub(crate) async fn cancel(

@@ -3,14 +3,15 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ApiState;
 use crate::caller::Caller;
+use crate::polled::polled;
 use crate::problem::Problem;
 use crate::view::show;
 
@@ -43,6 +44,7 @@ struct ChannelItem {
 pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let pauses = shared.reads.pauses().await?;
     let channels = shared.channels.borrow().clone();
@@ -51,5 +53,5 @@ pub(crate) async fn list(
         let paused_since = pauses.since_of_all(&caller.tenant, &name, None).map(show);
         ChannelItem { name: show(name), kind, messages_per_minute, paused_since }
     };
-    Ok(Json(ChannelList { items: channels.into_iter().map(item).collect() }).into_response())
+    polled(&headers, &ChannelList { items: channels.into_iter().map(item).collect() })
 }

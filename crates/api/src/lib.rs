@@ -37,6 +37,7 @@ mod notifications;
 mod openapi;
 mod operate;
 mod pauses;
+mod polled;
 mod problem;
 mod problem_code;
 mod problem_pages;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::Uri;
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{ByteString, NotificationId, limits};
 use schemars::JsonSchema;
@@ -17,6 +17,7 @@ use crate::act_trail::acted;
 use crate::answer_time::AnswerTime;
 use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
+use crate::polled::polled;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
@@ -58,13 +59,14 @@ pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let found = shared.reads.find(id).await?;
     // One of another tenant is unknown to this caller: a 403 would tell that the identifier exists.
     let history = found.filter(|history| history.envelope.lane.tenant == caller.tenant);
     let history = history.ok_or_else(|| unknown(id))?;
-    Ok(Json(Notification::full(history)).into_response())
+    polled(&headers, &Notification::full(history))
 }
 
 /// Asks the store for a slice at a time: contents are in memory only that long.

@@ -20,7 +20,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(200, "It takes work.", &[(TEXT, text())])
             .may(&[NotReady]),
         operation("/openapi.json", "read_description", "Read this description")
-            .json("OpenAPI 3.1.", json!({ "type": "object" })),
+            .polled("OpenAPI 3.1.", json!({ "type": "object" })),
         operation("/problems/{code}", "read_problem", "Read what a problem means, and what to do")
             .example("code", &json!("disk_full"))
             .answers(200, "The page.", &[(TEXT, text())]),

@@ -107,6 +107,10 @@ fn components(mut types: Types) -> Value {
                 "description": "Path of what was created.",
                 "schema": { "type": "string", "format": "uri-reference" },
             },
+            "ETag": {
+                "description": "Tag of the answer, for `If-None-Match`.",
+                "schema": { "type": "string" },
+            },
             "RateLimit": {
                 "description": "What is left, where the key has a rate: `\"key\";r=87;t=2`, so many requests, and all of them after so many seconds.",
                 "schema": { "type": "string" },

@@ -169,6 +169,19 @@ impl Operation {
         self
     }
 
+    /// An answer with JSON that clients poll: they may name the tag of the one that they have.
+    pub(super) fn polled(mut self, description: &str, schema: Value) -> Self {
+        self.parameters.push(parameters::if_none_match());
+        let mut polled = self.json(description, schema).answers(304, "As the client has it.", &[]);
+        for answer in polled.answers.values_mut() {
+            if let Some(headers) = answer.get_mut("headers").and_then(Value::as_object_mut) {
+                let tag = json!({ "$ref": "#/components/headers/ETag" });
+                headers.insert("ETag".to_owned(), tag);
+            }
+        }
+        polled
+    }
+
     /// An answer with JSON.
     pub(super) fn json(self, description: &str, schema: Value) -> Self {
         self.answers(200, description, &[(JSON, schema)])

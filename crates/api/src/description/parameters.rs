@@ -43,6 +43,16 @@ pub(super) fn idempotency_key() -> Value {
     })
 }
 
+/// `If-None-Match`
+pub(super) fn if_none_match() -> Value {
+    json!({
+        "name": "If-None-Match",
+        "in": "header",
+        "schema": { "type": "string" },
+        "description": "Tags (`ETag`) of answers that the client has, with commas between them.",
+    })
+}
+
 /// `Last-Event-ID`
 pub(super) fn last_event_id() -> Value {
     json!({

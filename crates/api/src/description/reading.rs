@@ -30,7 +30,7 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .reads(),
         operation("/v1/notifications/{id}", "read_notification", "Read a notification")
             .about("With its content, as far as that is kept, and each of its attempts.")
-            .json("The notification.", types.of::<Notification>())
+            .polled("The notification.", types.of::<Notification>())
             .reads(),
         operation("/v1/broadcasts", "list_broadcasts", "List broadcasts")
             .about("Without where their notifications stand.")
@@ -42,12 +42,12 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .reads(),
         operation("/v1/broadcasts/{id}", "read_broadcast", "Read a broadcast")
             .about("With the account of its notifications, and when it will be complete.")
-            .json("The broadcast.", types.of::<BroadcastAnswer>())
+            .polled("The broadcast.", types.of::<BroadcastAnswer>())
             .reads(),
         events_of_deliveries(types),
         operation("/v1/channels", "list_channels", "List channels")
             .about("Those that this process is configured with, as of now.")
-            .json("The channels.", types.of::<ChannelList>())
+            .polled("The channels.", types.of::<ChannelList>())
             .reads(),
         operation("/v1/pauses", "list_pauses", "List pauses")
             .about("Those of the caller's tenant; with an operator's key those of all.")

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::http::Method;
+use axum::body::Body;
+use axum::http::{Method, Request};
 use serde_json::{Value, json};
 
 use crate::keys::{call, key};
-use crate::support::{Fixture, JSON, fixture};
+use crate::support::{Fixture, JSON, fixture, notification};
 
 /// Creates a broadcast of `channel` to so many, with `more` fields, and returns its identifier.
 async fn broadcast(fixture: &Fixture, channel: &str, recipients: usize, more: &str) -> String {
@@ -121,4 +122,31 @@ async fn a_search_that_cancels_is_answered_in_time_and_goes_on_behind_what_it_ca
         after = answer["next"].as_str().map_or_else(String::new, |next| format!("&after={next}"));
     }
     assert_eq!(after, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_has_already_is_not_sent_again() {
+    let fixture = fixture(Vec::new());
+    let created = fixture.post("/v1/notifications", JSON, notification("a1", "")).await;
+    let path = created.header("location").to_owned();
+    let broadcast = r#"{"channel":"ios","content":{},"recipients":["a1"]}"#;
+    let broadcast = fixture.post("/v1/broadcasts", JSON, broadcast.to_owned()).await;
+    let broadcast = broadcast.header("location").to_owned();
+    let ask = async |path: &str, known: &str| {
+        let request = Request::get(path).header("if-none-match", known);
+        fixture.send(request.body(Body::empty()).unwrap()).await
+    };
+    for path in [&*path, &broadcast, "/v1/channels", "/openapi.json"] {
+        let first = ask(path, "\"other\"").await;
+        let tag = first.header("etag").to_owned();
+        assert_eq!(first.status, 200, "{path}");
+        let again = ask(path, &tag).await;
+        assert_eq!(
+            (again.status.as_u16(), again.text.as_str(), again.header("etag")),
+            (304, "", &*tag)
+        );
+    }
+    let tag = ask(&path, "").await.header("etag").to_owned();
+    fixture.post(&format!("{path}/cancel"), JSON, String::new()).await;
+    assert_eq!(ask(&path, &tag).await.status, 200, "it has changed");
 }
