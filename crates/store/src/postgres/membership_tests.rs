@@ -8,6 +8,8 @@ use notification::{Chunk, limits};
 use testbed::Database;
 use tokio_postgres::NoTls;
 
+use super::connection::Connector;
+use super::pause_view::KnownPauses;
 use super::setup_tests::until_blocked;
 use super::writer_state::Membership;
 use super::{Options, Postgres};
@@ -136,4 +138,21 @@ async fn a_claim_from_before_its_process_was_removed_leases_nothing_when_that_is
     assert_eq!(claim().await.chunks.len(), 1, "the next one claims for the worker that it is now");
     drop((rival, observer));
     tasks.drain().await;
+}
+
+/// What else goes by the version, the API keys, was read for the one that was looked at.
+#[tokio::test]
+async fn a_worker_says_the_version_that_it_looked_at_and_none_that_came_meanwhile() {
+    let database = testbed::postgres::shared().unwrap().create().unwrap();
+    join(&database, true).await.close().await;
+    let session =
+        Connector::new(database.url(), "test", None).unwrap().connect(None).await.unwrap();
+    let change = "INSERT INTO worker (id, name, version, produces, consumes, alive_until) OVERRIDING SYSTEM VALUE \
+         VALUES (77, 'slow', '1', true, true, clock_timestamp() + interval '1 hour'); \
+         UPDATE meta SET value = 7 WHERE key = 'pauses'";
+    session.client.batch_execute(change).await.unwrap();
+    // A look saw 6, and a key was revoked between the look and this.
+    KnownPauses::default().follow(&session, (77, 6), None).await.unwrap();
+    let said = session.client.query_one("SELECT pauses FROM worker WHERE id = 77", &[]).await;
+    assert_eq!(said.unwrap().get::<_, i64>(0), 6);
 }
