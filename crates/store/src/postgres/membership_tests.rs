@@ -140,7 +140,7 @@ async fn a_claim_from_before_its_process_was_removed_leases_nothing_when_that_is
     tasks.drain().await;
 }
 
-/// What else goes by the version, the API keys, was read for the one that was looked at.
+/// The API keys go by the same version, and were read for the one that was looked at.
 #[tokio::test]
 async fn a_worker_says_the_version_that_it_looked_at_and_none_that_came_meanwhile() {
     let database = testbed::postgres::shared().unwrap().create().unwrap();
