@@ -9,7 +9,7 @@ use super::rows::signed;
 use super::transaction::Transaction;
 use crate::acts::ACTS_LOOKED_AT;
 use crate::rows::codes;
-use crate::rows::retention::{OldRows, ROWS_PER_STEP};
+use crate::rows::retention::OldRows;
 use crate::{Act, ActBegun, ActEnded, ActFilter, ActPage, StoreError};
 
 impl Transaction<'_> {
@@ -47,19 +47,13 @@ impl Transaction<'_> {
     /// Removes old acts, but the last.
     pub(super) fn prune_acts(&mut self, step: &mut StepUnderWay<'_>) -> Result<(), StoreError> {
         let Some(lifetime) = step.retention.acts else { return Ok(()) };
-        let mut select = self.sql("SELECT id, at FROM act WHERE id > 0 ORDER BY id LIMIT ?1")?;
-        let rows = select.query_map([signed(ROWS_PER_STEP + 1)], |row| {
-            Ok((row.get::<_, i64>(0)?, Timestamp::from_millis(row.get(1)?)))
-        })?;
-        let (ids, times): (Vec<i64>, Vec<Timestamp>) =
-            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let old = OldRows::of(&times, lifetime, step.now);
-        if let Some(last) = old.count.checked_sub(1).and_then(|last| ids.get(last)) {
+        let select = self.sql("SELECT id, at FROM act WHERE id > 0 ORDER BY id LIMIT ?1")?;
+        let (old, last) = OldRows::read(select, lifetime, step.now)?;
+        if let Some(last) = last {
             self.sql("DELETE FROM act WHERE id <= ?1")?.execute([last])?;
         }
         step.result.removed.acts += old.count as u64;
-        step.result.goes_on |= old.goes_on;
-        step.look_at(old.next_at);
+        step.note(&old);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::removal::{without_contents, without_recipients};
 use crate::rows::retention::{
-    BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, PruneLook, code, walk_name,
+    BATCHES_PER_STEP, BYTES_PER_STEP, BatchToPrune, KEPT_FOR, OldRows, PruneLook, code, walk_name,
     walk_until, walked_at,
 };
 use crate::{PruneStep, RetainedPart, Retention, StoreError};
@@ -37,6 +37,12 @@ const PAGES_PER_STEP: i64 = 512;
 impl StepUnderWay<'_> {
     fn has_room(&self) -> bool {
         self.batches < BATCHES_PER_STEP && self.bytes < BYTES_PER_STEP
+    }
+
+    /// Notes what is left behind `old` rows that were removed.
+    pub(super) fn note(&mut self, old: &OldRows) {
+        self.result.goes_on |= old.goes_on;
+        self.look_at(old.next_at);
     }
 
     /// Notes that something may be due at `at`.

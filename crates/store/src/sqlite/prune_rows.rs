@@ -1,7 +1,9 @@
 //! Retention of what is no notification: idempotency keys, changes of the suppression list, lanes.
 
+use std::time::Duration;
+
 use notification::{BroadcastId, NotificationId, Timestamp};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use super::prune::StepUnderWay;
 use super::rows::signed;
@@ -16,6 +18,27 @@ struct KeyRow {
     key: String,
     notification: Option<[u8; 16]>,
     broadcast: Option<i64>,
+}
+
+// === impl OldRows ===
+
+impl OldRows {
+    /// Those among the rows of `select`, the numbers and times of the first rows of a table by number, as many as its parameter says;
+    /// with the number of the last that may go.
+    pub(super) fn read(
+        mut select: CachedStatement<'_>,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<(Self, Option<i64>), StoreError> {
+        let rows = select.query_map([signed(ROWS_PER_STEP + 1)], |row| {
+            Ok((row.get::<_, i64>(0)?, Timestamp::from_millis(row.get(1)?)))
+        })?;
+        let (ids, times): (Vec<i64>, Vec<Timestamp>) =
+            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let old = Self::of(&times, lifetime, now);
+        let last = old.count.checked_sub(1).and_then(|last| ids.get(last).copied());
+        Ok((old, last))
+    }
 }
 
 // === impl Transaction ===
@@ -99,20 +122,14 @@ impl Transaction<'_> {
         step: &mut StepUnderWay<'_>,
     ) -> Result<(), StoreError> {
         let Some(lifetime) = step.retention.suppression_events else { return Ok(()) };
-        let mut select =
+        let select =
             self.sql("SELECT id, at FROM suppression_event WHERE id > 0 ORDER BY id LIMIT ?1")?;
-        let rows = select.query_map([signed(ROWS_PER_STEP + 1)], |row| {
-            Ok((row.get::<_, i64>(0)?, Timestamp::from_millis(row.get(1)?)))
-        })?;
-        let (ids, times): (Vec<i64>, Vec<Timestamp>) =
-            rows.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let old = OldRows::of(&times, lifetime, step.now);
-        if let Some(last) = old.count.checked_sub(1).and_then(|last| ids.get(last)) {
+        let (old, last) = OldRows::read(select, lifetime, step.now)?;
+        if let Some(last) = last {
             self.sql("DELETE FROM suppression_event WHERE id <= ?1")?.execute([last])?;
         }
         step.result.removed.suppression_events += old.count as u64;
-        step.result.goes_on |= old.goes_on;
-        step.look_at(old.next_at);
+        step.note(&old);
         Ok(())
     }
 
