@@ -1,6 +1,5 @@
 //! `/v1/broadcasts`: one content for many, accepted whole or not at all.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Json;
@@ -252,9 +251,7 @@ async fn create_from_input(
     };
     let filled = fill(&mut upload, input, whole.len()).await;
     // The recipients may have taken hours to come.
-    let still_good = |()| caller.still_good(shared.intake.now()).map(drop);
-    let ended = |ended: String| Problem::new(ProblemCode::ExpiredKey, ended);
-    match filled.and_then(|filled| still_good(filled).map_err(ended)) {
+    match filled.and_then(|()| caller.check_still_sends(shared.intake.now())) {
         Ok(()) => seal(upload).await,
         Err(problem) => {
             upload.abandon().await;
@@ -310,14 +307,11 @@ async fn open(
     line: Option<u64>,
 ) -> Result<BroadcastOpening, Problem> {
     add_key(&mut submission, header_key(&parts.headers)?)?;
-    caller.check_sending(&submission, shared.intake.now()).map_err(|field| {
-        let located = match line {
-            Some(line) => Located::in_line(line, field),
-            None => field.into(),
-        };
-        Problem::not_granted(located)
-    })?;
-    let opened = shared.intake.open_broadcast(&caller.tenant, submission).await;
+    let granted = caller.check_sending(&mut submission, shared.intake.now());
+    let opened = match granted {
+        Ok(()) => shared.intake.open_broadcast(&caller.tenant, submission).await,
+        Err(invalid) => Err(invalid.into()),
+    };
     opened.map_err(|error| match (error, line) {
         (IngestError::Invalid(invalid), Some(line)) => in_line(line, invalid.into()),
         (error, _) => error.into(),
@@ -377,7 +371,7 @@ impl<P: Copy> RecipientSlice<P> {
             let Err(invalid) = added else { continue };
             // What is wrong with a recipient that is a text is wrong with the line.
             let invalid = match &*invalid.pointer {
-                "/to" if is_text => InvalidField::new("", invalid.message),
+                "/to" if is_text => invalid.at(""),
                 _ => invalid,
             };
             invalid_fields.push((order, place, invalid.into()));
@@ -403,6 +397,9 @@ fn in_line(line: u64, error: ParseError) -> Problem {
         ParseError::Syntax(detail) => {
             Problem::new(ProblemCode::InvalidJson, format!("line {line}: {detail}"))
         }
+        ParseError::Invalid(invalid) if invalid.is_not_granted => {
+            Problem::not_granted(Located::in_line(line, invalid))
+        }
         ParseError::Invalid(invalid) => {
             Problem::unprocessable(vec![Located::in_line(line, invalid)])
         }
@@ -412,9 +409,12 @@ fn in_line(line: u64, error: ParseError) -> Problem {
 fn in_recipients(index: usize, error: ParseError) -> Result<Located, Problem> {
     match error {
         ParseError::Syntax(detail) => Err(Problem::new(ProblemCode::InvalidJson, detail)),
-        ParseError::Invalid(InvalidField { pointer, message }) => {
-            let pointer = Cow::Owned(format!("/recipients/{index}{pointer}"));
-            Ok(InvalidField { pointer, message }.into())
+        ParseError::Invalid(invalid) => {
+            let pointer = format!("/recipients/{index}{}", invalid.pointer);
+            if invalid.is_not_granted {
+                return Err(Problem::not_granted(invalid.at(pointer).into()));
+            }
+            Ok(invalid.at(pointer).into())
         }
     }
 }

@@ -188,21 +188,38 @@ impl Caller {
         Ok(Some(key))
     }
 
-    /// Checks that it may send `submission` at `now`, which may be long after its request began.
+    /// Checks that it may send `submission` at `now`, which may be long after its request began; the intake checks its senders.
     ///
     /// # Errors
     /// The first field that its key is not granted.
     pub(crate) fn check_sending(
         &self,
-        submission: &Submission<'_>,
+        submission: &mut Submission<'_>,
         now: Timestamp,
     ) -> Result<(), InvalidField> {
-        let whole = |ended: String| InvalidField::new("", ended);
+        let whole =
+            |ended: String| InvalidField { is_not_granted: true, ..InvalidField::new("", ended) };
         let Some(key) = self.still_good(now).map_err(whole)? else { return Ok(()) };
         if !key.grants.scopes.contains(&KeyScope::Send) {
             return Err(whole(format!("the API key {:?} may send no more", key.name)));
         }
         key.grants.check_sending(submission)
+    }
+
+    /// Checks that it may send at `now` all that it might as its request began.
+    pub(crate) fn check_still_sends(&self, now: Timestamp) -> Result<(), Problem> {
+        let ended = |ended: String| Problem::new(ProblemCode::ExpiredKey, ended);
+        let Some(key) = self.still_good(now).map_err(ended)? else { return Ok(()) };
+        match &self.key {
+            Some(before) if !key.grants.send_all_of(&before.grants) => Err(Problem::new(
+                ProblemCode::NotGranted,
+                format!(
+                    "the API key {:?} was narrowed while the recipients came: hand the broadcast in again",
+                    key.name
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that it may send by every channel and with every priority, as what is sent again may go.
@@ -211,7 +228,7 @@ impl Caller {
             Some(key) if !key.grants.send_all() => Err(Problem::new(
                 ProblemCode::NotGranted,
                 format!(
-                    "what is sent again may go by any channel: the API key {:?} may use some channels or priorities alone",
+                    "what is sent again may go by any channel: the API key {:?} may use some channels, priorities or senders alone",
                     key.name
                 ),
             )),

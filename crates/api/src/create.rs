@@ -142,9 +142,8 @@ pub(crate) async fn preview(
         // Kept to the end, as the body is in memory until then.
         let (whole, _reservation) =
             incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
-        let (submission, to) = parse::notification(&whole, &whole)?;
-        let now = shared.intake.now();
-        caller.check_sending(&submission, now).map_err(DraftError::NotGranted)?;
+        let (mut submission, to) = parse::notification(&whole, &whole)?;
+        caller.check_sending(&mut submission, shared.intake.now())?;
         let preview = shared.intake.preview(&caller.tenant, submission, to).await?;
         Ok(Json(PreviewAnswer::from(preview)).into_response())
     })
@@ -190,11 +189,11 @@ async fn create_many(
                 hold((intake, caller), reservation, &mut held, rendered)?;
                 drafts.push(draft);
             }
+            Err(DraftError::Wrong(ParseError::Invalid(invalid))) if invalid.is_not_granted => {
+                return Err(Problem::not_granted(Located::in_item(index, invalid)));
+            }
             Err(DraftError::Wrong(ParseError::Invalid(invalid))) => {
                 invalid_fields.push(Located::in_item(index, invalid));
-            }
-            Err(DraftError::NotGranted(field)) => {
-                return Err(Problem::not_granted(Located::in_item(index, field)));
             }
             Err(error @ (DraftError::Wrong(ParseError::Syntax(_)) | DraftError::Header(_))) => {
                 return Err(error.into());

@@ -15,8 +15,6 @@ use crate::problem_code::ProblemCode;
 pub(crate) enum DraftError {
     /// It is not as it must be.
     Wrong(ParseError),
-    /// The caller's key is not granted what stands there.
-    NotGranted(InvalidField),
     /// The header with its key does not go with it.
     Header(&'static str),
 }
@@ -33,7 +31,7 @@ pub(crate) async fn read_draft(
     let read = || {
         let (mut submission, to) = parse::notification(whole, json)?;
         add_key(&mut submission, header_key)?;
-        caller.check_sending(&submission, now).map_err(DraftError::NotGranted)?;
+        caller.check_sending(&mut submission, now)?;
         Ok((submission, to))
     };
     let (submission, to) = match read() {
@@ -42,7 +40,7 @@ pub(crate) async fn read_draft(
     };
     match intake.check_in_turn(&caller.tenant, submission, to, now).await {
         Ok(draft) => Ok(Ok(draft)),
-        Err(IngestError::Invalid(invalid)) => Ok(Err(DraftError::Wrong(invalid.into()))),
+        Err(IngestError::Invalid(invalid)) => Ok(Err(invalid.into())),
         Err(error) => Err(error),
     }
 }
@@ -75,6 +73,12 @@ pub(crate) fn add_key(
 
 // === impl DraftError ===
 
+impl From<InvalidField> for DraftError {
+    fn from(invalid: InvalidField) -> Self {
+        Self::Wrong(invalid.into())
+    }
+}
+
 impl From<ParseError> for DraftError {
     fn from(error: ParseError) -> Self {
         Self::Wrong(error)
@@ -85,7 +89,6 @@ impl From<DraftError> for Problem {
     fn from(error: DraftError) -> Self {
         match error {
             DraftError::Wrong(error) => error.into(),
-            DraftError::NotGranted(field) => Self::not_granted(field.into()),
             DraftError::Header(detail) => Self::new(ProblemCode::InvalidHeader, detail),
         }
     }

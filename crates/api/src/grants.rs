@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use notification::{Name, Priority, Timestamp};
-use pipeline::ingest::{InvalidField, Submission};
+use pipeline::ingest::{EndpointPrefix, FromPattern, InvalidField, SenderGrants, Submission};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
@@ -42,6 +43,8 @@ pub struct Grants {
     pub channels: Option<BTreeSet<Name>>,
     /// The priorities that it sends with; `None` is all of them.
     pub priorities: Option<BTreeSet<Priority>>,
+    /// The senders that it sends as.
+    pub senders: Arc<SenderGrants>,
     /// The last instant at which it is good for anything.
     pub not_after: Option<Timestamp>,
     /// Requests in a minute, at each process; `None` is any number. Ten seconds' worth may come at once.
@@ -112,8 +115,8 @@ impl Grants {
     }
 
     /// True if they are good for everything that may be sent.
-    pub(crate) const fn send_all(&self) -> bool {
-        self.channels.is_none() && self.priorities.is_none()
+    pub(crate) fn send_all(&self) -> bool {
+        self.channels.is_none() && self.priorities.is_none() && self.senders.are_all()
     }
 
     /// Checks that none of `others` goes beyond these: a key makes none that may do more, or for longer, than itself.
@@ -128,6 +131,10 @@ impl Grants {
         all_of("scopes", others.scopes.is_subset(&self.scopes))?;
         all_of("channels", is_within(self.channels.as_ref(), others.channels.as_ref()))?;
         all_of("priorities", is_within(self.priorities.as_ref(), others.priorities.as_ref()))?;
+        let (own, other) = (self.senders.from.as_ref(), others.senders.from.as_ref());
+        all_of("from", is_covered(own, other, FromPattern::covers_all_of))?;
+        let (own, other) = (self.senders.endpoints.as_ref(), others.senders.endpoints.as_ref());
+        all_of("endpoints", is_covered(own, other, EndpointPrefix::covers_all_of))?;
         let is_in_time = match (self.not_after, others.not_after) {
             (None, _) => true,
             (Some(last), other) => other.is_some_and(|other| other <= last),
@@ -140,15 +147,35 @@ impl Grants {
         all_of("requests_per_minute", is_as_slow)
     }
 
-    /// Checks that `submission` and its fallbacks go by channels, and with a priority, that are granted.
+    /// True if all that may be sent with `others` may be sent with these.
+    pub(crate) fn send_all_of(&self, others: &Self) -> bool {
+        let of_sending = |grants: &Self| Self {
+            scopes: grants.scopes.iter().copied().filter(|it| *it == KeyScope::Send).collect(),
+            not_after: None,
+            requests_per_minute: None,
+            ..grants.clone()
+        };
+        of_sending(self).check_within(&of_sending(others)).is_ok()
+    }
+
+    /// Checks that `submission` and its fallbacks go by channels, and with a priority, that are granted; the intake checks its
+    /// senders against these grants.
     ///
     /// # Errors
-    /// The first field that is not, with what would be.
-    pub(crate) fn check_sending(&self, submission: &Submission<'_>) -> Result<(), InvalidField> {
+    /// The first field that is not granted, with what would be.
+    pub(crate) fn check_sending(
+        &self,
+        submission: &mut Submission<'_>,
+    ) -> Result<(), InvalidField> {
+        submission.senders = (!self.senders.are_all()).then(|| Arc::clone(&self.senders));
         if let Some(channels) = &self.channels {
             let check = |channel: &str, pointer: String| {
                 let is_granted = channels.iter().any(|granted| granted.as_str() == channel);
-                if is_granted { Ok(()) } else { Err(not_granted(pointer, channel, channels)) }
+                if is_granted {
+                    Ok(())
+                } else {
+                    Err(InvalidField::not_granted(pointer, channel, channels))
+                }
             };
             check(&submission.channel, "/channel".to_owned())?;
             for (i, fallback) in submission.fallback.iter().enumerate() {
@@ -161,7 +188,7 @@ impl Grants {
             if let Ok(priority) = given.unwrap_or(Ok(Priority::default()))
                 && !priorities.contains(&priority)
             {
-                return Err(not_granted("/priority".to_owned(), priority, priorities));
+                return Err(InvalidField::not_granted("/priority", priority, priorities));
             }
         }
         Ok(())
@@ -173,15 +200,15 @@ fn is_within<T: Ord>(own: Option<&BTreeSet<T>>, others: Option<&BTreeSet<T>>) ->
     own.is_none_or(|own| others.is_some_and(|others| others.is_subset(own)))
 }
 
-fn not_granted<T: fmt::Display>(
-    pointer: String,
-    given: impl fmt::Display,
-    granted: &BTreeSet<T>,
-) -> InvalidField {
-    let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
-    let given: String = given.to_string().chars().take(80).collect();
-    let granted = granted.join(", ");
-    InvalidField::new(pointer, format!("{given:?} is not granted to this key: it has {granted}"))
+/// True if each of `others` is covered by one of `own`, where `None` is everything.
+fn is_covered<T>(
+    own: Option<&BTreeSet<T>>,
+    others: Option<&BTreeSet<T>>,
+    covers: impl Fn(&T, &T) -> bool,
+) -> bool {
+    let Some(own) = own else { return true };
+    let is_covered = |other| own.iter().any(|own| covers(own, other));
+    others.is_some_and(|others| others.iter().all(is_covered))
 }
 
 #[cfg(test)]
@@ -235,6 +262,47 @@ mod tests {
     }
 
     #[test]
+    fn no_sender_is_granted_that_is_not_had() {
+        let senders = |from: &[&str], endpoints: &[&str]| {
+            let from = from.iter().map(|it| it.parse().unwrap()).collect::<BTreeSet<_>>();
+            let endpoints = endpoints.iter().map(|it| it.parse().unwrap()).collect::<BTreeSet<_>>();
+            let some = SenderGrants {
+                from: Some(from).filter(|from| !from.is_empty()),
+                endpoints: Some(endpoints).filter(|endpoints| !endpoints.is_empty()),
+            };
+            Grants { senders: Arc::new(some), ..Grants::of([KeyScope::Send]) }
+        };
+        let own = senders(&["@a.example", "b@b.example"], &["https://a.example/x"]);
+        let check = |from: &[&str], endpoints: &[&str]| {
+            let others = senders(from, endpoints);
+            assert_eq!(own.send_all_of(&others), own.check_within(&others).is_ok());
+            own.check_within(&others)
+                .map_or_else(|fault| fault.pointer.into_owned(), |()| String::new())
+        };
+        assert_eq!(check(&["a@a.example", "@a.example"], &["https://a.example/x/y"]), "");
+        assert_eq!(check(&["b@b.example"], &["https://a.example/x"]), "");
+        assert_eq!(check(&[], &["https://a.example/x"]), "/from");
+        assert_eq!(check(&["@b.example"], &["https://a.example/x"]), "/from");
+        assert_eq!(check(&["a@a.example"], &[]), "/endpoints");
+        assert_eq!(check(&["a@a.example"], &["https://a.example/"]), "/endpoints");
+        assert_eq!(
+            check(&["a@a.example"], &["https://a.example/x", "https://b.example"]),
+            "/endpoints"
+        );
+        assert!(senders(&[], &[]).check_within(&own).is_ok());
+    }
+
+    #[test]
+    fn what_may_be_sent_has_no_end_and_no_rate() {
+        let own = Grants::of([KeyScope::Send]);
+        let all = Grants::of(KeyScope::ALL);
+        assert!(own.send_all_of(&all));
+        let brief = Grants { requests_per_minute: NonZeroU32::new(1), ..own.clone() };
+        assert!(brief.send_all_of(&all));
+        assert!(!Grants::of([KeyScope::Read]).send_all_of(&own));
+    }
+
+    #[test]
     fn channels_and_priorities_that_are_not_granted_are_named() {
         let name = |text: &str| text.parse::<Name>().unwrap();
         let grants = Grants {
@@ -247,13 +315,13 @@ mod tests {
                 channel: channel.to_owned().into(),
                 ..FallbackSubmission::default()
             });
-            let submission = Submission {
+            let mut submission = Submission {
                 channel: channel.to_owned().into(),
                 fallback: fallback.into_iter().collect(),
                 priority: priority.map(|priority| priority.to_owned().into()),
                 ..Submission::default()
             };
-            let checked = grants.check_sending(&submission);
+            let checked = grants.check_sending(&mut submission);
             checked.map_or_else(
                 |fault| format!("{}: {}", fault.pointer, fault.message),
                 |()| String::new(),

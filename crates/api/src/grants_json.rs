@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use notification::Timestamp;
-use pipeline::ingest::InvalidField;
 use pipeline::ingest::json::{Object, ParseError, list, text};
+use pipeline::ingest::{InvalidField, SenderGrants};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,10 @@ pub struct GrantsAnswer {
     pub channels: Option<Vec<String>>,
     /// The priorities; null for all.
     pub priorities: Option<Vec<String>>,
+    /// The addresses that mail is from; null for all.
+    pub from: Option<Vec<String>>,
+    /// The endpoints that webhooks go to; null for all.
+    pub endpoints: Option<Vec<String>>,
     /// The last instant; null for ever.
     pub not_after: Option<String>,
     /// Requests in a minute; null for any number.
@@ -30,7 +35,8 @@ pub struct GrantsAnswer {
 }
 
 /// The fields of grants.
-const FIELDS: &[&str] = &["scopes", "channels", "priorities", "not_after", "requests_per_minute"];
+const FIELDS: &[&str] =
+    &["scopes", "channels", "priorities", "from", "endpoints", "not_after", "requests_per_minute"];
 
 /// Grants as they were written.
 ///
@@ -53,6 +59,10 @@ pub(crate) fn from_object(object: &Object<'_>) -> Result<Grants, ParseError> {
         scopes: scopes.unwrap_or_else(|| KeyScope::OF_TENANT.into()),
         channels: words(object, "channels", of_all)?,
         priorities: words(object, "priorities", of_all)?,
+        senders: Arc::new(SenderGrants {
+            from: words(object, "from", of_all)?,
+            endpoints: words(object, "endpoints", of_all)?,
+        }),
         not_after: not_after.map_err(wrong_time)?,
         requests_per_minute: rate(object)?,
     })
@@ -94,11 +104,14 @@ fn words<T: Ord + FromStr<Err: Display>>(
 
 impl GrantsAnswer {
     pub(crate) fn of(grants: &Grants) -> Self {
-        let Grants { scopes, channels, priorities, not_after, requests_per_minute } = grants;
+        let Grants { scopes, channels, priorities, senders, not_after, requests_per_minute } =
+            grants;
         Self {
             scopes: scopes.iter().map(show).collect(),
             channels: channels.as_ref().map(|channels| channels.iter().map(show).collect()),
             priorities: priorities.as_ref().map(|some| some.iter().map(show).collect()),
+            from: senders.from.as_ref().map(|from| from.iter().map(show).collect()),
+            endpoints: senders.endpoints.as_ref().map(|some| some.iter().map(show).collect()),
             not_after: not_after.map(show),
             requests_per_minute: *requests_per_minute,
         }
@@ -117,6 +130,10 @@ mod tests {
         let some = Grants {
             channels: Some(BTreeSet::from(["ios".parse().unwrap(), "web".parse().unwrap()])),
             priorities: Some(BTreeSet::from([Priority::Bulk])),
+            senders: Arc::new(SenderGrants {
+                from: Some(BTreeSet::from(["@example.com".parse().unwrap()])),
+                endpoints: Some(BTreeSet::from(["https://a.example/b".parse().unwrap()])),
+            }),
             not_after: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             requests_per_minute: NonZeroU32::new(600),
             ..Grants::of([KeyScope::Send])
@@ -137,6 +154,8 @@ mod tests {
             (r#"{"channels":[]}"#, "/channels"),
             (r#"{"channels":["No Name"]}"#, "/channels/0"),
             (r#"{"priorities":["now"]}"#, "/priorities/0"),
+            (r#"{"from":["example.com"]}"#, "/from/0"),
+            (r#"{"endpoints":["https://a.example","a.example"]}"#, "/endpoints/1"),
             (r#"{"not_after":"soon"}"#, "/not_after"),
             (r#"{"rate":7}"#, "/rate"),
             (r#"{"requests_per_minute":0}"#, "/requests_per_minute"),

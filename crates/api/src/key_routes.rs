@@ -95,8 +95,17 @@ pub(crate) const ROTATE_PARAMETERS: [&str; 1] = ["former_until"];
 const CONFIGURATION: &str = "configuration";
 const STORE: &str = "store";
 /// The fields of the body of a request for a new key.
-pub(crate) const DRAFT_FIELDS: &[&str] =
-    &["name", "tenant", "scopes", "channels", "priorities", "not_after", "requests_per_minute"];
+pub(crate) const DRAFT_FIELDS: &[&str] = &[
+    "name",
+    "tenant",
+    "scopes",
+    "channels",
+    "priorities",
+    "from",
+    "endpoints",
+    "not_after",
+    "requests_per_minute",
+];
 
 /// `GET /v1/keys/self`: the key that the caller has.
 pub(crate) async fn own(Extension(caller): Extension<Caller>) -> Response {

@@ -163,6 +163,9 @@ impl From<ParseError> for Problem {
 
 impl From<InvalidField> for Problem {
     fn from(invalid: InvalidField) -> Self {
+        if invalid.is_not_granted {
+            return Self::not_granted(invalid.into());
+        }
         Self::unprocessable(vec![invalid.into()])
     }
 }

@@ -310,8 +310,8 @@ impl LineError {
         Self { status: code.status().as_u16(), pointer: "".into(), detail, code }
     }
 
-    fn of_field(code: ProblemCode, InvalidField { pointer, message }: InvalidField) -> Self {
-        Self { pointer, ..Self::new(code, message) }
+    fn of_field(code: ProblemCode, invalid: InvalidField) -> Self {
+        Self { pointer: invalid.pointer, ..Self::new(code, invalid.message) }
     }
 
     fn too_long() -> Self {
@@ -328,7 +328,6 @@ impl From<DraftError> for LineError {
     fn from(error: DraftError) -> Self {
         match error {
             DraftError::Wrong(error) => error.into(),
-            DraftError::NotGranted(field) => Self::of_field(ProblemCode::NotGranted, field),
             DraftError::Header(detail) => Self::new(ProblemCode::InvalidHeader, detail.to_owned()),
         }
     }
@@ -338,6 +337,9 @@ impl From<ParseError> for LineError {
     fn from(error: ParseError) -> Self {
         match error {
             ParseError::Syntax(detail) => Self::new(ProblemCode::InvalidJson, detail),
+            ParseError::Invalid(invalid) if invalid.is_not_granted => {
+                Self::of_field(ProblemCode::NotGranted, invalid)
+            }
             ParseError::Invalid(invalid) => Self::of_field(ProblemCode::InvalidField, invalid),
         }
     }

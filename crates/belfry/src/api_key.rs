@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use api::KeyScope;
 use clap::Args;
 use notification::{Name, Priority, Timestamp};
+use pipeline::ingest::{EndpointPrefix, FromPattern};
 
 use crate::output;
 
@@ -34,6 +35,14 @@ pub(crate) struct GrantArgs {
     /// The priorities that the caller sends with, with commas between [default: all]
     #[arg(long, value_delimiter = ',', value_name = "PRIORITIES")]
     pub(crate) priorities: Vec<Priority>,
+    /// The addresses that the caller's mail is from, with commas between: news@example.com, or @example.com for all of a domain
+    /// [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "ADDRESSES")]
+    pub(crate) from: Vec<FromPattern>,
+    /// The endpoints that the caller's webhooks go to, as URLs with commas between; each is good for all that lie below its path
+    /// [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "URLS")]
+    pub(crate) endpoints: Vec<EndpointPrefix>,
     /// The last instant at which the key is good (RFC 3339) [default: none]
     #[arg(long, value_name = "INSTANT")]
     pub(crate) not_after: Option<Timestamp>,
@@ -57,24 +66,26 @@ pub(crate) fn run(args: &ApiKeyArgs) -> anyhow::Result<()> {
         args.tenant,
         api::hash(&key)
     );
-    let GrantArgs { scopes, channels, priorities, not_after, requests_per_minute } = &args.grants;
+    let GrantArgs { scopes, channels, priorities, from, endpoints, .. } = &args.grants;
     push_list(&mut table, "scopes", scopes)?;
     push_list(&mut table, "channels", channels)?;
     push_list(&mut table, "priorities", priorities)?;
-    if let Some(last) = not_after {
+    push_list(&mut table, "from", from)?;
+    push_list(&mut table, "endpoints", endpoints)?;
+    if let Some(last) = args.grants.not_after {
         writeln!(table, "not_after = \"{last}\"")?;
     }
-    if let Some(rate) = requests_per_minute {
+    if let Some(rate) = args.grants.requests_per_minute {
         writeln!(table, "requests_per_minute = {rate}")?;
     }
     output::print(&table)
 }
 
-/// A setting with `words`, if there are any. None of them has a character that TOML would have written otherwise.
+/// A setting with `words`, if there are any. They are ASCII, which is escaped as TOML does.
 fn push_list(table: &mut String, setting: &str, words: &[impl Display]) -> std::fmt::Result {
     if words.is_empty() {
         return Ok(());
     }
-    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    let words: Vec<String> = words.iter().map(|word| format!("{:?}", word.to_string())).collect();
     writeln!(table, "{setting} = [{}]", words.join(", "))
 }

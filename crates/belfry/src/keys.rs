@@ -102,13 +102,16 @@ fn list(args: &KeyListArgs, client: &Client) -> anyhow::Result<()> {
 
 fn add(args: &KeyAddArgs, client: &Client) -> anyhow::Result<()> {
     let ApiKeyArgs { name, tenant, grants } = &args.key;
-    let GrantArgs { scopes, channels, priorities, not_after, requests_per_minute } = grants;
+    let GrantArgs { scopes, channels, priorities, from, endpoints, not_after, requests_per_minute } =
+        grants;
     let body = json!({
         "name": name,
         "tenant": tenant,
         "scopes": some(scopes),
         "channels": some(channels),
         "priorities": some(priorities),
+        "from": some(from),
+        "endpoints": some(endpoints),
         "not_after": not_after,
         "requests_per_minute": requests_per_minute,
     });
@@ -169,12 +172,14 @@ fn line(item: &KeyItem) -> String {
     };
     let channels = list("by", grants.channels.as_ref());
     let priorities = list("with", grants.priorities.as_ref());
+    let from = list("from", grants.from.as_ref());
+    let endpoints = list("to", grants.endpoints.as_ref());
     let rate = grants.requests_per_minute;
     let rate = rate.map(|rate| format!(", {rate} requests a minute")).unwrap_or_default();
     let not_after = more("until", grants.not_after.as_ref());
     let made = more("made", made_at.as_ref());
     let former = more("the one before it until", former_until.as_ref());
     format!(
-        "{name} of {tenant}: {scopes}{channels}{priorities}{rate}{not_after} ({kept_in}{made}{former})"
+        "{name} of {tenant}: {scopes}{channels}{priorities}{from}{endpoints}{rate}{not_after} ({kept_in}{made}{former})"
     )
 }

@@ -20,6 +20,7 @@ mod endpoint_rules;
 mod error;
 pub mod fcm;
 mod fence;
+mod from_pattern;
 mod job;
 mod jwt;
 mod lane_quota;
@@ -47,8 +48,10 @@ pub(crate) use drive::drive_all;
 pub use drive::{drive, drive_patiently};
 pub use error::{ChannelError, Invalid};
 pub use fence::Fence;
+pub use from_pattern::FromPattern;
 pub use job::{Job, Reports, Start};
 pub use lane_quota::LaneQuota;
+pub use net::endpoint::{Endpoint, EndpointPrefix};
 pub use net::guard::Resolve;
 pub use net::redact::Secret;
 pub use net::setting::SettingError;
@@ -73,6 +76,18 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     /// Top-level keys of the payload whose strings are HTML: what a template puts there is escaped. Default: none.
     fn html_fields(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// The address in `From` of a message with a payload that was checked, in one spelling: a key may be good for some addresses
+    /// alone. Default: none, as of channels whose messages have no sender that callers choose.
+    fn sender_address(&self, _payload: &[u8]) -> Option<String> {
+        None
+    }
+
+    /// The endpoint that a recipient that was checked is the URL of: a key may be good for some endpoints alone. Default: none, as of
+    /// channels whose recipients are no endpoints of callers.
+    fn endpoint_of(&self, _recipient: &str) -> Option<Endpoint> {
+        None
     }
 
     /// How much may be sent.

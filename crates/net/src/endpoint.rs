@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use http::Uri;
 use http::uri::{Authority, PathAndQuery};
@@ -16,7 +17,7 @@ pub struct Endpoint {
 }
 
 /// Scheme, host and port in one canonical spelling.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// True if TLS is spoken.
     pub is_https: bool,
@@ -26,8 +27,16 @@ pub struct Origin {
     pub port: u16,
 }
 
+/// A URL, and all that lie below its path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointPrefix {
+    origin: Origin,
+    /// Without a slash at its end.
+    path: String,
+}
+
 /// The host of a URL.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Host {
     /// A name to be resolved, in lower case.
     Name(String),
@@ -116,6 +125,50 @@ impl std::fmt::Display for Origin {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.is_https { "https" } else { "http" };
         write!(formatter, "{scheme}://{}:{}", self.host, self.port)
+    }
+}
+
+// === impl EndpointPrefix ===
+
+impl EndpointPrefix {
+    /// True if `endpoint` is this URL or lies below its path.
+    pub fn covers(&self, endpoint: &Endpoint) -> bool {
+        self.covers_path(&endpoint.origin, endpoint.path.path())
+    }
+
+    /// True if all that `other` covers is covered.
+    pub fn covers_all_of(&self, other: &Self) -> bool {
+        self.covers_path(&other.origin, &other.path)
+    }
+
+    /// Bytes of its path: the longer one of two prefixes of the same URL is the closer one.
+    pub fn path_bytes(&self) -> usize {
+        self.path.len()
+    }
+
+    fn covers_path(&self, origin: &Origin, path: &str) -> bool {
+        // `/hooks` must not cover `/hooks-of-another`, which is another endpoint and may be another's.
+        let below = path.strip_prefix(&self.path);
+        self.origin == *origin && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl FromStr for EndpointPrefix {
+    type Err = Malformed;
+
+    fn from_str(url: &str) -> Result<Self, Malformed> {
+        let Endpoint { origin, path } = Endpoint::parse(url)?;
+        if path.query().is_some() {
+            return Err(Malformed("must not have a query".into()));
+        }
+        Ok(Self { origin, path: path.path().trim_end_matches('/').to_owned() })
+    }
+}
+
+impl std::fmt::Display for EndpointPrefix {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let scheme = if self.origin.is_https { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}{}", self.origin.authority(), self.path)
     }
 }
 

@@ -251,6 +251,20 @@ fn key_draft() -> Value {
             ),
         ),
         (
+            "from".to_owned(),
+            list(
+                json!({ "type": "string" }),
+                "The addresses that mail is from, `@example.com` for all of a domain; all, if absent.",
+            ),
+        ),
+        (
+            "endpoints".to_owned(),
+            list(
+                json!({ "type": "string" }),
+                "The endpoints that webhooks go to, each with all below its path; all, if absent.",
+            ),
+        ),
+        (
             "not_after".to_owned(),
             json!({ "anyOf": [types.of::<Timestamp>(), { "type": "null" }], "description": "The last instant at which it is good; for ever, if absent." }),
         ),

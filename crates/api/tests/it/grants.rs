@@ -93,7 +93,7 @@ async fn status(fixture: &Fixture, name: &str, method: &str, path: &str) -> u16 
 }
 
 /// Posts lines with the key `news`.
-async fn post_lines(fixture: &Fixture, path: &str, lines: String) -> Answer {
+pub(crate) async fn post_lines(fixture: &Fixture, path: &str, lines: String) -> Answer {
     let request = Request::post(path).header("content-type", LINES);
     let request = request.header("authorization", "Bearer bfy_news");
     fixture.send(request.body(Body::from(lines)).unwrap()).await
@@ -251,7 +251,7 @@ async fn a_key_tells_its_holder_what_it_is_good_for() {
     let told = call(&limited, "news", Method::GET, "/v1/keys/self", "").await.json();
     let expect = json!({
         "name": "news", "tenant": "acme", "scopes": ["send"], "channels": ["ios"],
-        "priorities": ["normal", "bulk"], "not_after": "2027-01-01T00:00:00.000Z",
+        "priorities": ["normal", "bulk"], "from": null, "endpoints": null, "not_after": "2027-01-01T00:00:00.000Z",
         "requests_per_minute": 600,
     });
     assert_eq!(told, expect);

@@ -50,7 +50,7 @@ async fn items(fixture: &Fixture, query: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_good_from_when_it_is_made_until_it_is_revoked() {
     let fixture = fixture(vec![key("ops", true)]);
-    let body = r#"{"name":"shop","tenant":"acme","scopes":["send"],"channels":["ios"]}"#;
+    let body = r#"{"name":"shop","tenant":"acme","scopes":["send"],"channels":["ios"],"from":["@A.example"]}"#;
     let made = post(&fixture, "/v1/keys", body).await;
     assert_eq!((made.status.as_u16(), made.header("location")), (201, "/v1/keys/shop"));
     assert_eq!(made.json()["everywhere"], true);
@@ -60,7 +60,7 @@ async fn a_key_is_good_from_when_it_is_made_until_it_is_revoked() {
     call(&fixture, &shop, Method::GET, "/v1/notifications", "").await.problem(403);
     let own = call(&fixture, &shop, Method::GET, "/v1/keys/self", "").await.json();
     let expect = json!({"name": "shop", "tenant": "acme", "scopes": ["send"], "channels": ["ios"],
-        "priorities": null, "not_after": null, "requests_per_minute": null});
+        "priorities": null, "from": ["@a.example"], "endpoints": null, "not_after": null, "requests_per_minute": null});
     assert_eq!(own, expect);
     let again = post(&fixture, "/v1/keys", body).await.problem(409);
     assert!(again["detail"].as_str().unwrap().contains("rotate it"), "{again}");
@@ -194,7 +194,7 @@ async fn keys_are_listed_by_name_page_by_page_and_never_shown() {
     assert_eq!((names(&rest), &rest["next"]), (vec!["zoo".into()], &Value::Null));
     let all = items(&fixture, "").await;
     let expect = json!({"name": "ops", "tenant": "ops", "kept_in": "configuration", "made_at": null, "former_until": null,
-        "scopes": KeyScope::ALL, "channels": null, "priorities": null, "not_after": null, "requests_per_minute": null});
+        "scopes": KeyScope::ALL, "channels": null, "priorities": null, "from": null, "endpoints": null, "not_after": null, "requests_per_minute": null});
     assert_eq!(all["items"][1], expect);
     assert!(all["items"][0]["made_at"].is_string() && all["items"][0]["kept_in"] == "store");
     for secret in secrets {

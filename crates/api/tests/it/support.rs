@@ -40,6 +40,8 @@ pub(crate) struct Fixture {
     pub(crate) store: Arc<Memory>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) ready: watch::Sender<bool>,
+    /// The keys of its configuration, which a reload replaces.
+    pub(crate) configured_keys: watch::Sender<Keys>,
 }
 
 /// An answer that was read to its end.
@@ -109,6 +111,7 @@ fn build(
     });
     let configured = BTreeMap::from(configured);
     let (ready, is_ready) = watch::channel(false);
+    let configured_keys = watch::Sender::new(Keys::new(keys));
     let (public, site) = api::sites(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
@@ -121,7 +124,7 @@ fn build(
         },
         changes: Claims::<Chunk>::changes(&*store),
         keys: Arc::new(api::KeyRing::new(
-            watch::channel(Keys::new(keys)).1,
+            configured_keys.subscribe(),
             Arc::clone(&store) as _,
             (deadline, clock),
         )),
@@ -150,7 +153,7 @@ fn build(
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });
-    Fixture { site, public, store, intake, ready }
+    Fixture { site, public, store, intake, ready, configured_keys }
 }
 
 /// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use api::{ApiKey, Grants, KeyScope};
 use notification::{Name, Priority, Timestamp};
+use pipeline::ingest::{EndpointPrefix, FromPattern, SenderGrants};
 use serde::{Deserialize, Deserializer, de};
 
 use super::channels::ChannelConfig;
@@ -32,6 +34,12 @@ pub(crate) struct KeyConfig {
     /// The priorities that it sends with. Default all.
     #[serde(default, deserialize_with = "some_set")]
     priorities: Option<BTreeSet<Priority>>,
+    /// The addresses that mail is from. Default all.
+    #[serde(default, deserialize_with = "some_set")]
+    from: Option<BTreeSet<FromPattern>>,
+    /// The endpoints that webhooks go to. Default all.
+    #[serde(default, deserialize_with = "some_set")]
+    endpoints: Option<BTreeSet<EndpointPrefix>>,
     /// The last instant at which the key is good. Default none.
     #[serde(default, deserialize_with = "some_instant")]
     not_after: Option<Timestamp>,
@@ -79,6 +87,10 @@ impl KeyConfig {
                 scopes: self.scopes.clone(),
                 channels: self.channels.clone(),
                 priorities: self.priorities.clone(),
+                senders: Arc::new(SenderGrants {
+                    from: self.from.clone(),
+                    endpoints: self.endpoints.clone(),
+                }),
                 not_after: self.not_after,
                 requests_per_minute: self.requests_per_minute,
             },
@@ -111,12 +123,14 @@ impl KeyConfig {
             if key.scopes.is_empty() {
                 add("scopes", "a key without a scope is good for nothing: name some".to_owned());
             }
-            let is_empty = |set: Option<usize>| set == Some(0);
-            if is_empty(key.channels.as_ref().map(BTreeSet::len)) {
-                add("channels", "names none: leave it out for all of them".to_owned());
-            }
-            if is_empty(key.priorities.as_ref().map(BTreeSet::len)) {
-                add("priorities", "names none: leave it out for all of them".to_owned());
+            let lists = [
+                ("channels", key.channels.as_ref().map(BTreeSet::len)),
+                ("priorities", key.priorities.as_ref().map(BTreeSet::len)),
+                ("from", key.from.as_ref().map(BTreeSet::len)),
+                ("endpoints", key.endpoints.as_ref().map(BTreeSet::len)),
+            ];
+            for (field, _) in lists.into_iter().filter(|(_, length)| *length == Some(0)) {
+                add(field, "names none: leave it out for all of them".to_owned());
             }
         }
         problems

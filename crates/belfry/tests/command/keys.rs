@@ -21,9 +21,11 @@ fn a_key_with_few_grants_is_printed_with_them() {
     let workspace = Workspace::new();
     let name = ["api-key", "news", "--tenant", "shop", "--scopes", "send,read"];
     let bounds = ["--channels", "ios,web", "--priorities", "normal"];
+    let senders = ["--from", "@shop.example", "--endpoints", "https://shop.example/hooks/"];
     let time = ["--not-after", "2027-12-31T23:59:59Z", "--requests-per-minute", "600"];
-    let key = workspace.belfry(&[&name[..], &bounds, &time].concat());
+    let key = workspace.belfry(&[&name[..], &bounds, &senders, &time].concat());
     let expect = "scopes = [\"send\", \"read\"]\nchannels = [\"ios\", \"web\"]\npriorities = [\"normal\"]\n\
+                  from = [\"@shop.example\"]\nendpoints = [\"https://shop.example/hooks\"]\n\
                   not_after = \"2027-12-31T23:59:59.000Z\"\nrequests_per_minute = 600\n";
     assert!(key.out.ends_with(expect), "{}", key.out);
     let channels = "[channels.ios]\nkind = \"dry-run\"\n[channels.web]\nkind = \"dry-run\"\n";
@@ -65,6 +67,9 @@ fn grants_that_cannot_be_meant_are_told() {
     check("channels = []", "server.keys[0].channels: names none: leave it out for all of them");
     check("priorities = []", "server.keys[0].priorities: names none");
     check("priorities = [\"high\"]", "is not `urgent`, `normal` or `bulk`");
+    check("from = [\"shop.example\"]", "is not an e-mail address");
+    check("endpoints = [\"https://a.example/?x\"]", "must not have a query");
+    check("endpoints = []", "server.keys[0].endpoints: names none");
     check("not_after = \"soon\"", "server.keys[0].not_after");
     check("requests_per_minute = 0", "server.keys[0].requests_per_minute");
     check("operator = true", "server.keys[0].operator");

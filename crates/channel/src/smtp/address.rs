@@ -56,7 +56,7 @@ impl Mailbox {
 
 /// The one spelling of an address: its domain as DNS has it, in lower case. Refuses what is none: the local part is a
 /// dot-atom, the domain a name and no address.
-pub(super) fn canonical(address: &str) -> Result<Cow<'_, str>, Invalid> {
+pub(crate) fn canonical(address: &str) -> Result<Cow<'_, str>, Invalid> {
     let refuse = |message: &str| Err(Invalid::new(message));
     let Some((local, domain)) = address.rsplit_once('@') else {
         return refuse("is not an e-mail address such as name@example.com");
@@ -92,7 +92,7 @@ pub(super) fn canonical(address: &str) -> Result<Cow<'_, str>, Invalid> {
 }
 
 /// The part of a checked address behind its `@`.
-pub(super) fn domain_of(address: &str) -> &str {
+pub(crate) fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 

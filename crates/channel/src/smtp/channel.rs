@@ -169,6 +169,10 @@ impl Channel for SmtpChannel {
         &["html"]
     }
 
+    fn sender_address(&self, payload: &[u8]) -> Option<String> {
+        self.composer.sender_address(payload)
+    }
+
     fn bounds(&self) -> SendBounds {
         self.bounds
     }

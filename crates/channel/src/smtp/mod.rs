@@ -16,7 +16,7 @@
 //! and it is tried again; after that only the server's reply tells, for which it has ten minutes, and without it the
 //! verdict is unknown. Every mail of a notification has the same `Message-ID`, so that receivers can drop a repetition.
 
-mod address;
+pub(crate) mod address;
 mod channel;
 mod config;
 mod dkim;

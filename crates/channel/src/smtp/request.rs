@@ -92,6 +92,12 @@ impl Composer {
         read_attachments(&form.attachments).map(|_| ())
     }
 
+    /// The address in `From` of the mails of a checked payload.
+    pub(super) fn sender_address(&self, payload: &[u8]) -> Option<String> {
+        let form = read(payload).ok()?;
+        self.from(&form).ok().map(|from| from.address)
+    }
+
     /// Composes the mail of `content`.
     pub(super) fn compose(&self, content: &Content) -> Result<Mail, Invalid> {
         check_options(&content.options)?;
@@ -112,21 +118,20 @@ impl Composer {
         })
     }
 
+    /// The sender: the form's, or else the channel's.
+    fn from(&self, form: &Form<'_>) -> Result<Mailbox, Invalid> {
+        match (&form.from, &self.from) {
+            (Some(text), _) => mailbox("/from", text),
+            (None, Some(from)) => Ok(from.clone()),
+            (None, None) => {
+                Err(Invalid::at("/from", "is missing, and the channel has no sender of its own"))
+            }
+        }
+    }
+
     /// The sender, and the header fields but for those that say the body's form.
     fn head(&self, form: &Form<'_>) -> Result<(Mailbox, Vec<u8>), Invalid> {
-        let mailbox = |pointer, text: &str| {
-            Mailbox::parse(text).map_err(|invalid| Invalid::at(pointer, invalid.message))
-        };
-        let from = match (&form.from, &self.from) {
-            (Some(text), _) => mailbox("/from", text)?,
-            (None, Some(from)) => from.clone(),
-            (None, None) => {
-                return Err(Invalid::at(
-                    "/from",
-                    "is missing, and the channel has no sender of its own",
-                ));
-            }
-        };
+        let from = self.from(form)?;
         let mut head = Vec::new();
         write_mailbox(&mut head, "From", &from);
         if let Some(text) = &form.reply_to {
@@ -198,6 +203,10 @@ impl AddressedMail<'_> {
 }
 
 // === reading ===
+
+fn mailbox(pointer: &'static str, text: &str) -> Result<Mailbox, Invalid> {
+    Mailbox::parse(text).map_err(|invalid| Invalid::at(pointer, invalid.message))
+}
 
 fn check_options(options: &[u8]) -> Result<(), Invalid> {
     match members(options)?.keys().next() {

@@ -85,6 +85,10 @@ impl Channel for WebhookChannel {
         check_content(payload, options)
     }
 
+    fn endpoint_of(&self, recipient: &str) -> Option<Endpoint> {
+        self.endpoint(recipient).ok()
+    }
+
     fn bounds(&self) -> SendBounds {
         self.bounds
     }

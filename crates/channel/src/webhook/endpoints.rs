@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
-use net::endpoint::{Endpoint, Origin};
+use net::endpoint::{Endpoint, EndpointPrefix};
 use net::setting::SettingText;
 use net::tls::{self, Identity};
 use rustls::ClientConfig;
@@ -12,8 +12,8 @@ use rustls::ClientConfig;
 use super::config::{EndpointSettings, Settings};
 use super::headers::check_header;
 use super::signature::WebhookSigner;
+use crate::ChannelError;
 use crate::checks::{both, each};
-use crate::{ChannelError, Invalid};
 
 const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
@@ -23,7 +23,7 @@ pub(super) struct Endpoints {
     /// The profile of all remaining endpoints.
     usual: Profile,
     /// Profiles of some endpoints, those with the longest path first.
-    special: Arc<[(Prefix, Profile)]>,
+    special: Arc<[(EndpointPrefix, Profile)]>,
     /// The TLS configurations; a profile names one by its index.
     pub(super) tls: Vec<Arc<ClientConfig>>,
 }
@@ -37,16 +37,9 @@ pub(super) struct Profile {
     pub(super) tls: usize,
 }
 
-#[derive(Debug)]
-struct Prefix {
-    origin: Origin,
-    /// Without a slash at its end.
-    path: String,
-}
-
 /// The checked form of one table of the settings.
 struct EndpointTable {
-    prefix: Prefix,
+    prefix: EndpointPrefix,
     /// `None` for the channel's own.
     signer: Option<WebhookSigner>,
     headers: HeaderMap,
@@ -75,7 +68,7 @@ impl Endpoints {
             let signer = signer.unwrap_or_else(|| usual.signer.clone());
             special.push((prefix, Profile { signer, headers, tls: tls_place }));
         }
-        special.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.path.len()));
+        special.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.path_bytes()));
         Ok(Self { usual, special: special.into(), tls })
     }
 
@@ -91,8 +84,8 @@ impl Endpoints {
 impl EndpointTable {
     /// Reads the certificate and key that `endpoint` names.
     fn read(endpoint: &EndpointSettings, ca_file: Option<&Path>) -> Result<Self, ChannelError> {
-        let prefix = Prefix::parse(&endpoint.url)
-            .map_err(|invalid| refuse(endpoint, &format!("url {invalid}")));
+        let prefix = endpoint.url.parse::<EndpointPrefix>();
+        let prefix = prefix.map_err(|malformed| refuse(endpoint, &format!("url {malformed}")));
         let signer = match &*endpoint.secrets {
             [] => Ok(None),
             secrets => WebhookSigner::new(secrets)
@@ -106,26 +99,6 @@ impl EndpointTable {
         let ((prefix, signer), (tls, headers)) =
             both(both(prefix, signer), both(tls, headers(endpoint)))?;
         Ok(Self { prefix, signer, headers, tls })
-    }
-}
-
-// === impl Prefix ===
-
-impl Prefix {
-    fn parse(url: &str) -> Result<Self, Invalid> {
-        let Endpoint { origin, path } = Endpoint::parse(url)?;
-        if path.query().is_some() {
-            return Err(Invalid::new("must not have a query"));
-        }
-        Ok(Self { origin, path: path.path().trim_end_matches('/').to_owned() })
-    }
-
-    /// True if `endpoint` is this URL or lies below its path.
-    fn covers(&self, endpoint: &Endpoint) -> bool {
-        // `/hooks` must not cover `/hooks-of-another`, which would get its headers and signatures.
-        let below = endpoint.path.path().strip_prefix(&self.path);
-        self.origin == endpoint.origin
-            && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 

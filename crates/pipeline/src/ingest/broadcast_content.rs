@@ -11,6 +11,7 @@ use super::catalog::Catalog;
 use super::content::check_content;
 use super::content_source::ContentSource;
 use super::fallback::{FallbackSource, alternatives, fallback_sources};
+use super::sender_grants::SenderGrants;
 use super::submission::Submission;
 use super::template::Variables;
 
@@ -22,6 +23,7 @@ pub(super) struct BroadcastContent {
     /// Variables that all recipients share.
     variables: Variables,
     fallbacks: Vec<FallbackSource>,
+    senders: Option<Arc<SenderGrants>>,
 }
 
 /// The content of one recipient of a broadcast.
@@ -44,9 +46,10 @@ impl BroadcastContent {
     ) -> Result<Self, InvalidField> {
         let variables = Variables::read(submission.variables.as_deref().unwrap_or_default())?;
         let fallbacks = fallback_sources(catalog, submission)?;
-        let mut content = Self { channel, source, variables, fallbacks };
+        let senders = submission.senders.clone();
+        let mut content = Self { channel, source, variables, fallbacks, senders };
         if content.source.is_constant() {
-            check_content(&*content.channel, &content.source.written())?;
+            check_content(content.channel(), &content.source.written())?;
         }
         for (index, fallback) in content.fallbacks.iter_mut().enumerate() {
             let checked = fallback.check_constant();
@@ -55,8 +58,9 @@ impl BroadcastContent {
         Ok(content)
     }
 
-    pub(super) fn channel(&self) -> &dyn Channel {
-        &*self.channel
+    /// Its channel, with the senders that are granted for it.
+    pub(super) fn channel(&self) -> (&dyn Channel, Option<&SenderGrants>) {
+        (&*self.channel, self.senders.as_deref())
     }
 
     /// The content as the caller wrote it, for each recipient that has none of its own.
@@ -87,7 +91,8 @@ impl BroadcastContent {
         }
         self.content(&variables, addresses).map_err(|invalid| match &*invalid.pointer {
             pointer if pointer.starts_with("/content") || pointer.starts_with("/options") => {
-                InvalidField::new("/variables", format!("with these, {invalid}"))
+                let message = format!("with these, {invalid}");
+                InvalidField { message, ..invalid.at("/variables") }
             }
             _ => invalid,
         })
@@ -101,7 +106,7 @@ impl BroadcastContent {
         let mut content = self.source.render(variables)?;
         let mut bytes = 0;
         if !self.source.is_constant() {
-            check_content(&*self.channel, &content)?;
+            check_content(self.channel(), &content)?;
             bytes += content.bytes();
         }
         let next = alternatives(&self.fallbacks, addresses.into_iter(), variables)?;

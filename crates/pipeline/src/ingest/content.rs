@@ -5,10 +5,14 @@ use notification::Content;
 use notification::limits::{OPTIONS_BYTES, PAYLOAD_BYTES};
 
 use super::InvalidField;
+use super::sender_grants::SenderGrants;
 use crate::ingest::limits::CONTENT_DEPTH;
 
-/// Checks a content for `channel`, with the bounds of all channels.
-pub(super) fn check_content(channel: &dyn Channel, content: &Content) -> Result<(), InvalidField> {
+/// Checks a content for `channel`, with the bounds of all channels, and that its sender is granted.
+pub(super) fn check_content(
+    (channel, senders): (&dyn Channel, Option<&SenderGrants>),
+    content: &Content,
+) -> Result<(), InvalidField> {
     let Content { payload, options, fallback: _ } = content;
     if payload.len() > PAYLOAD_BYTES {
         let message = format!("must have at most {PAYLOAD_BYTES} bytes, has {}", payload.len());
@@ -24,7 +28,9 @@ pub(super) fn check_content(channel: &dyn Channel, content: &Content) -> Result<
             format!("is nested deeper than {CONTENT_DEPTH} levels"),
         ));
     }
-    let Err(invalid) = channel.check_content(payload, options) else { return Ok(()) };
+    let Err(invalid) = channel.check_content(payload, options) else {
+        return senders.map_or(Ok(()), |senders| senders.check_payload(channel, payload));
+    };
     // A channel names a part without saying whose: a payload that is fine on its own puts it on the options.
     let options_are_wrong = !options.is_empty() && channel.check_content(payload, b"").is_ok();
     Err(InvalidField::below(if options_are_wrong { "/options" } else { "/content" }, invalid))

@@ -71,9 +71,10 @@ fn complete(
     rendered: Rendered<'_>,
 ) -> Result<Draft, InvalidField> {
     let Rendered { checked, variables, mut content } = rendered;
-    check_content(&**checked.channel, &content)?;
+    let (channel, senders) = (&**checked.channel, submission.senders.as_deref());
+    check_content((channel, senders), &content)?;
     content.fallback = fallback(catalog, submission, &variables)?;
-    let CheckedRecipient { recipient, destination } = check_recipient(&**checked.channel, to)?;
+    let CheckedRecipient { recipient, destination } = check_recipient((channel, senders), to)?;
     // With the recipient in its channel's spelling: another spelling of it is the same request.
     let idempotency = checked.idempotency(submission, &recipient)?;
     let (channel, tenant) = (checked.name.clone(), tenant.clone());

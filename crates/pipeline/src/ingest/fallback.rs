@@ -11,6 +11,7 @@ use super::catalog::Catalog;
 use super::content::check_content;
 use super::content_source::ContentSource;
 use super::recipient::{CheckedRecipient, check_recipient};
+use super::sender_grants::SenderGrants;
 use super::submission::{FallbackSubmission, Submission};
 use super::template::Variables;
 use crate::ingest::limits::FALLBACKS;
@@ -21,6 +22,7 @@ pub(super) struct FallbackSource {
     name: Name,
     channel: Arc<dyn Channel>,
     source: ContentSource,
+    senders: Option<Arc<SenderGrants>>,
     /// True if its channel has accepted the content, which is checked once if it is the same for all recipients.
     is_checked: bool,
 }
@@ -50,6 +52,7 @@ pub(super) fn fallback_sources(
             format!("must have at most {FALLBACKS} items, has {}", submission.fallback.len());
         return Err(InvalidField::new("/fallback", message));
     }
+    let senders = &submission.senders;
     let source = |item: &FallbackSubmission<'_>| {
         let (name, channel) = catalog.channel(&item.channel)?;
         let submission = Submission {
@@ -65,6 +68,7 @@ pub(super) fn fallback_sources(
             name: name.clone(),
             channel: Arc::clone(channel),
             source,
+            senders: senders.clone(),
             is_checked: false,
         })
     };
@@ -111,10 +115,15 @@ impl FallbackSource {
     /// Checks a content that is the same for all recipients against its channel, now instead of for each.
     pub(super) fn check_constant(&mut self) -> Result<(), InvalidField> {
         if self.is_constant() {
-            check_content(&*self.channel, &self.source.written())?;
+            check_content(self.channel(), &self.source.written())?;
             self.is_checked = true;
         }
         Ok(())
+    }
+
+    /// Its channel, with the senders that are granted for it.
+    fn channel(&self) -> (&dyn Channel, Option<&SenderGrants>) {
+        (&*self.channel, self.senders.as_deref())
     }
 
     fn alternative(
@@ -124,9 +133,9 @@ impl FallbackSource {
     ) -> Result<Alternative, InvalidField> {
         let content = self.source.render(variables)?;
         if !self.is_checked {
-            check_content(&*self.channel, &content)?;
+            check_content(self.channel(), &content)?;
         }
-        let CheckedRecipient { recipient, destination } = check_recipient(&*self.channel, to)?;
+        let CheckedRecipient { recipient, destination } = check_recipient(self.channel(), to)?;
         let Content { payload, options, fallback: _ } = content;
         Ok(Alternative { channel: self.name.clone(), destination, recipient, payload, options })
     }

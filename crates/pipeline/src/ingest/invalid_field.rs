@@ -1,6 +1,7 @@
 //! A field of a request that cannot be accepted, and why.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use channel::Invalid;
@@ -12,6 +13,8 @@ pub struct InvalidField {
     pub pointer: Cow<'static, str>,
     /// The mistake, and what would be right.
     pub message: String,
+    /// True if the field is right by itself, and the caller's key is not granted it.
+    pub is_not_granted: bool,
 }
 
 // === impl InvalidField ===
@@ -19,7 +22,26 @@ pub struct InvalidField {
 impl InvalidField {
     /// The field at `pointer` is wrong.
     pub fn new(pointer: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), message: message.into() }
+        Self { pointer: pointer.into(), message: message.into(), is_not_granted: false }
+    }
+
+    /// The field at `pointer` says `given`, and the caller's key has `granted` alone.
+    pub fn not_granted<T: fmt::Display>(
+        pointer: impl Into<Cow<'static, str>>,
+        given: impl fmt::Display,
+        granted: &BTreeSet<T>,
+    ) -> Self {
+        let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
+        let given: String = given.to_string().chars().take(80).collect();
+        let granted = granted.join(", ");
+        let message = format!("{given:?} is not granted to this key: it has {granted}");
+        Self { is_not_granted: true, ..Self::new(pointer, message) }
+    }
+
+    /// This field, at `pointer`.
+    #[must_use]
+    pub fn at(self, pointer: impl Into<Cow<'static, str>>) -> Self {
+        Self { pointer: pointer.into(), ..self }
     }
 
     /// The field as a part of the request at `pointer`. All parts share the variables, so a pointer to these is unchanged.
@@ -27,7 +49,8 @@ impl InvalidField {
         if self.pointer.starts_with("/variables") {
             return self;
         }
-        Self { pointer: format!("{pointer}{}", self.pointer).into(), ..self }
+        let pointer = format!("{pointer}{}", self.pointer);
+        self.at(pointer)
     }
 
     /// The idempotency key belongs to another request.
@@ -35,9 +58,10 @@ impl InvalidField {
         Self::new("/idempotency_key", "was used before for something else: take a new key")
     }
 
-    /// True if the field is a part of the content or its options.
+    /// True if the field is a part of the content or its options, and would be wrong of every caller.
     pub(super) fn is_about_content(&self) -> bool {
-        self.pointer.starts_with("/content") || self.pointer.starts_with("/options")
+        !self.is_not_granted
+            && (self.pointer.starts_with("/content") || self.pointer.starts_with("/options"))
     }
 
     /// The refusal of the field at `pointer` by a channel.

@@ -25,6 +25,7 @@ mod check;
 mod content;
 mod labels;
 mod recipient;
+mod sender_grants;
 
 mod broadcast_content;
 mod content_source;
@@ -64,6 +65,7 @@ pub use labels::fault_of_tag;
 pub use outbox::OutboxRelay;
 pub use renderer::Renderer;
 pub use reschedule::{NEW_TIME, new_time};
+pub use sender_grants::{EndpointPrefix, FromPattern, SenderGrants};
 pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
 pub use template::{TemplateSource, Templates};
 pub use upload::{BroadcastOpening, Upload};
@@ -233,7 +235,8 @@ impl Intake {
     ) -> Result<(Name, ByteString), InvalidField> {
         let catalog = self.catalog();
         let (name, channel) = catalog.channel(channel)?;
-        let CheckedRecipient { recipient, destination: _ } = check_recipient(&**channel, to)?;
+        let CheckedRecipient { recipient, destination: _ } =
+            check_recipient((&**channel, None), to)?;
         Ok((name.clone(), recipient))
     }
 

@@ -137,6 +137,7 @@ fn submission(
         external_id: row.external_id.as_deref().map(ByteString::from),
         tags,
         metadata: object("/metadata", &row.metadata)?,
+        senders: None,
     };
     Ok((submission, asked_at))
 }

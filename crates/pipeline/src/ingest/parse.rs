@@ -217,6 +217,7 @@ fn submission<'a>(
         external_id: object.text("external_id")?.map(|id| share(whole, id)),
         tags: tags.transpose()?.unwrap_or_default(),
         metadata: object.object("metadata", whole)?.unwrap_or_default(),
+        senders: None,
     })
 }
 

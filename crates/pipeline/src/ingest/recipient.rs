@@ -8,6 +8,7 @@ use notification::ByteString;
 use notification::limits::RECIPIENT_BYTES;
 
 use super::InvalidField;
+use super::sender_grants::SenderGrants;
 
 /// A recipient that its channel accepts.
 pub(super) struct CheckedRecipient {
@@ -17,9 +18,9 @@ pub(super) struct CheckedRecipient {
     pub(super) destination: Arc<str>,
 }
 
-/// Checks a recipient, and says where its channel sends it to.
+/// Checks a recipient and that its endpoint is granted, and says where its channel sends it to.
 pub(super) fn check_recipient(
-    channel: &dyn Channel,
+    (channel, senders): (&dyn Channel, Option<&SenderGrants>),
     to: ByteString,
 ) -> Result<CheckedRecipient, InvalidField> {
     if to.is_empty() || to.len() > RECIPIENT_BYTES {
@@ -38,5 +39,6 @@ pub(super) fn check_recipient(
     };
     let recipient = respelled.map_or(to, ByteString::from);
     let destination = channel.destination(&recipient).map_err(below)?;
+    senders.map_or(Ok(()), |senders| senders.check_recipient(channel, &recipient))?;
     Ok(CheckedRecipient { recipient, destination })
 }

@@ -1,8 +1,11 @@
 //! Submissions of callers: fields as texts, read and not yet checked.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use notification::{ByteString, Bytes};
+
+use super::sender_grants::SenderGrants;
 
 /// A notification without its recipient, or a broadcast without its recipients, as the caller wrote it.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +40,8 @@ pub struct Submission<'a> {
     pub tags: Vec<ByteString>,
     /// A JSON object, empty when there is none; it goes with the tags.
     pub metadata: Bytes,
+    /// The senders that its caller is granted; `None` for all of them. No part of the request's text.
+    pub senders: Option<Arc<SenderGrants>>,
 }
 
 /// A content for another channel, sent once the one before it is definitely refused.
@@ -101,6 +106,7 @@ impl Submission<'_> {
             external_id: self.external_id,
             tags: self.tags,
             metadata: self.metadata,
+            senders: self.senders,
         }
     }
 }

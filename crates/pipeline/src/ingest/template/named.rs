@@ -86,12 +86,14 @@ impl TemplateSource {
             if self.channel.as_ref() == Some(name)
                 && let Some(content) = self.render_sample(&template)?
             {
-                check_content(&**channel, &content).map_err(|invalid| match self.sample {
-                    Some(_) => InvalidField::new(
-                        invalid.pointer,
-                        format!("with the sample, {}", invalid.message),
-                    ),
-                    None => invalid,
+                check_content((&**channel, None), &content).map_err(|invalid| {
+                    match self.sample {
+                        Some(_) => InvalidField::new(
+                            invalid.pointer,
+                            format!("with the sample, {}", invalid.message),
+                        ),
+                        None => invalid,
+                    }
                 })?;
             }
             compiled.push((name.clone(), Arc::new(template)));

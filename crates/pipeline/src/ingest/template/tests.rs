@@ -363,7 +363,7 @@ fn a_variable_cannot_add_a_header_to_a_mail() {
         let variables = format!(r#"{{"x": {variable}}}"#);
         let payload = render(payload, &variables).unwrap();
         let content = Content { payload: payload.into(), ..Content::default() };
-        let refused = crate::ingest::content::check_content(&mail, &content).err();
+        let refused = crate::ingest::content::check_content((&mail, None), &content).err();
         assert_eq!(
             refused.as_ref().map(|invalid| &*invalid.pointer),
             expect,
