@@ -1,22 +1,24 @@
 //! The access log: a line for a request, written when its answer has ended, or when it is given up since its caller is gone. Every
 //! answer of a process that works has the identifier of its request.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use aws_lc_rs::rand;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
-use axum::middleware::Next;
 use axum::response::Response;
 use flow::Clock;
 use hyper::body::{Frame, SizeHint};
 use notification::Name;
+use pin_project_lite::pin_project;
 use serde::Deserialize;
 use tokio::time::Instant;
+use tower::{Layer, Service};
 
 use crate::request_mark::RequestMark;
 
@@ -58,6 +60,27 @@ struct AccessLine {
     clock: Clock,
 }
 
+/// Gives each answer its identifier, and the log its line. A layer of its own and no function with `Next`, which copies the routes and
+/// allocates its future for each request.
+#[derive(Debug, Clone)]
+pub(crate) struct LogLayer(pub(crate) Arc<RequestLog>);
+
+/// A service whose requests have lines in the log.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggedService<S> {
+    inner: S,
+    log: Arc<RequestLog>,
+}
+
+pin_project! {
+    /// An answer on its way. Its line is written also when this is dropped before, since its caller is gone.
+    pub(crate) struct LoggedAnswer<F> {
+        #[pin]
+        answer: F,
+        line: Option<AccessLine>,
+    }
+}
+
 /// The body of an answer that has a line in the log.
 struct LoggedBody {
     inner: Body,
@@ -67,35 +90,6 @@ struct LoggedBody {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// An identifier that a caller gives: bytes.
 const ID_BYTES: usize = 128;
-
-/// Gives the answer its identifier, and the log its line.
-pub(crate) async fn log(
-    State(log): State<Arc<RequestLog>>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let given = request.headers().get(&REQUEST_ID).filter(|id| is_plain(id)).cloned();
-    let id = given.unwrap_or_else(|| log.new_id());
-    let mark = RequestMark::new(id.clone());
-    request.extensions_mut().insert(mark.clone());
-    let mut line = AccessLine {
-        shown: log.shown,
-        mark,
-        method: request.method().clone(),
-        route: request.extensions().get::<MatchedPath>().cloned(),
-        status: None,
-        bytes: 0,
-        started: log.clock.monotonic(),
-        clock: log.clock,
-    };
-    let mut response = next.run(request).await;
-    response.headers_mut().insert(REQUEST_ID, id);
-    line.status = Some(response.status());
-    if !line.is_shown() {
-        return response;
-    }
-    response.map(|inner| Body::new(LoggedBody { inner, line }))
-}
 
 /// True for an identifier that may stand in a log and in a header.
 fn is_plain(id: &HeaderValue) -> bool {
@@ -112,10 +106,71 @@ impl RequestLog {
         Self { shown, clock, process: u64::from_le_bytes(process), next: AtomicU64::new(1) }
     }
 
+    /// The line of `request`.
+    fn begin(&self, request: &Request) -> AccessLine {
+        let given = request.headers().get(&REQUEST_ID).filter(|id| is_plain(id)).cloned();
+        AccessLine {
+            shown: self.shown,
+            mark: RequestMark::new(given.unwrap_or_else(|| self.new_id())),
+            method: request.method().clone(),
+            route: request.extensions().get::<MatchedPath>().cloned(),
+            status: None,
+            bytes: 0,
+            started: self.clock.monotonic(),
+            clock: self.clock,
+        }
+    }
+
     fn new_id(&self) -> HeaderValue {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016x}-{number:x}", self.process);
         HeaderValue::try_from(id).unwrap_or_else(|_| HeaderValue::from_static("-"))
+    }
+}
+
+// === impl LogLayer ===
+
+impl<S> Layer<S> for LogLayer {
+    type Service = LoggedService<S>;
+
+    fn layer(&self, inner: S) -> LoggedService<S> {
+        LoggedService { inner, log: Arc::clone(&self.0) }
+    }
+}
+
+// === impl LoggedService ===
+
+impl<S: Service<Request, Response = Response>> Service<Request> for LoggedService<S> {
+    type Response = Response;
+    type Error = S::Error;
+    type Future = LoggedAnswer<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> LoggedAnswer<S::Future> {
+        let line = self.log.begin(&request);
+        request.extensions_mut().insert(line.mark.clone());
+        LoggedAnswer { answer: self.inner.call(request), line: Some(line) }
+    }
+}
+
+// === impl LoggedAnswer ===
+
+impl<F, E> Future for LoggedAnswer<F>
+where
+    F: Future<Output = Result<Response, E>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let answered = ready!(this.answer.poll(context));
+        Poll::Ready(answered.map(|response| match this.line.take() {
+            Some(line) => line.on(response),
+            None => response,
+        }))
     }
 }
 
@@ -148,6 +203,16 @@ impl HttpBody for LoggedBody {
 // === impl AccessLine ===
 
 impl AccessLine {
+    /// `response` with the identifier of its request, and with this line if it is shown.
+    fn on(mut self, mut response: Response) -> Response {
+        response.headers_mut().insert(REQUEST_ID, self.mark.header());
+        self.status = Some(response.status());
+        if !self.is_shown() {
+            return response;
+        }
+        response.map(|inner| Body::new(LoggedBody { inner, line: self }))
+    }
+
     fn is_shown(&self) -> bool {
         match self.shown {
             AccessLog::None => false,

@@ -67,7 +67,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use feed::{FeedPlan, SourceCounts};
 use flow::Backoff;
@@ -114,7 +113,7 @@ pub use status::{
 };
 pub use suppressions::{LiftAnswer, SuppressAnswer, SuppressionPages};
 
-use access_log::RequestLog;
+use access_log::{LogLayer, RequestLog};
 use problem::Problem;
 use routes::Audience;
 
@@ -207,7 +206,7 @@ fn site_for(shared: &Arc<ApiState>, log: Arc<RequestLog>, audience: Audience) ->
         .merge(routes::router(shared, audience))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };
-    let router = router.layer(from_fn_with_state(log, access_log::log));
+    let router = router.layer(LogLayer(log));
     let intake = takes_in.then(|| Arc::clone(&shared.intake));
     Site { router: router.with_state(Arc::clone(shared)), intake }
 }

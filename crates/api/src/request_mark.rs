@@ -33,6 +33,11 @@ impl RequestMark {
         Self(Arc::new(MarkState { id, caller: OnceLock::new(), is_act: AtomicBool::new(false) }))
     }
 
+    /// The identifier of the request, as a header has it.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.id.clone()
+    }
+
     /// The identifier of the request.
     pub(crate) fn id(&self) -> &str {
         self.0.id.to_str().unwrap_or_default()
