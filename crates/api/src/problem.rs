@@ -15,6 +15,7 @@ use store::{ErrorKind, StoreError};
 
 use crate::limits::{DISK_RETRY_AFTER, FAULTS};
 use crate::problem_code::ProblemCode;
+use crate::tenant_share::TenantShare;
 
 /// An answer that says no, and why.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Problem {
     pub(crate) errors: Vec<Located>,
     /// The seconds after which to come back.
     retry_after: Option<u64>,
+    /// The share of the caller's tenant that is exhausted.
+    share: Option<TenantShare>,
 }
 
 /// A fault and where it stands.
@@ -60,7 +63,7 @@ pub(crate) struct Details<'a> {
 
 impl Problem {
     pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None }
+        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None, share: None }
     }
 
     /// A parameter has a value that it cannot have, or does not go with the others.
@@ -112,9 +115,36 @@ impl Problem {
         Self { errors: vec![located], ..Self::new(ProblemCode::NotGranted, detail) }
     }
 
+    /// The tenant of the caller has no more of `share`.
+    pub(crate) fn beyond(share: TenantShare, detail: impl Into<String>) -> Self {
+        let code = match share {
+            TenantShare::IngestBytes
+            | TenantShare::Rendering
+            | TenantShare::Reads
+            | TenantShare::Watches
+            | TenantShare::Requests => ProblemCode::TenantOverloaded,
+            TenantShare::Connections(_) => ProblemCode::TenantConnections,
+            TenantShare::EventStreams => ProblemCode::TenantStreams,
+        };
+        Self { share: Some(share), ..Self::new(code, detail) }
+    }
+
     /// This problem, for a caller that is to come back after `wait`, whole seconds.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait.as_secs()), ..self }
+    }
+
+    /// A question that was not asked, since others wait.
+    fn of_reads(error: &StoreError) -> Self {
+        let wait = limits::OVERLOAD_RETRY_AFTER;
+        let detail = format!("{error}: try again in {} s", wait.as_secs());
+        let problem = match error {
+            StoreError::TenantReads => {
+                Self::beyond(TenantShare::Reads, detail + ", with fewer requests at a time")
+            }
+            _ => Self::new(ProblemCode::Overloaded, detail),
+        };
+        problem.retry_after(wait)
     }
 
     /// The problem for an error of the store, where `pointer` leads to the idempotency key of an item.
@@ -131,6 +161,9 @@ impl Problem {
         // Apart from what passes by itself: an operator must free some space, so the caller is to wait longer.
         if let StoreError::NoSpace(words) = error {
             return Self::new(ProblemCode::DiskFull, words.as_str()).retry_after(DISK_RETRY_AFTER);
+        }
+        if let StoreError::TenantReads | StoreError::TenantsReads = error {
+            return Self::of_reads(error);
         }
         // In the database's words: no check of ours has found what is wrong.
         if let StoreError::Invalid(_) = error {
@@ -178,8 +211,8 @@ impl From<IngestError> for Problem {
         match error {
             IngestError::Invalid(invalid) => invalid.into(),
             IngestError::Store(error) => error.into(),
-            IngestError::TenantOverloaded { retry_after } => {
-                Self::new(ProblemCode::TenantOverloaded, error.to_string()).retry_after(retry_after)
+            IngestError::TenantOverloaded { share, retry_after } => {
+                Self::beyond(share.into(), error.to_string()).retry_after(retry_after)
             }
             IngestError::Overloaded { retry_after } => {
                 Self::new(ProblemCode::Overloaded, error.to_string()).retry_after(retry_after)
@@ -204,6 +237,9 @@ impl IntoResponse for Problem {
         let mut response = (status, content_type, body).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(share) = self.share {
+            share.write(response.headers_mut(), self.retry_after);
         }
         // Every such answer names the scheme that is asked for (RFC 9110, section 15.5.2).
         if status == StatusCode::UNAUTHORIZED {

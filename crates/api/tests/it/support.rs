@@ -21,7 +21,7 @@ use serde_json::Value;
 use store::{Claims, Ingest, Memory, Operations, ReadStore, Retention};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tower::ServiceExt;
 
 use crate::described;
@@ -112,6 +112,7 @@ fn build(
     let (public, site) = api::sites(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
+        tenant_reads: Arc::new(Arc::clone(&store)),
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
         trail: Arc::clone(&store) as _,
         growth: Arc::default(),
@@ -145,7 +146,7 @@ fn build(
                 },
             },
         ],
-        event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
+        shares: api::ApiShares::default(),
         access_log,
         takes_in: true,
         started_at: pipeline::timestamp(clock),
