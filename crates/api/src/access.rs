@@ -47,10 +47,9 @@ impl ApiState {
     }
 
     fn shared_reads(&self, caller: &Caller, patience: Patience) -> Arc<dyn ReadStore> {
-        // Without keys there are no tenants that could share.
-        match caller.key() {
+        match caller.sharing() {
             None => Arc::clone(&self.reads),
-            Some(_) => self.tenant_reads.of_tenant(&caller.tenant, patience),
+            Some(tenant) => self.tenant_reads.of_tenant(tenant, patience),
         }
     }
 }

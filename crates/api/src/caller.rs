@@ -88,8 +88,7 @@ pub(crate) async fn authorize(
 fn count_request(caller: &Caller, request: &Request) -> Result<Option<TenantStream>, Problem> {
     // There is none where no socket is.
     let Some(note) = request.extensions().get::<ConnectionNote>() else { return Ok(None) };
-    // Without keys there are no tenants that could share.
-    let tenant = caller.key().map(|key| &key.tenant);
+    let tenant = caller.sharing();
     note.note_key(tenant)?;
     match tenant {
         Some(tenant) if request.version() == Version::HTTP_2 => note.begin_stream(tenant).map(Some),
@@ -116,7 +115,8 @@ async fn within_rate(
 ) -> Result<Response, Problem> {
     rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
     let is_operator = caller.is_operator;
-    let _turn = if rule.watches { Some(shared.shares.watch(&caller).await?) } else { None };
+    let watching = caller.sharing().filter(|_| !caller.is_operator);
+    let _turn = if rule.watches { Some(shared.shares.watch(watching).await?) } else { None };
     request.extensions_mut().insert(caller);
     if rule.is_act {
         return act_trail::recorded(shared, (&mark, is_operator), request, next).await;
@@ -168,6 +168,11 @@ impl Caller {
     /// Its key; `None` where no keys are configured.
     pub(crate) fn key(&self) -> Option<&ApiKey> {
         self.key.as_deref()
+    }
+
+    /// The tenant whose shares it takes from; `None` where no keys are configured, so that there are no tenants that could share.
+    pub(crate) fn sharing(&self) -> Option<&Name> {
+        self.key.as_ref().map(|_| &self.tenant)
     }
 
     /// The calls that it may make.

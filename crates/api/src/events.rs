@@ -91,7 +91,7 @@ async fn stream(
     filter: DeliveryFilter,
     position: Option<EventPosition>,
 ) -> Result<Response, Problem> {
-    let room = shared.shares.open_stream(&caller)?;
+    let room = shared.shares.open_stream(caller.sharing())?;
     let position = match position {
         Some(position) => position,
         None => shared.reads_of(&caller).events_end().await?,

@@ -30,6 +30,7 @@ mod recipients;
 mod requeue;
 mod reschedule;
 mod resolve;
+mod shares;
 mod sockets;
 mod support;
 mod suppressions;
