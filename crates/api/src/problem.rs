@@ -311,6 +311,21 @@ mod tests {
     }
 
     #[test]
+    fn a_question_that_was_not_asked_is_the_tenants_fault_or_that_of_all() {
+        for (error, code, policy) in [
+            (StoreError::TenantReads, ProblemCode::TenantOverloaded, Some("\"reads\"")),
+            (StoreError::TenantsReads, ProblemCode::Overloaded, None),
+        ] {
+            let problem = Problem::from(error);
+            assert_eq!(problem.code, code);
+            let response = problem.into_response();
+            assert_eq!(response.headers()[RETRY_AFTER], "1");
+            let told = response.headers().get("ratelimit").map(|value| value.to_str().unwrap());
+            assert_eq!(told.and_then(|told| told.split(';').next()), policy);
+        }
+    }
+
+    #[test]
     fn a_full_disk_is_a_507_that_says_what_to_do_and_when_to_come_back() {
         let problem = Problem::from(StoreError::NoSpace("free some space".to_owned()));
         assert_eq!(problem.detail, "free some space");
