@@ -134,19 +134,6 @@ impl Problem {
         Self { retry_after: Some(wait.as_secs()), ..self }
     }
 
-    /// A question that was not asked, since others wait.
-    fn of_reads(error: &StoreError) -> Self {
-        let wait = limits::OVERLOAD_RETRY_AFTER;
-        let detail = format!("{error}: try again in {} s", wait.as_secs());
-        let problem = match error {
-            StoreError::TenantReads => {
-                Self::beyond(TenantShare::Reads, detail + ", with fewer requests at a time")
-            }
-            _ => Self::new(ProblemCode::Overloaded, detail),
-        };
-        problem.retry_after(wait)
-    }
-
     /// The problem for an error of the store, where `pointer` leads to the idempotency key of an item.
     pub(crate) fn from_store(
         error: &StoreError,
@@ -162,8 +149,15 @@ impl Problem {
         if let StoreError::NoSpace(words) = error {
             return Self::new(ProblemCode::DiskFull, words.as_str()).retry_after(DISK_RETRY_AFTER);
         }
-        if let StoreError::TenantReads | StoreError::TenantsReads = error {
-            return Self::of_reads(error);
+        let wait = limits::OVERLOAD_RETRY_AFTER;
+        if let StoreError::TenantReads = error {
+            let seconds = wait.as_secs();
+            let detail =
+                format!("{error}: try again in {seconds} s, with fewer requests at a time");
+            return Self::beyond(TenantShare::Reads, detail).retry_after(wait);
+        }
+        if let StoreError::TenantsReads = error {
+            return Self::new(ProblemCode::Overloaded, error.to_string()).retry_after(wait);
         }
         // In the database's words: no check of ours has found what is wrong.
         if let StoreError::Invalid(_) = error {

@@ -134,11 +134,14 @@ impl ConnectionNote {
     pub(crate) fn note_key(&self, tenant: Option<&Name>) -> Result<(), Problem> {
         // Every critical section leaves the owner whole, even if it panicked.
         let mut owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tenant) = tenant {
+            // One that is refused keeps its place: until its caller lets it end, it counts for its address.
+            self.0.tenants.count(&mut owner.tenant, tenant).inspect_err(|_| {
+                self.0.stage.send_replace(ConnectionStage::Unwanted);
+            })?;
+        }
         owner.unauthenticated = None;
-        let Some(tenant) = tenant else { return Ok(()) };
-        self.0.tenants.count(&mut owner.tenant, tenant).inspect_err(|_| {
-            self.0.stage.send_replace(ConnectionStage::Unwanted);
-        })
+        Ok(())
     }
 
     /// Counts a request of `tenant` that came by HTTP/2.

@@ -64,7 +64,7 @@ pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Between two pieces of a body, or of an answer that the caller does not read.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Questions that the store answers at a time, each with a connection of its own; more wait.
-pub const READERS: usize = 4;
+pub const READERS: u32 = 4;
 /// The part of [`READERS`] that tenants may use together. The rest answers operators, and the engine itself.
 pub const TENANTS_READERS: usize = 3;
 /// The share of [`TENANTS_READERS`] that one tenant may have.
@@ -291,7 +291,10 @@ const _: () = {
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_TENANT_BYTES);
     assert!(INGEST_TENANT_BYTES + INGEST_RESERVE < INGEST_BYTES, "one tenant leaves room");
-    assert!(TENANT_READERS < TENANTS_READERS && TENANTS_READERS < READERS, "others have some left");
+    assert!(
+        TENANT_READERS < TENANTS_READERS && TENANTS_READERS < READERS as usize,
+        "others have some left"
+    );
     assert!(TENANT_READS < TENANTS_READS, "one tenant leaves room");
     assert!(INGEST_SMALL < INGEST_RESERVE, "small requests fit the reserve");
     // The calls, the group that is collected, and a long line.

@@ -87,7 +87,7 @@ impl PostgresReader {
             idle: Mutex::new(vec![session]),
             shares: ReaderShares::new(),
             // Each has a session of the server.
-            permits: Semaphore::new(READERS),
+            permits: Semaphore::new(READERS as usize),
         };
         Ok(Self { pool: Arc::new(pool), evidence, asker: Asker::Engine })
     }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pauses, limits};
+use notification::limits::READERS;
+use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pauses};
 use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -64,8 +65,6 @@ struct Active {
     handles: BTreeMap<u64, InterruptHandle>,
 }
 
-/// Questions answered at a time; more wait. Each may hold 4 MiB of pages.
-const READERS: u32 = limits::READERS as u32;
 /// Time between two looks of a process that is not the writer's whether the write-ahead log has begun anew, and their number: a
 /// second in all, in which a busy writer tries several times.
 const MAKE_WAY: Duration = Duration::from_millis(10);
@@ -89,7 +88,8 @@ impl SqliteReader {
             beside,
             idle: Mutex::new(vec![Snapshot { connection, store_id }]),
             shares: ReaderShares::new(),
-            permits: Arc::new(Semaphore::new(limits::READERS)),
+            // Each may hold 4 MiB of pages.
+            permits: Arc::new(Semaphore::new(READERS as usize)),
             active: Mutex::default(),
             made_way_at: AtomicU64::new(0),
         };
