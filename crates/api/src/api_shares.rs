@@ -12,7 +12,7 @@ use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::tenant_share::TenantShare;
 
-/// What is left of the shares, in one process.
+/// The rest of the shares, in one process.
 #[derive(Debug)]
 pub struct ApiShares {
     streams: Arc<Semaphore>,

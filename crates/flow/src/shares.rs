@@ -32,8 +32,8 @@ impl<K: Clone + Eq + Hash> Shares<K> {
         Self { each_max, kept: Mutex::new(kept) }
     }
 
-    /// The permits of `key`. Whoever takes one holds the semaphore with it ([`OwnedSemaphorePermit`](tokio::sync::OwnedSemaphorePermit)), so
-    /// that all of a key come from the same one.
+    /// The permits of `key`, to be taken with the semaphore ([`OwnedSemaphorePermit`](tokio::sync::OwnedSemaphorePermit)): it is kept while
+    /// one is out, so that all of a key come from the same one.
     pub fn of(&self, key: &K) -> Arc<Semaphore> {
         // Every critical section leaves the map whole, even if it panicked.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -39,10 +39,10 @@ use crate::{
     CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, DeliveryFilter,
     DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History, Ingest, KeyChange,
     KeyChanged, KeyStore, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark,
-    MarkAnswer, Offer, Operations, Page, ParkedChannel, Patience, Paused, Peers, Prune, PruneStep,
-    ReadStore, RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved,
-    Retention, SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys,
-    Suppression, SuppressionPage, TakeTickets, TenantReads,
+    MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
+    RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
+    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
+    SuppressionPage, TakeTickets,
 };
 use books::Books;
 
@@ -258,13 +258,6 @@ impl SearchIndex for Memory {
 impl Store for Memory {
     fn reader(&self) -> &dyn ReadStore {
         self
-    }
-}
-
-/// It answers at once: no question waits for another one.
-impl TenantReads for Arc<Memory> {
-    fn of_tenant(&self, _: &Name, _: Patience) -> Arc<dyn ReadStore> {
-        Self::clone(self) as _
     }
 }
 
