@@ -79,8 +79,9 @@ pub(crate) async fn list(
     };
     let (mut next, mut items) = (query.parse("after")?, Vec::new());
     let mut time = AnswerTime::of_list(&shared);
+    let reads = shared.reads_of(&caller);
     loop {
-        let page = shared.reads.acts(filter.clone(), next, items_max - items.len()).await?;
+        let page = reads.acts(filter.clone(), next, items_max - items.len()).await?;
         items.extend(page.items.into_iter().map(ActItem::from));
         next = page.next;
         if next.is_none() || items.len() == items_max || time.is_over() {

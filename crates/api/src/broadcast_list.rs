@@ -76,11 +76,12 @@ pub(crate) async fn list(
     };
     let after = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
+    let reads = shared.reads_of(&caller);
     let page = match query.parse::<String>("key")? {
-        Some(key) => broadcast_with_key(&*shared.reads, filter, key.into()).await?,
-        None => shared.reads.broadcasts(filter, after, items_max).await?,
+        Some(key) => broadcast_with_key(&*reads, filter, key.into()).await?,
+        None => reads.broadcasts(filter, after, items_max).await?,
     };
-    let pauses = shared.reads.pauses().await?;
+    let pauses = reads.pauses().await?;
     let item = |listed| BroadcastItem::new(listed, &caller.tenant, &pauses);
     let items = page.items.into_iter().map(item).collect();
     Ok(Json(ListAnswer { items, next: page.next.map(show) }).into_response())

@@ -117,11 +117,12 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let found = shared.reads.broadcast(id).await?;
+    let reads = shared.reads_of(&caller);
+    let found = reads.broadcast(id).await?;
     // As for notifications: one of another tenant is unknown to this caller.
     let broadcast = found.filter(|broadcast| broadcast.tenant == caller.tenant);
     let Some(broadcast) = broadcast else { return Err(unknown(id)) };
-    let pauses = shared.reads.pauses().await?;
+    let pauses = reads.pauses().await?;
     let paused_since = pauses.since(&caller.tenant, &Scope::Broadcast(id)).map(show);
     let backoff = shared.backoff_of(&broadcast.channel);
     let estimate = EstimateAnswer::of(&broadcast, &pauses, &backoff, shared.intake.now());
@@ -149,9 +150,10 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let target = CancelTarget::Broadcast(id);
+    let reads = shared.patient_reads_of(&caller);
     let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
     let counts = counts.ok_or_else(|| unknown(id))?;
-    let found = shared.reads.broadcast(id).await?;
+    let found = reads.broadcast(id).await?;
     cancel_answer(counts, found.map_or(0, |broadcast| broadcast.account.cancelled))
 }
 
@@ -168,7 +170,7 @@ async fn create_whole(
         parse::broadcast_with_recipients(&whole)?;
     let mut upload = match open(shared, caller, parts, submission, None).await? {
         BroadcastOpening::Open(upload) => upload,
-        BroadcastOpening::Replayed(id) => return replayed(shared, id).await,
+        BroadcastOpening::Replayed(id) => return replayed((shared, caller), id).await,
     };
     let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(&upload, head_bytes));
     let mut recipients = recipients.into_iter().enumerate().peekable();
@@ -246,7 +248,7 @@ async fn create_from_input(
         BroadcastOpening::Replayed(id) => {
             // A caller that is still writing its recipients would not see the answer otherwise.
             input.skip().await?;
-            return replayed(shared, id).await;
+            return replayed((shared, caller), id).await;
         }
     };
     let filled = fill(&mut upload, input, whole.len()).await;
@@ -324,8 +326,11 @@ async fn seal(upload: Upload) -> Result<BroadcastCreated, Problem> {
     Ok(BroadcastCreated { id, accepted, replayed: false })
 }
 
-async fn replayed(shared: &ApiState, id: BroadcastId) -> Result<BroadcastCreated, Problem> {
-    let found = shared.reads.broadcast(id).await?;
+async fn replayed(
+    (shared, caller): (&ApiState, &Caller),
+    id: BroadcastId,
+) -> Result<BroadcastCreated, Problem> {
+    let found = shared.patient_reads_of(caller).broadcast(id).await?;
     let accepted = found.map_or(0, |broadcast| broadcast.account.accepted);
     Ok(BroadcastCreated { id: show(id), accepted, replayed: true })
 }

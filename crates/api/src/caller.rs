@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Extension, Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
+use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, ORIGIN};
+use axum::http::{HeaderMap, Uri, Version};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use notification::limits::OVERLOAD_RETRY_AFTER;
@@ -22,6 +22,7 @@ use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::request_mark::{CallerNames, RequestMark};
+use crate::tenant_connections::TenantStream;
 use crate::unauthenticated::ConnectionNote;
 
 /// Caller of a request, as its key says.
@@ -43,6 +44,8 @@ pub struct RouteRule {
     pub needs: &'static [KeyScope],
     /// True if its requests change what was handed in before, or how it is sent.
     pub is_act: bool,
+    /// True if it tells how the engine does: operators are answered however much tenants ask.
+    pub watches: bool,
 }
 
 /// Lets a request pass whose key is known and has every scope that the route asks for, and says whose it is.
@@ -62,10 +65,10 @@ pub(crate) async fn authorize(
         let ended = |late| Problem::new(ProblemCode::ExpiredKey, late);
         check_time(key, shared.intake.now()).map_err(ended)?;
     }
-    // There is none where no socket is.
-    if let Some(note) = request.extensions().get::<ConnectionNote>() {
-        note.note_key();
-    }
+    let stream = match count_request(&caller, &request) {
+        Ok(stream) => stream,
+        Err(problem) => return Ok(beyond_share(problem, request.version())),
+    };
     let left = match caller.take_of_rate(&shared) {
         Ok(left) => left,
         Err(exceeded) => return Ok(beyond_rate(exceeded)),
@@ -75,7 +78,32 @@ pub(crate) async fn authorize(
     if let Some(left) = left {
         left.write(response.headers_mut());
     }
+    if let Some(stream) = stream {
+        response.extensions_mut().insert(stream);
+    }
     Ok(response)
+}
+
+/// Counts the connection of `request` for its tenant, and over HTTP/2 the request, which is counted until what is given is dropped.
+fn count_request(caller: &Caller, request: &Request) -> Result<Option<TenantStream>, Problem> {
+    // There is none where no socket is.
+    let Some(note) = request.extensions().get::<ConnectionNote>() else { return Ok(None) };
+    let tenant = caller.sharing();
+    note.note_key(tenant)?;
+    match tenant {
+        Some(tenant) if request.version() == Version::HTTP_2 => note.begin_stream(tenant).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The answer to a request beyond a share of its tenant's connections. Over HTTP/2 its connection is told by a frame of its own.
+fn beyond_share(problem: Problem, version: Version) -> Response {
+    let closes = problem.code == ProblemCode::TenantConnections && version < Version::HTTP_2;
+    let mut response = problem.into_response();
+    if closes {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Lets a request pass whose key has every scope that the route asks for.
@@ -87,6 +115,8 @@ async fn within_rate(
 ) -> Result<Response, Problem> {
     rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
     let is_operator = caller.is_operator;
+    let watching = caller.sharing().filter(|_| !caller.is_operator);
+    let _turn = if rule.watches { Some(shared.shares.watch(watching).await?) } else { None };
     request.extensions_mut().insert(caller);
     if rule.is_act {
         return act_trail::recorded(shared, (&mark, is_operator), request, next).await;
@@ -138,6 +168,11 @@ impl Caller {
     /// Its key; `None` where no keys are configured.
     pub(crate) fn key(&self) -> Option<&ApiKey> {
         self.key.as_deref()
+    }
+
+    /// The tenant whose shares it takes from; `None` where no keys are configured, so that there are no tenants that could share.
+    pub(crate) fn sharing(&self) -> Option<&Name> {
+        self.key.as_ref().map(|_| &self.tenant)
     }
 
     /// The calls that it may make.

@@ -57,7 +57,7 @@ pub(crate) async fn cancel(
     if let Some(found) = FoundToCancel::read(&mut query, &caller)? {
         let now = shared.intake.now();
         let FoundCounts { cancelled, under_way, next } =
-            found.cancel(&shared, &*operations, now).await?;
+            found.cancel((&shared, &caller), &*operations, now).await?;
         let (tenant, at, next) = (show(found.tenant), show(now), next.map(show));
         let answer = CancelAllAnswer { tenant, scope: None, at, cancelled, under_way, next };
         return Ok(acted(answer));

@@ -70,14 +70,15 @@ impl FoundToCancel {
     /// Cancels those that are found, as far as the time of a call allows.
     pub(crate) async fn cancel(
         &self,
-        shared: &ApiState,
+        (shared, caller): (&ApiState, &Caller),
         operations: &dyn Operations,
         now: Timestamp,
     ) -> Result<FoundCounts, Problem> {
         let mut counts = FoundCounts { next: self.next, ..FoundCounts::default() };
         let mut time = AnswerTime::of_work(shared);
+        let reads = shared.patient_reads_of(caller);
         loop {
-            let page = shared.reads.list(self.filter.clone(), counts.next, LIST_SLICE).await?;
+            let page = reads.list(self.filter.clone(), counts.next, LIST_SLICE).await?;
             let (waiting, under_way): (Vec<_>, Vec<_>) =
                 page.items.into_iter().partition(|found| found.state == State::Pending);
             counts.under_way += under_way.len() as u64;

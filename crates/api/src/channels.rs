@@ -46,7 +46,7 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let pauses = shared.reads.pauses().await?;
+    let pauses = shared.reads_of(&caller).pauses().await?;
     let channels = shared.channels.borrow().clone();
     let item = |(name, channel)| {
         let ConfiguredChannel { kind, messages_per_minute } = channel;

@@ -16,12 +16,12 @@ use futures_util::stream;
 use notification::{ByteString, State as Outcome, limits};
 use serde_json::json;
 use store::{DeliveryFilter, DeliveryPage, EventPosition, StoreError};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ApiState;
+use crate::api_shares::StreamRoom;
 use crate::caller::Caller;
 use crate::follow::{FollowedDeliveries, wait_of};
-use crate::limits::{EVENT_STREAMS, LOG_ENTRIES};
+use crate::limits::LOG_ENTRIES;
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
@@ -41,7 +41,7 @@ struct EventStream {
     position: EventPosition,
     caller: Caller,
     /// Held as long as the stream.
-    _permit: OwnedSemaphorePermit,
+    _room: StreamRoom,
 }
 
 /// Parameters of a request.
@@ -74,7 +74,7 @@ pub(crate) async fn read(
         return stream((shared, caller), filter, last.or(position)).await;
     }
     let followed = FollowedDeliveries { filter, events_max };
-    let page = shared.follow(position.unwrap_or_default(), wait, &followed).await?;
+    let page = shared.follow(&caller, position.unwrap_or_default(), wait, &followed).await?;
     let ended = |ended: String| Problem::new(ProblemCode::ExpiredKey, ended);
     caller.still_good(shared.intake.now()).map_err(ended)?;
     let mut lines = Vec::new();
@@ -91,17 +91,13 @@ async fn stream(
     filter: DeliveryFilter,
     position: Option<EventPosition>,
 ) -> Result<Response, Problem> {
-    let permit = Arc::clone(&shared.event_streams).try_acquire_owned().map_err(|_| {
-        let detail =
-            format!("{EVENT_STREAMS} streams of events are open: ask again, or use `wait`");
-        Problem::new(ProblemCode::TooManyStreams, detail).retry_after(limits::OVERLOAD_RETRY_AFTER)
-    })?;
+    let room = shared.shares.open_stream(caller.sharing())?;
     let position = match position {
         Some(position) => position,
-        None => shared.reads.events_end().await?,
+        None => shared.reads_of(&caller).events_end().await?,
     };
     let followed = FollowedDeliveries { filter, events_max: STREAM_EVENTS };
-    let open = EventStream { shared, followed, position, caller, _permit: permit };
+    let open = EventStream { shared, followed, position, caller, _room: room };
     // The first bytes at once, with the place where it begins: a reader whose connection is cut before the first event has it.
     let begun = stream::once(async move {
         Ok::<_, StoreError>(Bytes::from(format!(": begins\nid: {position}\n\n")))
@@ -120,7 +116,8 @@ impl EventStream {
         if self.shared.is_stopping() {
             return Ok(None);
         }
-        let page = self.shared.follow(self.position, HEARTBEAT, &self.followed).await?;
+        let page =
+            self.shared.follow(&self.caller, self.position, HEARTBEAT, &self.followed).await?;
         // After the wait: nothing is told to a caller whose key was taken away meanwhile.
         if self.caller.still_good(self.shared.intake.now()).is_err() {
             return Ok(None);

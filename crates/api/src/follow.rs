@@ -6,6 +6,7 @@ use store::{DeliveryFilter, DeliveryPage, EventPosition, ReadStore, StoreError, 
 use tokio::time::{sleep, timeout};
 
 use crate::ApiState;
+use crate::caller::Caller;
 use crate::limits::LONG_POLL;
 use crate::problem::Problem;
 use crate::query::Query;
@@ -109,17 +110,23 @@ impl ApiState {
     /// without an event are passed over.
     pub(crate) async fn follow<F: Followed>(
         &self,
+        caller: &Caller,
         position: EventPosition,
         wait: Duration,
         followed: &F,
     ) -> Result<F::Page, StoreError> {
         let mut changes = self.changes.clone();
         let mut from = position;
+        if wait.is_zero() {
+            return followed.page(&*self.reads_of(caller), position).await;
+        }
+        // A caller that waits is not refused once there is something to tell.
+        let reads = self.patient_reads_of(caller);
         let waiting = async {
             loop {
                 // What changes from here on wakes the wait below, also if it changes during the look.
                 changes.mark_unchanged();
-                let page = followed.page(&*self.reads, from).await?;
+                let page = followed.page(&*reads, from).await?;
                 if !page.is_empty() || self.is_stopping() {
                     return Ok(page);
                 }
@@ -139,13 +146,10 @@ impl ApiState {
                 }
             }
         };
-        if wait.is_zero() {
-            return followed.page(&*self.reads, position).await;
-        }
         match timeout(wait, waiting).await {
             Ok(page) => page,
             // The time may have passed while changes were gathered: they are answered now.
-            Err(_elapsed) => followed.page(&*self.reads, from).await,
+            Err(_elapsed) => followed.page(&*reads, from).await,
         }
     }
 }

@@ -8,9 +8,11 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue};
 use notification::Name;
 use tokio::time::Instant;
+
+use crate::tenant_share::{LEFT, POLICY};
 
 /// The buckets of the keys that have a rate.
 #[derive(Debug, Default)]
@@ -50,8 +52,6 @@ const HELD: Duration = Duration::from_secs(10);
 /// Buckets from which on the full ones are forgotten: more than there are stored keys.
 const BUCKETS: usize = 16_384;
 const MINUTE: Duration = Duration::from_mins(1);
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LEFT: HeaderName = HeaderName::from_static("ratelimit");
 
 // === impl KeyRates ===
 
@@ -116,7 +116,7 @@ impl RateLeft {
         let left = format!("\"key\";r={requests};t={}", seconds(full_in));
         for (name, value) in [(POLICY, policy), (LEFT, left)] {
             if let Ok(value) = HeaderValue::try_from(value) {
-                headers.insert(name, value);
+                headers.append(name, value);
             }
         }
     }

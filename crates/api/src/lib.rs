@@ -9,6 +9,7 @@ mod access_log;
 mod act_trail;
 mod acts;
 mod answer_time;
+mod api_shares;
 mod body;
 mod broadcast_list;
 mod broadcasts;
@@ -57,6 +58,8 @@ mod space;
 mod status;
 mod stream;
 mod suppressions;
+mod tenant_connections;
+mod tenant_share;
 mod unauthenticated;
 mod view;
 mod yield_budget;
@@ -73,12 +76,13 @@ use flow::Backoff;
 use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
-use store::{ActTrail, ReadStore};
-use tokio::sync::{Semaphore, watch};
+use store::{ActTrail, ReadStore, TenantReads};
+use tokio::sync::watch;
 
 pub use access::Locked;
 pub use access_log::AccessLog;
 pub use acts::{ActItem, ActList};
+pub use api_shares::ApiShares;
 pub use broadcast_list::{BroadcastItem, broadcast_with_key};
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use caller::RouteRule;
@@ -121,8 +125,10 @@ use routes::Audience;
 pub struct ApiState {
     /// Takes notifications in.
     pub intake: Arc<Intake>,
-    /// Answers questions.
+    /// Answers what operators and their tools ask, and all questions where no keys are configured.
     pub reads: Arc<dyn ReadStore>,
+    /// Answers questions of tenants, each within its share.
+    pub tenant_reads: Arc<dyn TenantReads>,
     /// Cancels, requeues, resolves, suppresses and lifts.
     pub operations: Locked,
     /// Removes what has outlived its lifetime.
@@ -151,8 +157,8 @@ pub struct ApiState {
     pub sources: Vec<(Name, Arc<SourceCounts>)>,
     /// The feeds that this process runs.
     pub feeds: Vec<FeedPlan>,
-    /// Room for streams of events: [`limits::EVENT_STREAMS`].
-    pub event_streams: Arc<Semaphore>,
+    /// Room for streams of events, and turns of the tools that watch.
+    pub shares: ApiShares,
     /// The requests that have a line in the log.
     pub access_log: AccessLog,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.

@@ -10,6 +10,11 @@ pub const OPERATOR_CONNECTIONS: usize = 128;
 /// The share of a listener's connections, one in so many, that one address may have by which no key came so far; further ones are
 /// closed. A Unix socket has no addresses, and no such share.
 pub const UNAUTHENTICATED_SHARE: usize = 2;
+/// The share of a listener's connections, one in so many, that one tenant may have; a request by a further one is answered with 429, and that
+/// connection is closed. With [`UNAUTHENTICATED_SHARE`], an address without a key and a tenant leave a part to others.
+pub const TENANT_SHARE: usize = 4;
+/// Requests of one tenant over HTTP/2 that are under way at a listener; more is answered with 429.
+pub const TENANT_STREAMS: usize = 1_024;
 /// From the beginning of a connection to the end of the head of its first request, a TLS handshake included.
 pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests of an HTTP/2 connection under way at a time. RFC 9113 (section 5.1.2) advises no less.
@@ -49,6 +54,12 @@ pub const LONG_POLL: Duration = Duration::from_secs(25);
 pub const FAULTS: usize = 100;
 /// Streams of events that are open at a time, each with up to a thousand events in memory, and one that the socket takes.
 pub const EVENT_STREAMS: usize = 64;
+/// Those of one tenant; more is answered with 429.
+pub const TENANT_EVENT_STREAMS: usize = 16;
+/// Requests for metrics and status of operators that are answered at a time; more wait. Those of tenants are answered one at a time.
+pub const OPERATOR_WATCHES: usize = 2;
+/// Requests for metrics of one tenant that are answered or wait; more is answered with 429.
+pub const TENANT_WATCHES: usize = 8;
 /// Items of a list asked of the store at once: their contents are in memory for a moment.
 pub const LIST_SLICE: usize = 100;
 /// Entries of the log in one answer.
@@ -59,3 +70,9 @@ pub const DISK_RETRY_AFTER: Duration = Duration::from_secs(30);
 pub const FORMER_KEY_USUAL: Duration = Duration::from_hours(24);
 /// How long it may be.
 pub const FORMER_KEY_MAX: Duration = Duration::from_hours(90 * 24);
+
+const _: () = assert!(
+    CONNECTIONS / UNAUTHENTICATED_SHARE + CONNECTIONS / TENANT_SHARE < CONNECTIONS,
+    "silent sockets of an address and a tenant at its limit leave connections to others"
+);
+const _: () = assert!(TENANT_EVENT_STREAMS < EVENT_STREAMS, "one tenant leaves room");

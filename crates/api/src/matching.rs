@@ -86,16 +86,17 @@ impl Matching {
     /// the limit. [`Matching::next`] is where the next request goes on, `None` at the end.
     pub(crate) async fn collect(
         &mut self,
-        shared: &ApiState,
+        (shared, caller): (&ApiState, &Caller),
         states: BTreeSet<State>,
         mut takes: impl FnMut(&History) -> bool + Send,
     ) -> Result<Vec<NotificationId>, Problem> {
         let filter = Filter { states, ..self.filter.clone() };
         let mut matched = Vec::new();
         let mut time = AnswerTime::of_work(shared);
+        let reads = shared.patient_reads_of(caller);
         loop {
             let slice = LIST_SLICE.min(self.items_max - matched.len());
-            let page = shared.reads.list(filter.clone(), self.next, slice).await?;
+            let page = reads.list(filter.clone(), self.next, slice).await?;
             for history in page.items.iter().filter(|history| self.narrow.matches(history)) {
                 if takes(history) {
                     matched.push(history.id);

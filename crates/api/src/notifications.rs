@@ -62,7 +62,7 @@ pub(crate) async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let found = shared.reads.find(id).await?;
+    let found = shared.reads_of(&caller).find(id).await?;
     // One of another tenant is unknown to this caller: a 403 would tell that the identifier exists.
     let history = found.filter(|history| history.envelope.lane.tenant == caller.tenant);
     let history = history.ok_or_else(|| unknown(id))?;
@@ -93,8 +93,9 @@ pub(crate) async fn list(
     };
     let mut next: Option<NotificationId> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
+    let reads = shared.reads_of(&caller);
     if let Some(key) = query.parse::<String>("key")? {
-        let found = notification_with_key(&*shared.reads, &filter, key.into()).await?;
+        let found = notification_with_key(&*reads, &filter, key.into()).await?;
         let items: Vec<_> = found.into_iter().map(Notification::brief).collect();
         return Ok(Json(ListAnswer { items, next: None }).into_response());
     }
@@ -102,7 +103,7 @@ pub(crate) async fn list(
     let (mut time, mut slice_max) = (AnswerTime::of_list(&shared), FIRST_SLICE);
     loop {
         let slice = slice_max.min(items_max - items.len());
-        let page = shared.reads.list(filter.clone(), next, slice).await?;
+        let page = reads.list(filter.clone(), next, slice).await?;
         items.extend(page.items.into_iter().map(Notification::brief));
         next = page.next;
         // A filter may match hardly anything, and the disk may be slow: the caller goes on with `next`.
@@ -139,9 +140,10 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
     let target = CancelTarget::Notification(id);
+    let reads = shared.patient_reads_of(&caller);
     let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
     let counts = counts.ok_or_else(|| unknown(id))?;
-    let found = if counts.cancelled == 0 { shared.reads.find(id).await? } else { None };
+    let found = if counts.cancelled == 0 { reads.find(id).await? } else { None };
     let is_cancelled = found.is_some_and(|found| found.state == notification::State::Cancelled);
     cancel_answer(counts, u64::from(is_cancelled))
 }

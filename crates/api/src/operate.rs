@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::Uri;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,7 @@ use serde_json::json;
 use store::LogPosition;
 
 use crate::ApiState;
+use crate::caller::Caller;
 use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
@@ -41,8 +42,11 @@ pub(crate) async fn ready(State(shared): State<Arc<ApiState>>) -> Result<&'stati
     readiness::answer(&shared.readiness)
 }
 
-pub(crate) async fn audit(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
-    let audit = shared.reads.audit().await?;
+pub(crate) async fn audit(
+    State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    let audit = shared.reads_of(&caller).audit().await?;
     Ok(Json(AuditAnswer {
         balanced: audit.account.is_balanced() && audit.problem_count == 0,
         totals: audit.account,
@@ -54,12 +58,13 @@ pub(crate) async fn audit(State(shared): State<Arc<ApiState>>) -> Result<Respons
 
 pub(crate) async fn log(
     State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &LOG_PARAMETERS)?;
     let position = LogPosition(query.parse("position")?.unwrap_or(0));
     let entries = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
-    let page = shared.reads.log(position, entries).await?;
+    let page = shared.reads_of(&caller).log(position, entries).await?;
     let mut lines = Vec::new();
     for entry in page.entries {
         append_line(&mut lines, &entry)?;

@@ -88,7 +88,7 @@ pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
-    let mut items = in_order(&shared.reads.pauses().await?);
+    let mut items = in_order(&shared.reads_of(&caller).pauses().await?);
     items.retain(|pause| caller.is_operator || pause.tenant == caller.tenant.as_str());
     Ok(Json(PauseList { items }).into_response())
 }

@@ -15,6 +15,7 @@ use store::{ErrorKind, StoreError};
 
 use crate::limits::{DISK_RETRY_AFTER, FAULTS};
 use crate::problem_code::ProblemCode;
+use crate::tenant_share::TenantShare;
 
 /// An answer that says no, and why.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Problem {
     pub(crate) errors: Vec<Located>,
     /// The seconds after which to come back.
     retry_after: Option<u64>,
+    /// The share of the caller's tenant that is exhausted.
+    share: Option<TenantShare>,
 }
 
 /// A fault and where it stands.
@@ -60,7 +63,7 @@ pub(crate) struct Details<'a> {
 
 impl Problem {
     pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None }
+        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None, share: None }
     }
 
     /// A parameter has a value that it cannot have, or does not go with the others.
@@ -112,6 +115,20 @@ impl Problem {
         Self { errors: vec![located], ..Self::new(ProblemCode::NotGranted, detail) }
     }
 
+    /// The tenant of the caller has no more of `share`.
+    pub(crate) fn beyond(share: TenantShare, detail: impl Into<String>) -> Self {
+        let code = match share {
+            TenantShare::IngestBytes
+            | TenantShare::Rendering
+            | TenantShare::Reads
+            | TenantShare::Watches
+            | TenantShare::Requests => ProblemCode::TenantOverloaded,
+            TenantShare::Connections(_) => ProblemCode::TenantConnections,
+            TenantShare::EventStreams => ProblemCode::TenantStreams,
+        };
+        Self { share: Some(share), ..Self::new(code, detail) }
+    }
+
     /// This problem, for a caller that is to come back after `wait`, whole seconds.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait.as_secs()), ..self }
@@ -131,6 +148,16 @@ impl Problem {
         // Apart from what passes by itself: an operator must free some space, so the caller is to wait longer.
         if let StoreError::NoSpace(words) = error {
             return Self::new(ProblemCode::DiskFull, words.as_str()).retry_after(DISK_RETRY_AFTER);
+        }
+        let wait = limits::OVERLOAD_RETRY_AFTER;
+        if let StoreError::TenantReads = error {
+            let seconds = wait.as_secs();
+            let detail =
+                format!("{error}: try again in {seconds} s, with fewer requests at a time");
+            return Self::beyond(TenantShare::Reads, detail).retry_after(wait);
+        }
+        if let StoreError::TenantsReads = error {
+            return Self::new(ProblemCode::Overloaded, error.to_string()).retry_after(wait);
         }
         // In the database's words: no check of ours has found what is wrong.
         if let StoreError::Invalid(_) = error {
@@ -181,8 +208,8 @@ impl From<IngestError> for Problem {
         match error {
             IngestError::Invalid(invalid) => invalid.into(),
             IngestError::Store(error) => error.into(),
-            IngestError::TenantOverloaded { retry_after } => {
-                Self::new(ProblemCode::TenantOverloaded, error.to_string()).retry_after(retry_after)
+            IngestError::TenantOverloaded { share, retry_after } => {
+                Self::beyond(share.into(), error.to_string()).retry_after(retry_after)
             }
             IngestError::Overloaded { retry_after } => {
                 Self::new(ProblemCode::Overloaded, error.to_string()).retry_after(retry_after)
@@ -207,6 +234,9 @@ impl IntoResponse for Problem {
         let mut response = (status, content_type, body).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(share) = self.share {
+            share.write(response.headers_mut(), self.retry_after);
         }
         // Every such answer names the scheme that is asked for (RFC 9110, section 15.5.2).
         if status == StatusCode::UNAUTHORIZED {
@@ -275,6 +305,21 @@ mod tests {
         };
         assert_eq!(status(StoreError::Invalid(words())), StatusCode::UNPROCESSABLE_ENTITY);
         assert_eq!(status(StoreError::Undone(words())), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[test]
+    fn a_question_that_was_not_asked_is_the_tenants_fault_or_that_of_all() {
+        for (error, code, policy) in [
+            (StoreError::TenantReads, ProblemCode::TenantOverloaded, Some("\"reads\"")),
+            (StoreError::TenantsReads, ProblemCode::Overloaded, None),
+        ] {
+            let problem = Problem::from(error);
+            assert_eq!(problem.code, code);
+            let response = problem.into_response();
+            assert_eq!(response.headers()[RETRY_AFTER], "1");
+            let told = response.headers().get("ratelimit").map(|value| value.to_str().unwrap());
+            assert_eq!(told.and_then(|told| told.split(';').next()), policy);
+        }
     }
 
     #[test]

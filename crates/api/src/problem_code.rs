@@ -166,13 +166,19 @@ problem_codes! {
         "The key has made as many requests as its `requests_per_minute` allows. Nothing was done.",
         "Come back after `Retry-After` seconds; `RateLimit` says what is left. Send many notifications in one request, or ask for a higher rate.";
     TenantOverloaded, "tenant_overloaded", TOO_MANY_REQUESTS, "Too much of this tenant is under way",
-        "The requests of this tenant hold as many bytes as one tenant may. Others are not affected, and nothing was stored.",
+        "The requests of this tenant have as much of something as one tenant may: `RateLimit` names it, as `ingest-bytes`, `rendering`, `reads`, `watches` or `requests`. Others are not affected, and nothing was done.",
         "Come back after `Retry-After` seconds, and send fewer requests at a time.";
+    TenantConnections, "tenant_connections", TOO_MANY_REQUESTS, "Too many connections of this tenant",
+        "This tenant has as many connections to this address as one tenant may, and this one is closed. Connections count for the tenant whose key came by them last. Nothing was done.",
+        "Send the request again by a connection that is open, and close those that are idle.";
+    TenantStreams, "tenant_streams", TOO_MANY_REQUESTS, "Too many streams of events of this tenant",
+        "This tenant has as many streams of events open as one tenant may. Streams of others are not affected.",
+        "Close a stream and come back after `Retry-After` seconds, let several readers share one, or use `wait` without a stream.";
     InternalError, "internal_error", INTERNAL_SERVER_ERROR, "The request failed",
         "The request failed in the database or by a defect of the engine, and nothing of it was stored. Other requests are not affected.",
         "Send the request again, with its idempotency keys. If it fails again, the engine's log says more.";
     Overloaded, "overloaded", SERVICE_UNAVAILABLE, "Too much is under way",
-        "The requests of all tenants together hold as many bytes as the engine has for them. Nothing was stored.",
+        "The requests of all tenants together hold as many bytes as the engine has for them, or as many questions wait for an answer as may. Nothing was stored.",
         "Come back after `Retry-After` seconds.";
     StoreUnavailable, "store_unavailable", SERVICE_UNAVAILABLE, "The database is away",
         "The database could not be reached for so long that the request was given up. It certainly did nothing.",

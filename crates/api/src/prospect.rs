@@ -68,7 +68,8 @@ pub(crate) async fn read(
         )));
     }
     let is_there = |of: &str| destination.as_deref().is_none_or(|destination| of == destination);
-    let mut paces = shared.reads.paces().await?;
+    let reads = shared.reads_of(&caller);
+    let mut paces = reads.paces().await?;
     paces.retain(|pace| pace.lane.channel == channel && is_there(&pace.lane.destination));
     let known: BTreeSet<&str> = paces.iter().map(|pace| &*pace.lane.destination).collect();
     if known.len() > 1 {
@@ -76,12 +77,12 @@ pub(crate) async fn read(
         let detail = format!("the channel has several destinations: name one, as {some}");
         return Err(Problem::parameter(detail));
     }
-    let mut lanes = shared.reads.lanes().await?;
+    let mut lanes = reads.lanes().await?;
     lanes.retain(|lane| lane.lane.channel == channel && is_there(&lane.lane.destination));
     // Of all channels but this one, nothing is to be counted.
-    let waiting = shared.reads.parked(others).await?;
+    let waiting = reads.parked(others).await?;
     let waiting = waiting.into_iter().find(|parked| parked.channel == channel);
-    let pauses = shared.reads.pauses().await?;
+    let pauses = reads.pauses().await?;
     let is_paused = pauses.since_of_all(&caller.tenant, &channel, None).is_some();
     let known = ChannelEvidence { lanes, waiting, paces, is_paused };
     let destination = destination.or_else(|| known.destination());

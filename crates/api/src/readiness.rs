@@ -1,5 +1,6 @@
 //! Whether a process takes work, and if not, what it waits for.
 
+use notification::limits::OVERLOAD_RETRY_AFTER;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
@@ -36,5 +37,5 @@ pub(crate) fn answer(readiness: &Readiness) -> Result<&'static str, Problem> {
         return Ok("ready\n");
     }
     let detail = format!("not ready, waiting for: {}", missing.join(", "));
-    Err(Problem::new(ProblemCode::NotReady, detail))
+    Err(Problem::new(ProblemCode::NotReady, detail).retry_after(OVERLOAD_RETRY_AFTER))
 }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use notification::{ByteString, Name, NotificationId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{CancelTarget, Erased, Filter, History, Operations};
+use store::{CancelTarget, Erased, Filter, History, Operations, ReadStore};
 
 use crate::ApiState;
 use crate::access::WithOperations;
@@ -39,6 +39,7 @@ pub struct ErasureAnswer {
 /// An erasure under way.
 struct Erasure {
     shared: Arc<ApiState>,
+    reads: Arc<dyn ReadStore>,
     operations: Arc<dyn Operations>,
     tenant: Name,
     answer: ErasureAnswer,
@@ -76,10 +77,11 @@ pub(crate) async fn erase(
     let answer = ErasureAnswer::default();
     // The addresses of an external id are known from its notifications alone, so they are forgotten before these are.
     let forgets = with_suppressions && whom.address().is_none();
-    let mut erasure = Erasure { shared, operations, tenant, answer, forgets };
+    let reads = shared.patient_reads_of(&caller);
+    let mut erasure = Erasure { shared, reads, operations, tenant, answer, forgets };
     let mut time = AnswerTime::of_work(&erasure.shared);
     loop {
-        let page = erasure.shared.reads.list(filter.clone(), next, LIST_SLICE).await?;
+        let page = erasure.reads.list(filter.clone(), next, LIST_SLICE).await?;
         erasure.take(page.items).await?;
         next = page.next;
         // A recipient may have a long past: the caller goes on with `next`.
@@ -206,7 +208,7 @@ impl Erasure {
             all.push(history.id);
             for linked in history.fallback_of().into_iter().chain(history.fallback_id) {
                 if !all.contains(&linked) {
-                    rest.extend(self.shared.reads.find(linked).await?);
+                    rest.extend(self.reads.find(linked).await?);
                 }
             }
         }
@@ -222,7 +224,7 @@ impl Erasure {
         let target = CancelTarget::Notification(id);
         let cancelled = self.operations.cancel(target, self.tenant.clone(), now).await?;
         self.answer.cancelled += cancelled.map_or(0, |cancelled| cancelled.cancelled);
-        let found = self.shared.reads.find(id).await?;
+        let found = self.reads.find(id).await?;
         Ok(found.filter(|found| found.state.is_terminal()))
     }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn one(
     let States(states) = States::read(&mut Query::read(&uri, &NAMES)?)?;
     let is_of_dead = states == States::default().0;
     if states.contains(&Stand::Refused)
-        && let Some(history) = shared.reads.find(id).await?
+        && let Some(history) = shared.patient_reads_of(&caller).find(id).await?
         && history.envelope.lane.tenant == caller.tenant
         && history.fallback_id.is_some()
     {
@@ -133,7 +133,7 @@ pub(crate) async fn many(
         answer.add(expected(history, now));
         true
     };
-    let matched = matching.collect(&shared, states.clone(), takes).await?;
+    let matched = matching.collect((&shared, &caller), states.clone(), takes).await?;
     if !matching.is_dry {
         // What was counted so far is what a dry run says; the store decides, for another caller may have been faster.
         answer = ManyAnswer::default();

@@ -74,7 +74,7 @@ pub(crate) async fn many(
                       doubt, for whatever reason";
         return Err(Problem::missing_parameter(detail));
     }
-    let ids = matching.collect(&shared, [Stand::InDoubt].into(), |_| true).await?;
+    let ids = matching.collect((&shared, &caller), [Stand::InDoubt].into(), |_| true).await?;
     let matched = ids.len() as u64;
     let resolved = if matching.is_dry {
         matched

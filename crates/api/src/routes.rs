@@ -73,9 +73,9 @@ fn handler_elsewhere(method: Method) -> MethodRouter<Arc<ApiState>> {
 
 fn of_every_process() -> Vec<KeyedRoute> {
     vec![
-        get("/metrics", &[Metrics], metrics::metrics),
+        get("/metrics", &[Metrics], metrics::metrics).watch(),
         get("/v1/keys/self", &[], key_routes::own),
-        get("/v1/status", &[Read, Operate], status::status),
+        get("/v1/status", &[Read, Operate], status::status).watch(),
     ]
 }
 
@@ -130,12 +130,18 @@ impl KeyedRoute {
         needs: &'static [KeyScope],
         handler: MethodRouter<Arc<ApiState>>,
     ) -> Self {
-        Self { method, path, rule: RouteRule { needs, is_act: false }, handler }
+        Self { method, path, rule: RouteRule { needs, is_act: false, watches: false }, handler }
     }
 
     /// This route, whose requests change what was handed in before, or how it is sent.
     fn act(mut self) -> Self {
         self.rule.is_act = true;
+        self
+    }
+
+    /// This route, which tells how the engine does.
+    fn watch(mut self) -> Self {
+        self.rule.watches = true;
         self
     }
 }

@@ -77,19 +77,21 @@ struct NamedRecipients {
 
 pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     // The field is a list (RFC 9110, section 12.5.1): this type may stand beside others.
     if accept.is_some_and(|accept| accept.contains(LINES)) {
-        return export(&shared, &uri).await;
+        return export((&shared, &caller), &uri).await;
     }
     let mut query = Query::read(&uri, &LIST_PARAMETERS)?;
     let channel: Name = query.required("channel")?;
     let after: Option<String> = query.parse("after")?;
     let items_max = query.limit(LIST_SLICE, limits::LIST_ITEMS)?;
-    let found = shared.reads.suppressions(channel, after.map(Into::into), items_max).await?;
+    let reads = shared.reads_of(&caller);
+    let found = reads.suppressions(channel, after.map(Into::into), items_max).await?;
     // A page that is not full was the last one.
     let last = found.last().filter(|_| found.len() >= items_max);
     let next = last.map(|suppression| show(&suppression.recipient));
@@ -147,7 +149,7 @@ pub(crate) async fn lift(
             .and_then(|instant| check_registered_at(instant, shared.intake.now()))?;
         let NamedRecipients { channel, recipients } =
             named(&shared, &whole, &object, Strictness::Any)?;
-        check_channel(&shared, &channel).await?;
+        check_channel((&shared, &caller), &channel).await?;
         let count = recipients.len();
         let lift = |recipient| Lift { channel: channel.clone(), recipient, registered_at };
         let lifts = recipients.into_iter().map(lift).collect();
@@ -181,13 +183,14 @@ pub(crate) async fn lift_one(
 /// `GET /v1/suppressions/events`: what changed since a position, or as soon as something does.
 pub(crate) async fn events(
     State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &EVENT_PARAMETERS)?;
     let position: EventPosition = query.parse("position")?.unwrap_or_default();
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait = wait_of(&mut query)?;
-    let page = shared.follow(position, wait, &FollowedChanges { events_max }).await?;
+    let page = shared.follow(&caller, position, wait, &FollowedChanges { events_max }).await?;
     let mut lines = Vec::new();
     for event in page.events {
         append_line(&mut lines, &event)?;
@@ -197,9 +200,9 @@ pub(crate) async fn events(
 }
 
 /// The whole list, or that of one channel, in constant memory.
-async fn export(shared: &ApiState, uri: &Uri) -> Result<Response, Problem> {
+async fn export((shared, caller): (&ApiState, &Caller), uri: &Uri) -> Result<Response, Problem> {
     let mut query = Query::read(uri, &["channel"])?;
-    let reads = Arc::clone(&shared.reads);
+    let reads = shared.patient_reads_of(caller);
     let pages = SuppressionPages::new(&*reads, query.parse("channel")?).await?;
     let lines = stream::try_unfold((reads, pages), async |(reads, mut pages)| {
         // After an error the connection is cut: an export that ends in order is whole.
@@ -304,11 +307,15 @@ fn named(
 }
 
 /// Refuses a channel that is neither configured nor on the list: it is mistyped.
-async fn check_channel(shared: &ApiState, channel: &Name) -> Result<(), Problem> {
+async fn check_channel(
+    (shared, caller): (&ApiState, &Caller),
+    channel: &Name,
+) -> Result<(), Problem> {
     // An empty recipient is refused in any case: what counts is whether the channel is known.
     match shared.intake.check_recipient(channel.as_str(), ByteString::default()) {
         Err(invalid) if invalid.pointer == "/channel" => {
-            let listed = shared.reads.suppressions(channel.clone(), None, 1).await?;
+            let reads = shared.patient_reads_of(caller);
+            let listed = reads.suppressions(channel.clone(), None, 1).await?;
             if listed.is_empty() { Err(invalid.into()) } else { Ok(()) }
         }
         _ => Ok(()),

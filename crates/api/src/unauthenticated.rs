@@ -1,10 +1,15 @@
-//! Connections by which no key came so far: a bounded number of each address, so that silent sockets of one leave places for others.
+//! Connections by which no key came so far: a bounded number of each address, so that silent sockets of one leave places for others. And
+//! the note on a connection, which says whose it is.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use notification::Name;
 use tokio::sync::watch;
+
+use crate::problem::Problem;
+use crate::tenant_connections::{TenantConnection, TenantConnections, TenantStream};
 
 /// The numbers of such connections.
 #[derive(Debug)]
@@ -26,10 +31,27 @@ pub(crate) struct ConnectionNote(Arc<NoteState>);
 
 #[derive(Debug)]
 struct NoteState {
+    owner: Mutex<ConnectionOwner>,
+    tenants: Arc<TenantConnections>,
+    stage: watch::Sender<ConnectionStage>,
+}
+
+#[derive(Debug)]
+struct ConnectionOwner {
     /// `None` once a key came that is known.
-    place: Mutex<Option<UnauthenticatedPlace>>,
-    /// True once the head of a request came.
-    asked: watch::Sender<bool>,
+    unauthenticated: Option<UnauthenticatedPlace>,
+    /// The tenant whose key came last.
+    tenant: Option<TenantConnection>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConnectionStage {
+    /// Without a request so far.
+    New,
+    /// The head of a request came.
+    Asked,
+    /// It is to be closed: it came beyond the share of its tenant.
+    Unwanted,
 }
 
 // === impl Unauthenticated ===
@@ -87,31 +109,60 @@ impl Drop for UnauthenticatedPlace {
 // === impl ConnectionNote ===
 
 impl ConnectionNote {
-    /// A note on a new connection, and its place if it takes one.
-    pub(crate) fn new(place: impl Into<Option<UnauthenticatedPlace>>) -> Self {
-        let place = Mutex::new(place.into());
-        let state = NoteState { place, asked: watch::Sender::new(false) };
-        Self(Arc::new(state))
+    /// A note on a new connection of a listener whose `tenants` share its connections, and its place if it takes one.
+    pub(crate) fn new(
+        place: impl Into<Option<UnauthenticatedPlace>>,
+        tenants: &Arc<TenantConnections>,
+    ) -> Self {
+        let owner = Mutex::new(ConnectionOwner { unauthenticated: place.into(), tenant: None });
+        let stage = watch::Sender::new(ConnectionStage::New);
+        Self(Arc::new(NoteState { owner, tenants: Arc::clone(tenants), stage }))
     }
 
     /// Notes that the head of a request came.
     pub(crate) fn note_request(&self) {
         // Looked at first: it is noted with the first request alone, and each one comes by here.
-        if !*self.0.asked.borrow() {
-            self.0.asked.send_replace(true);
+        if *self.0.stage.borrow() == ConnectionStage::New {
+            self.0.stage.send_replace(ConnectionStage::Asked);
         }
     }
 
-    /// Notes that a request had a key that is known: the place is free.
-    pub(crate) fn note_key(&self) {
-        drop(self.0.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    /// Notes that a request had a key that is known, of `tenant`, or needed none: the place is free, and the connection is that of the tenant.
+    ///
+    /// # Errors
+    /// When the tenant has as many connections as it may. Then this one is to be closed.
+    pub(crate) fn note_key(&self, tenant: Option<&Name>) -> Result<(), Problem> {
+        // Every critical section leaves the owner whole, even if it panicked.
+        let mut owner = self.0.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tenant) = tenant {
+            // One that is refused keeps its place: until its caller lets it end, it counts for its address.
+            self.0.tenants.count(&mut owner.tenant, tenant).inspect_err(|_| {
+                self.0.stage.send_replace(ConnectionStage::Unwanted);
+            })?;
+        }
+        owner.unauthenticated = None;
+        Ok(())
+    }
+
+    /// Counts a request of `tenant` that came by HTTP/2.
+    pub(crate) fn begin_stream(&self, tenant: &Name) -> Result<TenantStream, Problem> {
+        self.0.tenants.begin_stream(tenant)
     }
 
     /// Waits for the head of the first request.
     pub(crate) async fn asked(&self) {
-        let mut asked = self.0.asked.subscribe();
+        self.reaches(|stage| stage != ConnectionStage::New).await;
+    }
+
+    /// Waits until it is to be closed.
+    pub(crate) async fn unwanted(&self) {
+        self.reaches(|stage| stage == ConnectionStage::Unwanted).await;
+    }
+
+    async fn reaches(&self, is_it: impl Fn(ConnectionStage) -> bool) {
+        let mut stage = self.0.stage.subscribe();
         // The sender is here: the wait ends in no other way.
-        let _asked = asked.wait_for(|asked| *asked).await;
+        let _reached = stage.wait_for(|stage| is_it(*stage)).await;
     }
 }
 
@@ -123,16 +174,17 @@ mod tests {
     fn an_address_has_so_many_places_and_one_by_which_a_key_came_takes_none() {
         let counts = Arc::new(Unauthenticated::new(2));
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let first = ConnectionNote::new(counts.admit(one).unwrap());
+        let tenants = Arc::new(TenantConnections::new(1));
+        let first = ConnectionNote::new(counts.admit(one).unwrap(), &tenants);
         let second = counts.admit("::ffff:192.0.2.1".parse().unwrap()).unwrap();
         assert!(counts.admit(one).is_none(), "it has two, however they are written");
         assert!(counts.admit(other).is_some(), "another has its own");
-        first.note_key();
+        first.note_key(None).unwrap();
         let third = counts.admit(one).unwrap();
         assert!(counts.admit(one).is_none());
         drop((second, third));
         assert!(counts.lock().is_empty(), "nothing is kept of an address that is gone");
-        first.note_key();
+        first.note_key(None).unwrap();
         assert!(counts.lock().is_empty());
     }
 

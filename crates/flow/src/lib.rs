@@ -11,6 +11,7 @@
 //! - [`quota`]: the number of attempts in a minute, or the rate that was learned.
 //! - [`quota_share`]: the division of that number among processes.
 //! - [`shared_rate`]: a learned rate that processes share, and their turns to send by it.
+//! - [`shares`]: a bounded number of permits for each of those who share something.
 //! - [`merge`]: requests over one connection, performed together.
 //! - [`worker_deadline`]: the time until which a worker may start attempts.
 //! - [`throttle`]: a limit on log lines about the same trouble.
@@ -29,6 +30,7 @@ pub mod quota_share;
 pub mod reference;
 pub mod shared_limit;
 pub mod shared_rate;
+pub mod shares;
 pub mod tasks;
 pub mod throttle;
 pub mod worker_deadline;
@@ -42,6 +44,7 @@ pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
 pub use quota::{LearningQuotas, Quota, QuotaGroup};
 pub use reference::Reference;
 pub use shared_limit::SharedLimit;
+pub use shares::Shares;
 pub use tasks::Tasks;
 pub use throttle::LogThrottle;
 pub use worker_deadline::WorkerDeadline;

@@ -63,6 +63,17 @@ pub const OVERLOAD_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Between two pieces of a body, or of an answer that the caller does not read.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Questions that the store answers at a time, each with a connection of its own; more wait.
+pub const READERS: u32 = 4;
+/// The part of [`READERS`] that tenants may use together. The rest answers operators, and the engine itself.
+pub const TENANTS_READERS: usize = 3;
+/// The share of [`TENANTS_READERS`] that one tenant may have.
+pub const TENANT_READERS: usize = 2;
+/// Questions of one tenant that are answered or wait; more is answered with 429 and Retry-After. A page of a list takes some 20 ms where the
+/// disk is slow, so the last one waits for a second.
+pub const TENANT_READS: usize = 64;
+/// Questions of all tenants that are answered or wait; more is answered with 503 and Retry-After.
+pub const TENANTS_READS: usize = 1_024;
 /// Items of a list in one answer.
 pub const LIST_ITEMS: usize = 1_000;
 
@@ -280,6 +291,11 @@ const _: () = {
     assert!(LINE_BYTES <= REQUEST_BYTES && REQUEST_BYTES <= INGEST_BYTES);
     assert!(LINE_BYTES <= STREAM_GROUP_BYTES && STREAM_BYTES <= INGEST_TENANT_BYTES);
     assert!(INGEST_TENANT_BYTES + INGEST_RESERVE < INGEST_BYTES, "one tenant leaves room");
+    assert!(
+        TENANT_READERS < TENANTS_READERS && TENANTS_READERS < READERS as usize,
+        "others have some left"
+    );
+    assert!(TENANT_READS < TENANTS_READS, "one tenant leaves room");
     assert!(INGEST_SMALL < INGEST_RESERVE, "small requests fit the reserve");
     // The calls, the group that is collected, and a long line.
     assert!((STREAM_CALLS + 2) * STREAM_GROUP_BYTES <= STREAM_BYTES);

@@ -28,6 +28,12 @@ pub enum StoreError {
     /// nothing.
     #[error("the store is not available, and nothing was stored: {0}")]
     Unavailable(String),
+    /// As many questions of the tenant wait as may: this one was not asked, and those of other tenants are answered.
+    #[error("too many questions of this tenant wait for an answer")]
+    TenantReads,
+    /// As many questions of all tenants together wait as may: this one was not asked.
+    #[error("too many questions wait for an answer")]
+    TenantsReads,
     /// The disk is nearly full: nothing was stored, and earlier notifications are delivered meanwhile.
     #[error("{0}")]
     NoSpace(String),
@@ -74,7 +80,9 @@ impl StoreError {
                 ErrorKind::Request
             }
             Self::Undone(_) => ErrorKind::Failed,
-            Self::Unavailable(_) | Self::NoSpace(_) => ErrorKind::Unavailable,
+            Self::Unavailable(_) | Self::TenantReads | Self::TenantsReads | Self::NoSpace(_) => {
+                ErrorKind::Unavailable
+            }
             Self::InUse(_)
             | Self::Refused(_)
             | Self::Schema(_)

@@ -25,6 +25,7 @@ mod list_order;
 mod operations;
 mod quota;
 mod read;
+mod reader_shares;
 mod recovery;
 mod reschedule;
 mod resolution;
@@ -70,6 +71,7 @@ pub use read::{
     Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace, LaneStatus,
     LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
+pub use reader_shares::{Patience, TenantReads};
 pub use recovery::{Ending, Recovery};
 pub use reschedule::{Reschedule, RescheduleCounts, Rescheduled};
 pub use resolution::{Resolution, ResolutionError, Resolved};

@@ -112,11 +112,11 @@ fn components(mut types: Types) -> Value {
                 "schema": { "type": "string" },
             },
             "RateLimit": {
-                "description": "What is left, where the key has a rate: `\"key\";r=87;t=2`, so many requests, and all of them after so many seconds.",
+                "description": "What is left, where the key has a rate: `\"key\";r=87;t=2`, so many requests, and all of them after so many seconds. With a 429, the share of the tenant that is exhausted: `\"reads\";r=0;t=1`.",
                 "schema": { "type": "string" },
             },
             "RateLimitPolicy": {
-                "description": "The rate, where the key has one: `\"key\";q=100;w=10`, so many requests in so many seconds.",
+                "description": "The rate, where the key has one: `\"key\";q=100;w=10`, so many requests in so many seconds. With a 429, the share of the tenant that is exhausted: `\"reads\";q=64;qu=\"concurrent-requests\"`.",
                 "schema": { "type": "string" },
             },
             "RetryAfter": {

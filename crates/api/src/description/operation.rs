@@ -11,7 +11,8 @@ use crate::problem_code::ProblemCode::{
     self, BrokenBody, DiskFull, ExpiredKey, InternalError, InvalidField, InvalidHeader,
     InvalidJson, InvalidParameter, MissingKey, MissingParameter, MissingScope, NotFound, NotLocal,
     Overloaded, RateExceeded, RefusedValue, SlowBody, Starting, StoreFailed, StoreUnavailable,
-    TenantOverloaded, TooLarge, UnknownKey, UnknownParameter, UnsupportedMediaType,
+    TenantConnections, TenantOverloaded, TooLarge, UnknownKey, UnknownParameter,
+    UnsupportedMediaType,
 };
 
 pub(super) const JSON: &str = "application/json";
@@ -195,7 +196,7 @@ impl Operation {
 
     /// It asks the store.
     pub(super) fn reads(self) -> Self {
-        self.may(&[RefusedValue, InternalError, StoreUnavailable, StoreFailed])
+        self.may(&[RefusedValue, InternalError, StoreUnavailable, StoreFailed, Overloaded])
     }
 
     /// It changes something in the store.
@@ -215,6 +216,8 @@ impl Operation {
                 ExpiredKey,
                 NotLocal,
                 RateExceeded,
+                TenantOverloaded,
+                TenantConnections,
                 Starting,
             ]);
             if !scopes.is_empty() {

@@ -14,7 +14,7 @@ use crate::broadcasts::BroadcastAnswer;
 use crate::channels::ChannelList;
 use crate::limits::{LIST_SLICE, LOG_ENTRIES};
 use crate::pauses::PauseList;
-use crate::problem_code::ProblemCode::TooManyStreams;
+use crate::problem_code::ProblemCode::{TenantStreams, TooManyStreams};
 use crate::view::{ListAnswer, Notification};
 use crate::{broadcast_list, events, notifications};
 
@@ -77,7 +77,7 @@ fn events_of_deliveries(types: &mut Types) -> Operation {
         .example("state", &json!(["delivered", "refused"]))
         .header(last_event_id())
         .answers(200, "Events.", &[(LINES, lines(types.of::<DeliveryEvent>())), ("text/event-stream", stream)])
-        .may(&[TooManyStreams])
+        .may(&[TooManyStreams, TenantStreams])
         .reads()
 }
 

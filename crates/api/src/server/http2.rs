@@ -30,12 +30,15 @@ pub(super) async fn serve<S>(
     let service = {
         let (note, served, activity) = (note.clone(), served.clone(), activity.clone());
         service_fn(move |request: hyper::Request<Incoming>| {
-            let stream = activity.begin();
+            let mut stream = activity.begin();
             let (note, served) = (note.clone(), served.clone());
             async move {
                 stream.set_task();
                 let answer = served.answer(&note, request).await;
-                answer.map(|answer| answer.map(|body| NotedBody::new(body, stream)))
+                answer.map(|mut answer| {
+                    stream.hold(answer.extensions_mut().remove());
+                    answer.map(|body| NotedBody::new(body, stream))
+                })
             }
         })
     };
@@ -45,8 +48,8 @@ pub(super) async fn serve<S>(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick is at once.
     looks.tick().await;
-    let missed = first_head.missed(&note);
-    tokio::pin!(missed);
+    let (missed, unwanted) = (first_head.missed(&note), note.unwanted());
+    tokio::pin!(missed, unwanted);
     let mut is_stopping = false;
     let ended = loop {
         tokio::select! {
@@ -55,6 +58,11 @@ pub(super) async fn serve<S>(
             _ = stopping.changed(), if !is_stopping => {
                 is_stopping = true;
                 // Requests under way are finished, within the time that the server gives to all of them.
+                connection.as_mut().graceful_shutdown();
+            }
+            () = &mut unwanted, if !is_stopping => {
+                // Its tenant has too many: it is told to go, and requests of others that it carries are finished.
+                is_stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
             _ = looks.tick() => match activity.look() {

@@ -28,7 +28,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::Site;
-use crate::limits::{DRAIN_TIMEOUT, UNAUTHENTICATED_SHARE};
+use crate::limits::{DRAIN_TIMEOUT, TENANT_SHARE, UNAUTHENTICATED_SHARE};
+use crate::tenant_connections::TenantConnections;
 use crate::unauthenticated::{ConnectionNote, Unauthenticated};
 
 pub use listener::ApiListener;
@@ -36,6 +37,16 @@ pub use unix_socket::UnixSocket;
 
 use listener::{AcceptedSocket, ServedSocket};
 use served_site::ServedSite;
+
+/// The bounds of a listener's connections.
+struct ConnectionBounds {
+    /// Of all.
+    slots: Arc<Semaphore>,
+    /// Of each address, of those by which no key came.
+    unauthenticated: Arc<Unauthenticated>,
+    /// Of each tenant.
+    tenants: Arc<TenantConnections>,
+}
 
 /// How long to wait when the system has no more descriptors.
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -52,15 +63,19 @@ pub async fn serve(
 ) -> io::Result<()> {
     let (socket, connections) = listener.register()?;
     let slots = Arc::new(Semaphore::new(connections));
-    let unauthenticated = Arc::new(Unauthenticated::new(connections / UNAUTHENTICATED_SHARE));
-    serve_within(socket, site, (slots, unauthenticated), shutdown).await;
+    let bounds = ConnectionBounds {
+        slots,
+        unauthenticated: Arc::new(Unauthenticated::new(connections / UNAUTHENTICATED_SHARE)),
+        tenants: Arc::new(TenantConnections::new(connections / TENANT_SHARE)),
+    };
+    serve_within(socket, site, bounds, shutdown).await;
     Ok(())
 }
 
 async fn serve_within(
     socket: ServedSocket,
     site: watch::Receiver<Site>,
-    (slots, unauthenticated): (Arc<Semaphore>, Arc<Unauthenticated>),
+    bounds: ConnectionBounds,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let (stop, stopping) = watch::channel(false);
@@ -74,9 +89,9 @@ async fn serve_within(
             () = &mut shutdown => break,
             // Connections that ended are taken out, or their number would grow for ever.
             Some(ended) = connections.next() => report(ended),
-            accepted = accept(&socket, &slots) => match accepted {
+            accepted = accept(&socket, &bounds.slots) => match accepted {
                 Ok((accepted, slot)) => {
-                    let Some(note) = note(&accepted, &unauthenticated) else { continue };
+                    let Some(note) = bounds.note(&accepted) else { continue };
                     let served = served.clone();
                     connections.spawn("connection", async move {
                         serve_connection(accepted, note, served.clone()).await;
@@ -111,19 +126,6 @@ async fn accept(
     Ok((socket.accept().await?, slot))
 }
 
-/// A note on a connection that has a place, or needs none; `None` if its address has no more places.
-fn note(
-    accepted: &AcceptedSocket,
-    unauthenticated: &Arc<Unauthenticated>,
-) -> Option<ConnectionNote> {
-    let Some(address) = accepted.address() else { return Some(ConnectionNote::new(None)) };
-    let place = unauthenticated.admit(address);
-    if place.is_none() {
-        tracing::debug!(%address, "too many connections of this address without a key");
-    }
-    place.map(ConnectionNote::new)
-}
-
 async fn serve_connection(accepted: AcceptedSocket, note: ConnectionNote, served: ServedSite) {
     match accepted {
         AcceptedSocket::Plain(socket, _) => connection::plain(socket, note, served).await,
@@ -138,6 +140,22 @@ async fn serve_connection(accepted: AcceptedSocket, note: ConnectionNote, served
 fn report(ended: Result<&'static str, Panicked>) {
     if let Err(Panicked { name }) = ended {
         tracing::error!(task = name, "task panicked");
+    }
+}
+
+// === impl ConnectionBounds ===
+
+impl ConnectionBounds {
+    /// A note on a connection that has a place, or needs none; `None` if its address has no more places.
+    fn note(&self, accepted: &AcceptedSocket) -> Option<ConnectionNote> {
+        let Some(address) = accepted.address() else {
+            return Some(ConnectionNote::new(None, &self.tenants));
+        };
+        let place = self.unauthenticated.admit(address);
+        if place.is_none() {
+            tracing::debug!(%address, "too many connections of this address without a key");
+        }
+        place.map(|place| ConnectionNote::new(place, &self.tenants))
     }
 }
 

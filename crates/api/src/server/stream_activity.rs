@@ -17,6 +17,7 @@ use notification::limits::IDLE_TIMEOUT;
 use tokio::task::Id;
 
 use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_TIMEOUT, STREAM_SEND_BYTES};
+use crate::tenant_connections::TenantStream;
 
 /// Between two looks at a connection; its times are counted in looks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -47,6 +48,8 @@ struct OpenState {
 pub(super) struct OpenStream {
     activity: StreamActivity,
     number: u64,
+    /// Its place in the share of its tenant.
+    tenant: Option<TenantStream>,
 }
 
 /// The body of an answer, noted piece by piece.
@@ -80,7 +83,7 @@ impl StreamActivity {
         state.next_number += 1;
         state.idle_looks = 0;
         state.open.insert(number, OpenState::default());
-        OpenStream { activity: self.clone(), number }
+        OpenStream { activity: self.clone(), number, tenant: None }
     }
 
     /// Looks at the connection, [`LOOK_EVERY`] after the look before.
@@ -118,6 +121,11 @@ impl OpenStream {
     /// Notes that it is answered by the task that runs.
     pub(super) fn set_task(&self) {
         self.change(|state| state.task = tokio::task::try_id());
+    }
+
+    /// Holds its place in the share of its tenant until it ends.
+    pub(super) fn hold(&mut self, tenant: Option<TenantStream>) {
+        self.tenant = tenant;
     }
 
     /// Notes whether the caller is to take a piece, from now on.

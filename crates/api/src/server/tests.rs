@@ -9,7 +9,9 @@ use super::*;
 
 /// A site whose every request has a key that is known.
 fn site() -> Site {
-    let known = get(async |Extension(note): Extension<ConnectionNote>| note.note_key());
+    let known = get(async |Extension(note): Extension<ConnectionNote>| {
+        note.note_key(None).is_ok().to_string()
+    });
     Site { router: axum::Router::new().route("/", known), intake: None }
 }
 
@@ -19,7 +21,11 @@ async fn connections_beyond_those_of_an_address_are_closed_until_a_key_comes_by_
     let address = listener.local_addr().unwrap();
     let (socket, connections) = ApiListener::tcp(listener).unwrap().register().unwrap();
     let (_site, site) = watch::channel(site());
-    let bounds = (Arc::new(Semaphore::new(connections)), Arc::new(Unauthenticated::new(2)));
+    let bounds = ConnectionBounds {
+        slots: Arc::new(Semaphore::new(connections)),
+        unauthenticated: Arc::new(Unauthenticated::new(2)),
+        tenants: Arc::new(TenantConnections::new(2)),
+    };
     let mut tasks = Tasks::default();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     tasks.spawn("server", async move {

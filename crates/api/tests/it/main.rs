@@ -31,6 +31,7 @@ mod requeue;
 mod reschedule;
 mod resolve;
 mod senders;
+mod shares;
 mod sockets;
 mod support;
 mod suppressions;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{AccessLog, ApiKey, ApiListener, Keys, Readiness, Site};
@@ -13,15 +13,15 @@ use channel::{
 };
 use flow::{Clock, Tasks, WorkerDeadline};
 use http_body_util::BodyExt;
-use notification::{Account, Chunk, Content, Timestamp};
+use notification::{Account, Chunk, Content, Name, Timestamp};
 use pipeline::ingest::{TemplateSource, Templates};
 use pipeline::{Channels, Intake};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use store::{Claims, Ingest, Memory, Operations, ReadStore, Retention};
+use store::{Claims, Ingest, Memory, Operations, Patience, ReadStore, Retention, TenantReads};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tower::ServiceExt;
 
 use crate::described;
@@ -42,6 +42,26 @@ pub(crate) struct Fixture {
     pub(crate) ready: watch::Sender<bool>,
     /// The keys of its configuration, which a reload replaces.
     pub(crate) configured_keys: watch::Sender<Keys>,
+    /// Those for whom readers of the store were asked for.
+    pub(crate) asked: AskedBy,
+}
+
+/// The tenants for whom readers were asked for, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AskedBy(Arc<Mutex<Vec<TenantAsked>>>);
+
+/// A tenant for whom a reader was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TenantAsked {
+    pub(crate) tenant: Name,
+    pub(crate) patience: Patience,
+}
+
+/// Readers of tenants, noted.
+#[derive(Debug)]
+struct NotedReads {
+    store: Arc<Memory>,
+    asked: AskedBy,
 }
 
 /// An answer that was read to its end.
@@ -112,9 +132,11 @@ fn build(
     let configured = BTreeMap::from(configured);
     let (ready, is_ready) = watch::channel(false);
     let configured_keys = watch::Sender::new(Keys::new(keys));
+    let asked = AskedBy::default();
     let (public, site) = api::sites(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
+        tenant_reads: Arc::new(NotedReads { store: Arc::clone(&store), asked: asked.clone() }),
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
         trail: Arc::clone(&store) as _,
         growth: Arc::default(),
@@ -148,12 +170,12 @@ fn build(
                 },
             },
         ],
-        event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
+        shares: api::ApiShares::default(),
         access_log,
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });
-    Fixture { site, public, store, intake, ready, configured_keys }
+    Fixture { site, public, store, intake, ready, configured_keys, asked }
 }
 
 /// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.
@@ -269,6 +291,24 @@ impl Fixture {
             api::serve(listener, site, shutdown).await.unwrap();
         });
         (tasks, stop)
+    }
+}
+
+// === impl AskedBy ===
+
+impl AskedBy {
+    /// Those since the last call.
+    pub(crate) fn take(&self) -> Vec<TenantAsked> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+// === impl NotedReads ===
+
+impl TenantReads for NotedReads {
+    fn of_tenant(&self, tenant: &Name, patience: Patience) -> Arc<dyn ReadStore> {
+        self.asked.0.lock().unwrap().push(TenantAsked { tenant: tenant.clone(), patience });
+        self.store.of_tenant(tenant, patience)
     }
 }
 

@@ -7,7 +7,7 @@ use flow::tasks::Ended;
 use flow::{Clock, WorkerDeadline};
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Ending, ReadStore, Recovery, Store, StoreError};
+use store::{Ending, ReadStore, Recovery, Store, StoreError, TenantReads};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -88,6 +88,14 @@ impl Backend {
 
     /// The reader of the store.
     pub(super) fn reads(&self) -> Arc<dyn ReadStore> {
+        match self {
+            Self::Sqlite(store) => Arc::new(store.reader().clone()),
+            Self::Postgres { store, .. } => Arc::new(store.reader().clone()),
+        }
+    }
+
+    /// The reader of the store for tenants.
+    pub(super) fn tenant_reads(&self) -> Arc<dyn TenantReads> {
         match self {
             Self::Sqlite(store) => Arc::new(store.reader().clone()),
             Self::Postgres { store, .. } => Arc::new(store.reader().clone()),

@@ -12,7 +12,7 @@ use pipeline::ingest::{self, Intake};
 use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadAffinity, report};
 use prometheus_client::registry::Registry;
 use store::{Claims, Retention, StoreError};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backend::Backend;
 use super::broker::BrokerLink;
@@ -414,6 +414,7 @@ impl StageParts<'_> {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
             reads: self.backend.reads(),
+            tenant_reads: self.backend.tenant_reads(),
             growth: self.growth,
             pruning: api::Pruning { store: Arc::clone(&store) as _, retention: self.retention },
             keys: Arc::new(api::KeyRing::new(
@@ -431,7 +432,7 @@ impl StageParts<'_> {
             policies: self.live.policies(),
             channels: self.live.configured_channels(),
             feeds: if takes_in { self.config.feed_plans()? } else { Vec::new() },
-            event_streams: Arc::new(Semaphore::new(api::limits::EVENT_STREAMS)),
+            shares: api::ApiShares::default(),
             access_log: self.config.log.requests,
             takes_in,
             started_at: pipeline::timestamp(self.clock),

@@ -3,6 +3,7 @@
 
 mod operator;
 mod proxies;
+mod shares;
 mod support;
 mod tls;
 mod unix;

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 pub(crate) const BELFRY: &str = env!("CARGO_BIN_EXE_belfry");
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A channel that sends nothing.

@@ -1,8 +1,8 @@
 //! The memory that requests may hold: one sum for all, a share for each tenant, and a reserve for small requests.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use flow::Shares;
 use notification::Name;
 use notification::limits::{
     IDLE_TIMEOUT, INGEST_BYTES, INGEST_RESERVE, INGEST_SMALL, INGEST_TENANT_BYTES,
@@ -11,7 +11,7 @@ use notification::limits::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::IngestError;
+use super::{IngestError, IngestShare};
 
 /// Bytes that are not held.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Budget {
     /// Bytes free only to requests of at most [`INGEST_SMALL`].
     reserve: Arc<Semaphore>,
     /// Bytes free to each tenant that holds some.
-    of_tenants: Mutex<HashMap<Name, Arc<Semaphore>>>,
+    of_tenants: Shares<Name>,
 }
 
 /// Bytes set aside for one request; given back when dropped.
@@ -39,7 +39,7 @@ impl Budget {
         Self {
             common: Arc::new(Semaphore::new(INGEST_BYTES - INGEST_RESERVE)),
             reserve: Arc::new(Semaphore::new(INGEST_RESERVE)),
-            of_tenants: Mutex::default(),
+            of_tenants: Shares::new(INGEST_TENANT_BYTES),
         }
     }
 
@@ -54,8 +54,11 @@ impl Budget {
         let retry_after = OVERLOAD_RETRY_AFTER;
         // More than a semaphore can count is refused like anything that finds no room.
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let of_tenant = self.of_tenant(tenant).try_acquire_many_owned(permits);
-        let of_tenant = of_tenant.map_err(|_| IngestError::TenantOverloaded { retry_after })?;
+        let of_tenant = self.of_tenants.of(tenant).try_acquire_many_owned(permits);
+        let of_tenant = of_tenant.map_err(|_| IngestError::TenantOverloaded {
+            share: IngestShare::Bytes,
+            retry_after,
+        })?;
         // When there is no room beyond the tenant's share, the permit of the share is dropped, and so given back.
         let common = Arc::clone(&self.common).try_acquire_many_owned(permits);
         let is_small = held.bytes() + bytes <= INGEST_SMALL;
@@ -82,7 +85,7 @@ impl Budget {
     ) -> Result<Reservation, IngestError> {
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         let retry_after = OVERLOAD_RETRY_AFTER;
-        let share = self.of_tenant(tenant);
+        let share = self.of_tenants.of(tenant);
         let room = async {
             // The tenant's own first: while that is waited for, no other tenant lacks anything. Neither is ever closed.
             let of_tenant = Arc::clone(&share).acquire_many_owned(permits).await.ok();
@@ -92,23 +95,10 @@ impl Budget {
         timeout(IDLE_TIMEOUT, room).await.map_err(|_| {
             // The exhausted budget decides the answer: the tenant's (429) or that of all tenants together (503).
             if share.available_permits() < bytes {
-                return IngestError::TenantOverloaded { retry_after };
+                return IngestError::TenantOverloaded { share: IngestShare::Bytes, retry_after };
             }
             IngestError::Overloaded { retry_after }
         })
-    }
-
-    /// The tenant's share. Unused shares are removed when another one is created.
-    fn of_tenant(&self, tenant: &Name) -> Arc<Semaphore> {
-        let mut of_tenants = self.of_tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = of_tenants.get(tenant) {
-            return Arc::clone(share);
-        }
-        // A permit holds its semaphore, so one that only the map holds is not in use.
-        of_tenants.retain(|_, share| Arc::strong_count(share) > 1);
-        let share = Arc::new(Semaphore::new(INGEST_TENANT_BYTES));
-        of_tenants.insert(tenant.clone(), Arc::clone(&share));
-        share
     }
 }
 
@@ -152,7 +142,10 @@ mod tests {
         let retry_after = OVERLOAD_RETRY_AFTER;
         let most = take(&budget, "greedy", INGEST_TENANT_BYTES).unwrap();
         let refused = take(&budget, "greedy", 1).unwrap_err();
-        assert_eq!(refused, IngestError::TenantOverloaded { retry_after });
+        assert_eq!(
+            refused,
+            IngestError::TenantOverloaded { share: IngestShare::Bytes, retry_after }
+        );
         assert!(
             take(&budget, "other", INGEST_BYTES - INGEST_RESERVE - INGEST_TENANT_BYTES).is_ok()
         );
@@ -183,13 +176,16 @@ mod tests {
         let (budget, retry_after) = (Budget::new(), OVERLOAD_RETRY_AFTER);
         let held = take(&budget, "a", INGEST_TENANT_BYTES).unwrap();
         let refused = budget.wait(&tenant("a"), 2).await.unwrap_err();
-        assert_eq!(refused, IngestError::TenantOverloaded { retry_after });
+        assert_eq!(
+            refused,
+            IngestError::TenantOverloaded { share: IngestShare::Bytes, retry_after }
+        );
         let a = tenant("a");
         let mut waiting = Box::pin(budget.wait(&a, 2));
         assert!(futures_util::poll!(&mut waiting).is_pending());
         drop(held);
         assert_eq!(waiting.await.unwrap().bytes(), 2);
-        assert_eq!(budget.of_tenants.lock().unwrap().len(), 1, "one share for all of a tenant");
+        assert_eq!(budget.of_tenants.keys_kept(), 1, "one share for all of a tenant");
 
         let rest = INGEST_BYTES - INGEST_RESERVE - INGEST_TENANT_BYTES;
         let _all = (take(&budget, "a", INGEST_TENANT_BYTES), take(&budget, "b", rest).unwrap());

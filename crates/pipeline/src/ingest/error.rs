@@ -6,6 +6,15 @@ use store::StoreError;
 
 use super::invalid_field::InvalidField;
 
+/// Something of which each tenant has a share while it hands notifications in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IngestShare {
+    /// Bytes of requests: [`INGEST_TENANT_BYTES`](notification::limits::INGEST_TENANT_BYTES).
+    Bytes,
+    /// Pieces of rendering that wait: [`RENDER_WAITING_OF_TENANT`](super::limits::RENDER_WAITING_OF_TENANT).
+    Rendering,
+}
+
 /// Reason for which ingest accepted nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
@@ -18,6 +27,8 @@ pub enum IngestError {
         retry_after.as_secs()
     )]
     TenantOverloaded {
+        /// The exhausted share.
+        share: IngestShare,
         /// Time after which a caller should try again.
         retry_after: Duration,
     },

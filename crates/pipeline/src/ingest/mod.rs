@@ -58,7 +58,7 @@ use crate::Channels;
 
 pub use budget::Reservation;
 pub use draft::DraftPreview;
-pub use error::IngestError;
+pub use error::{IngestError, IngestShare};
 pub use event_map::{EventMap, SourceEvent};
 pub use invalid_field::InvalidField;
 pub use labels::fault_of_tag;

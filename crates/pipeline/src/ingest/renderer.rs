@@ -13,7 +13,7 @@ use notification::Name;
 use notification::limits::OVERLOAD_RETRY_AFTER;
 use tokio::sync::oneshot;
 
-use super::IngestError;
+use super::{IngestError, IngestShare};
 use crate::ingest::limits::{RENDER_WAITING, RENDER_WAITING_OF_TENANT};
 
 /// A bounded pool of threads; shared by cloning. Its threads end when the last clone is gone.
@@ -146,7 +146,10 @@ impl FairQueue {
         }
         let of_tenant = self.of_tenants.entry(tenant.clone()).or_default();
         if of_tenant.len() >= RENDER_WAITING_OF_TENANT {
-            return Err(IngestError::TenantOverloaded { retry_after });
+            return Err(IngestError::TenantOverloaded {
+                share: IngestShare::Rendering,
+                retry_after,
+            });
         }
         // A tenant stands in the line once, however much work it has.
         if of_tenant.is_empty() {
@@ -216,7 +219,10 @@ mod tests {
         push(&mut waiting, "greedy", RENDER_WAITING_OF_TENANT, &said);
         let retry_after = OVERLOAD_RETRY_AFTER;
         let refused = waiting.push(&tenant("greedy"), Box::new(|| {}));
-        assert_eq!(refused, Err(IngestError::TenantOverloaded { retry_after }));
+        assert_eq!(
+            refused,
+            Err(IngestError::TenantOverloaded { share: IngestShare::Rendering, retry_after })
+        );
         for number in 0..RENDER_WAITING - RENDER_WAITING_OF_TENANT {
             push(&mut waiting, &format!("t{number}"), 1, &said);
         }

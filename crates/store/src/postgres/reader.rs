@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use notification::limits::READERS;
 use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pauses};
 use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use tokio_postgres::Error;
@@ -12,12 +13,13 @@ use tokio_postgres::Error;
 use super::connection::{Connector, PostgresSession};
 use super::read::Snapshot;
 use super::{errors, schema, store_id};
+use crate::reader_shares::{Asker, ReaderShares};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus,
     DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace,
-    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError,
-    StoreSpace, Suppression, SuppressionPage,
+    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor,
+    StoreError, StoreSpace, Suppression, SuppressionPage, TenantReads,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -25,6 +27,7 @@ use crate::{
 pub struct PostgresReader {
     pool: Arc<ReadSessionPool>,
     evidence: EvidenceBook,
+    asker: Asker,
 }
 
 #[derive(Debug)]
@@ -32,11 +35,10 @@ struct ReadSessionPool {
     connector: Connector,
     store_id: u16,
     idle: Mutex<Vec<PostgresSession>>,
+    shares: ReaderShares,
     permits: Semaphore,
 }
 
-/// Questions answered at a time; more wait. Each has a session of the server.
-const READERS: usize = 4;
 /// Looks at the log before its end is believed, while transactions end too fast to be told apart.
 const LOG_LOOKS: usize = 8;
 /// Settings of a session for questions. Their statements are planned each time: the tables may have grown.
@@ -46,6 +48,7 @@ const READ_ONLY: &str =
 /// Answers one question from one snapshot. A session on which anything failed is not used again.
 macro_rules! answer {
     ($self:ident, $question:ident $(, $parameter:expr)*) => {{
+        let _turn = $self.pool.shares.turn(&$self.asker).await?;
         let (_permit, mut session) = $self.pool.take().await?;
         let snapshot = Snapshot::begin(&mut session, $self.pool.store_id).await?;
         let answer = snapshot.$question($($parameter),*).await?;
@@ -82,9 +85,11 @@ impl PostgresReader {
             connector,
             store_id,
             idle: Mutex::new(vec![session]),
-            permits: Semaphore::new(READERS),
+            shares: ReaderShares::new(),
+            // Each has a session of the server.
+            permits: Semaphore::new(READERS as usize),
         };
-        Ok(Self { pool: Arc::new(pool), evidence })
+        Ok(Self { pool: Arc::new(pool), evidence, asker: Asker::Engine })
     }
 
     /// Workers that are alive and may not go by `version` of the pauses yet.
@@ -126,6 +131,12 @@ async fn connect(connector: &Connector) -> Result<PostgresSession, StoreError> {
     let session = connector.connect(None).await.map_err(unavailable)?;
     session.client.batch_execute(READ_ONLY).await.map_err(unavailable)?;
     Ok(session)
+}
+
+impl TenantReads for PostgresReader {
+    fn of_tenant(&self, tenant: &Name, patience: Patience) -> Arc<dyn ReadStore> {
+        Arc::new(Self { asker: Asker::Tenant(tenant.clone(), patience), ..self.clone() })
+    }
 }
 
 #[async_trait]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use notification::limits::READERS;
 use notification::{Account, BroadcastId, ByteString, Name, NotificationId, Pauses};
 use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -18,12 +19,13 @@ use super::open::{open_reading, read_store_id};
 use super::pause::pauses;
 use super::read::Snapshot;
 use super::{audit_lock, disk};
+use crate::reader_shares::{Asker, ReaderShares};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter,
     DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus,
-    LogPage, LogPosition, Page, ParkedChannel, ReadStore, ShardCursor, StoreError, StoreSpace,
-    Suppression, SuppressionPage,
+    LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor, StoreError,
+    StoreSpace, Suppression, SuppressionPage, TenantReads,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -31,6 +33,7 @@ use crate::{
 pub struct SqliteReader {
     pool: Arc<ReadConnectionPool>,
     evidence: EvidenceBook,
+    asker: Asker,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,7 @@ pub(super) struct ReadConnectionPool {
     store_id: u16,
     beside: Beside,
     idle: Mutex<Vec<Snapshot>>,
+    shares: ReaderShares,
     permits: Arc<Semaphore>,
     active: Mutex<Active>,
     /// Bytes of the write-ahead log when this process last made way.
@@ -61,8 +65,6 @@ struct Active {
     handles: BTreeMap<u64, InterruptHandle>,
 }
 
-/// Questions answered at a time; more wait. Each may hold 4 MiB of pages.
-const READERS: u32 = 4;
 /// Time between two looks of a process that is not the writer's whether the write-ahead log has begun anew, and their number: a
 /// second in all, in which a busy writer tries several times.
 const MAKE_WAY: Duration = Duration::from_millis(10);
@@ -85,11 +87,13 @@ impl SqliteReader {
             store_id,
             beside,
             idle: Mutex::new(vec![Snapshot { connection, store_id }]),
+            shares: ReaderShares::new(),
+            // Each may hold 4 MiB of pages.
             permits: Arc::new(Semaphore::new(READERS as usize)),
             active: Mutex::default(),
             made_way_at: AtomicU64::new(0),
         };
-        Ok(Self { pool: Arc::new(pool), evidence })
+        Ok(Self { pool: Arc::new(pool), evidence, asker: Asker::Engine })
     }
 
     pub(super) fn pool(&self) -> Arc<ReadConnectionPool> {
@@ -102,13 +106,15 @@ impl SqliteReader {
     ) -> Result<T, StoreError> {
         let gone = |error: &dyn std::fmt::Display| StoreError::Broken(error.to_string());
         self.pool.make_way().await;
+        let turn = self.pool.shares.turn(&self.asker).await?;
         let permit = Arc::clone(&self.pool.permits).acquire_owned().await;
         let permit = permit.map_err(|error| gone(&error))?;
         let pool = Arc::clone(&self.pool);
-        // The permit goes along: the read goes on when its caller is gone, and `shut` must wait for it.
+        // The turn and the permit go along: the read goes on when its caller is gone. `shut` must wait for it, and a tenant that
+        // hangs up again and again must have no more of them than others.
         let answer = tokio::task::spawn_blocking(move || {
             let answer = pool.read(question);
-            drop(permit);
+            drop((permit, turn));
             answer
         });
         answer.await.map_err(|error| gone(&error))?
@@ -217,6 +223,12 @@ impl std::fmt::Debug for Active {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every critical section leaves its data whole, even if it panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl TenantReads for SqliteReader {
+    fn of_tenant(&self, tenant: &Name, patience: Patience) -> Arc<dyn ReadStore> {
+        Arc::new(Self { asker: Asker::Tenant(tenant.clone(), patience), ..self.clone() })
+    }
 }
 
 #[async_trait]
