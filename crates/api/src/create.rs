@@ -208,9 +208,10 @@ async fn create_many(
     if !invalid_fields.is_empty() {
         return Err(Problem::unprocessable(invalid_fields));
     }
-    let admissions = intake.accept_all(drafts).await.map_err(|error| {
-        Problem::from_store(&error, |index| Cow::Owned(format!("/{index}/idempotency_key")))
-    })?;
+    let admissions = intake
+        .accept_all(drafts)
+        .await
+        .map_err(|error| Problem::from_store(&error, |index| Cow::Owned(format!("/{index}"))))?;
     let mut many = Many { accepted: 0, replayed: 0, ids: Vec::with_capacity(admissions.len()) };
     for admission in admissions {
         let (count, id) = match admission {

@@ -21,6 +21,7 @@ mod http2;
 mod key_routes;
 mod keys;
 mod labels;
+mod late_retries;
 mod listeners;
 mod lists;
 mod operate;
