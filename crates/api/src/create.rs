@@ -109,7 +109,9 @@ fn create_stream(
         return Err(Problem::new(ProblemCode::InvalidHeader, detail));
     }
     let intake = Arc::clone(&shared.intake);
-    let incoming = Incoming::new(request.into_body());
+    let (parts, body) = request.into_parts();
+    let mut incoming = Incoming::new(body);
+    incoming.decode(&parts.headers, (&intake, &caller.tenant))?;
     let answers = stream::answers(intake, caller.clone(), incoming);
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)).into_response())
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{
+    ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::response::{IntoResponse, Response};
 use notification::limits;
 use pipeline::ingest::json::ParseError;
@@ -210,6 +212,10 @@ impl IntoResponse for Problem {
         let mut response = (status, content_type, body).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        // It names what would have been right (RFC 9110, section 15.5.16).
+        if self.code == ProblemCode::UnsupportedCoding {
+            response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         }
         // Every such answer names the scheme that is asked for (RFC 9110, section 15.5.2).
         if status == StatusCode::UNAUTHORIZED {

@@ -17,6 +17,7 @@ mod estimate;
 mod events;
 mod fallback;
 mod grants;
+mod gzip;
 mod http2;
 mod key_routes;
 mod keys;
