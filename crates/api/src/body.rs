@@ -108,7 +108,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// What is left of the body, as it was sent. Nothing is left here.
+    /// The rest of the body, as it was sent. Nothing is left here.
     fn take_rest(&mut self) -> Body {
         match std::mem::replace(&mut self.source, BodySource::Plain(Body::empty())) {
             BodySource::Plain(body) => body,

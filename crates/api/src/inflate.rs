@@ -78,7 +78,7 @@ impl GzipBody {
         }
     }
 
-    /// What is left of the body, as it was sent.
+    /// The rest of the body, as it was sent.
     pub(crate) fn into_rest(self) -> Body {
         Body::from_stream(self.decoder.into_inner().into_inner())
     }

@@ -22,7 +22,7 @@ use crate::support::{
     write_chunk,
 };
 
-/// What `program` writes when it is given `input`.
+/// Output of `program` that is given `input`.
 fn run(program: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
