@@ -41,7 +41,8 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes that come out of a gzip body at a time.
 pub const INFLATED_BYTES: usize = 16 * 1024;
-/// Memory that is reserved while a gzip body is read: the window and tables of its decoder, and one piece.
+/// Memory that is reserved while a gzip body is read: the window and tables of its decoder, and one piece. A stream keeps it to its
+/// end, also while it waits for a line, so a tenant has 512 of them at most.
 pub const GZIP_BYTES: usize = 64 * 1024;
 /// Shortest answer that is compressed, bytes: it goes out in one packet or two either way, and costs less so.
 pub const COMPRESSED_FROM: u64 = 1024;
