@@ -16,14 +16,24 @@ use pipeline::ingest::Reservation;
 use pipeline::ingest::json::utf8;
 use tokio::time::timeout;
 
-use crate::limits::{BODY_TIMEOUT, DISCARD_TIMEOUT};
+use crate::inflate::{GzipBody, is_gzip};
+use crate::limits::{BODY_TIMEOUT, DISCARD_TIMEOUT, GZIP_BYTES};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 
 /// A body that is being read.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    body: Body,
+    source: BodySource,
+}
+
+/// Where the bytes of a body come from.
+#[derive(Debug)]
+enum BodySource {
+    /// From the caller as they are.
+    Plain(Body),
+    /// From a decoder.
+    Gzip(Box<GzipBody>),
 }
 
 /// The format of a body.
@@ -42,7 +52,7 @@ pub(crate) async fn with_body<T>(
     answer: impl AsyncFnOnce(&Parts, &mut Incoming) -> Result<T, Problem>,
 ) -> Result<T, Problem> {
     let (parts, body) = request.into_parts();
-    let mut incoming = Incoming { body };
+    let mut incoming = Incoming::new(body);
     let answered = answer(&parts, &mut incoming).await;
     if answered.is_err() {
         incoming.discard().await;
@@ -79,12 +89,36 @@ impl BodyFormat {
 impl Incoming {
     /// A body to be read for longer than its handler runs.
     pub(crate) fn new(body: Body) -> Self {
-        Self { body }
+        Self { source: BodySource::Plain(body) }
+    }
+
+    /// Has the body inflated from here on, if `headers` say that it is gzip. Every reader calls it before the first piece.
+    pub(crate) fn decode(
+        &mut self,
+        headers: &HeaderMap,
+        (intake, tenant): (&Intake, &Name),
+    ) -> Result<(), Problem> {
+        if !is_gzip(headers)? {
+            return Ok(());
+        }
+        let mut reservation = Reservation::default();
+        intake.reserve(tenant, GZIP_BYTES, &mut reservation)?;
+        let body = self.take_rest();
+        self.source = BodySource::Gzip(Box::new(GzipBody::new(body, reservation)));
+        Ok(())
+    }
+
+    /// The rest of the body, as it was sent. Nothing is left here.
+    fn take_rest(&mut self) -> Body {
+        match std::mem::replace(&mut self.source, BodySource::Plain(Body::empty())) {
+            BodySource::Plain(body) => body,
+            BodySource::Gzip(gzip) => gzip.into_rest(),
+        }
     }
 
     /// The next piece; `None` at the end.
     pub(crate) async fn piece(&mut self) -> Result<Option<Bytes>, Problem> {
-        match timeout(limits::IDLE_TIMEOUT, next_piece(&mut self.body)).await {
+        match timeout(limits::IDLE_TIMEOUT, self.next_piece()).await {
             Ok(piece) => piece,
             Err(_) => Err(too_slow()),
         }
@@ -93,7 +127,22 @@ impl Incoming {
     /// The next piece, if it is here already.
     pub(crate) fn piece_at_hand(&mut self) -> Option<Result<Option<Bytes>, Problem>> {
         // A look that finds nothing loses nothing: what comes later stays with the body.
-        next_piece(&mut self.body).now_or_never()
+        self.next_piece().now_or_never()
+    }
+
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        match &mut self.source {
+            BodySource::Plain(body) => next_piece(body).await,
+            BodySource::Gzip(gzip) => gzip.piece().await,
+        }
+    }
+
+    /// Reads the rest and throws it away.
+    pub(crate) async fn skip(&mut self) -> Result<(), Problem> {
+        // As it was sent: nothing is gained by inflating it.
+        self.source = BodySource::Plain(self.take_rest());
+        while self.piece().await?.is_some() {}
+        Ok(())
     }
 
     /// The whole body, which is to be UTF-8, and the bytes set aside for it.
@@ -108,6 +157,7 @@ impl Incoming {
         if announced.and_then(|text| text.parse().ok()) > Some(limits::REQUEST_BYTES) {
             return Err(Problem::too_large(limits::REQUEST_BYTES));
         }
+        self.decode(headers, (intake, tenant))?;
         // A byte now and then would keep each piece in time: the whole has a time as well, since it holds memory.
         let read = self.read_whole(intake, tenant);
         timeout(BODY_TIMEOUT, read).await.unwrap_or_else(|_| Err(too_slow()))
@@ -121,7 +171,7 @@ impl Incoming {
         let mut reservation = Reservation::default();
         let mut whole = BytesMut::new();
         while let Some(piece) = self.piece().await? {
-            // A chunked body has announced nothing.
+            // A chunked body has announced nothing, and a gzip body what it was compressed to.
             if whole.len() + piece.len() > limits::REQUEST_BYTES {
                 return Err(Problem::too_large(limits::REQUEST_BYTES));
             }
@@ -133,8 +183,7 @@ impl Incoming {
     }
 
     async fn discard(&mut self) {
-        let rest = async { while let Ok(Some(_)) = self.piece().await {} };
-        if timeout(DISCARD_TIMEOUT, rest).await.is_err() {
+        if timeout(DISCARD_TIMEOUT, self.skip()).await.is_err() {
             tracing::debug!("refused body not read to its end");
         }
     }

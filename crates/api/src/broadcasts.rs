@@ -206,6 +206,7 @@ async fn create_from_lines(
     parts: &Parts,
     incoming: &mut Incoming,
 ) -> Result<BroadcastCreated, Problem> {
+    incoming.decode(&parts.headers, (&shared.intake, &caller.tenant))?;
     let mut input = Input::new(std::mem::replace(incoming, Incoming::new(Body::empty())));
     let created = create_from_input(shared, caller, parts, &mut input).await;
     // What is left of a refused one is thrown away where every body is.

@@ -109,7 +109,9 @@ fn create_stream(
         return Err(Problem::new(ProblemCode::InvalidHeader, detail));
     }
     let intake = Arc::clone(&shared.intake);
-    let incoming = Incoming::new(request.into_body());
+    let (parts, body) = request.into_parts();
+    let mut incoming = Incoming::new(body);
+    incoming.decode(&parts.headers, (&intake, &caller.tenant))?;
     let answers = stream::answers(intake, caller.clone(), incoming);
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)).into_response())
 }
@@ -207,9 +209,10 @@ async fn create_many(
     if !invalid_fields.is_empty() {
         return Err(Problem::unprocessable(invalid_fields));
     }
-    let admissions = intake.accept_all(drafts).await.map_err(|error| {
-        Problem::from_store(&error, |index| Cow::Owned(format!("/{index}/idempotency_key")))
-    })?;
+    let admissions = intake
+        .accept_all(drafts)
+        .await
+        .map_err(|error| Problem::from_store(&error, |index| Cow::Owned(format!("/{index}"))))?;
     let mut many = Many { accepted: 0, replayed: 0, ids: Vec::with_capacity(admissions.len()) };
     for admission in admissions {
         let (count, id) = match admission {

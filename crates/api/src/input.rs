@@ -77,8 +77,7 @@ impl Input {
 
     /// Reads the rest and throws it away.
     pub(crate) async fn skip(&mut self) -> Result<(), Problem> {
-        while self.incoming.piece().await?.is_some() {}
-        Ok(())
+        self.incoming.skip().await
     }
 }
 

@@ -17,6 +17,7 @@ mod caller;
 mod cancel;
 mod cancel_found;
 mod channels;
+mod compressed;
 mod create;
 mod description;
 mod draft;
@@ -25,6 +26,7 @@ mod events;
 mod follow;
 mod grants;
 mod grants_json;
+mod inflate;
 mod input;
 mod key_rates;
 mod key_ring;
@@ -220,8 +222,8 @@ fn site_for(shared: &Arc<ApiState>, log: Arc<RequestLog>, audience: Audience) ->
 /// The routes that need no key and no store, beside those of health: every process has them, also one that starts.
 fn keyless<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
-        .route("/openapi.json", get(openapi::read))
-        .route("/problems/{code}", get(problem_pages::page))
+        .route("/openapi.json", compressed::when_accepted(get(openapi::read)))
+        .route("/problems/{code}", compressed::when_accepted(get(problem_pages::page)))
 }
 
 async fn unknown_path(uri: Uri) -> Problem {

@@ -44,6 +44,17 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// For the whole body of an atomic request, or for one line of a stream: both are counted against [`notification::limits::INGEST_BYTES`] meanwhile.
 /// So a body has a least rate: its bytes within this time.
 pub const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Bytes that come out of a gzip body at a time.
+pub const INFLATED_BYTES: usize = 16 * 1024;
+/// Memory that is reserved while a gzip body is read: the window and tables of its decoder, and one piece. A stream keeps it to its
+/// end, also while it waits for a line, so a tenant has 512 of them at most.
+pub const GZIP_BYTES: usize = 64 * 1024;
+/// Shortest answer that is compressed, bytes: it goes out in one packet or two either way, and costs less so.
+pub const COMPRESSED_FROM: u64 = 1024;
+/// Bytes of an answer that are compressed before other requests have their turn: a millisecond or less.
+pub const COMPRESSED_AT_ONCE: usize = 64 * 1024;
+/// Answers that are compressed at a time; each takes 300 KiB beside itself. More are sent as they are.
+pub const COMPRESSIONS: usize = 4;
 /// How long the rest of a refused body is read, so that its sender gets to see the answer.
 pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long requests under way may take when the server stops.

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{
+    ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::response::{IntoResponse, Response};
 use notification::limits;
 use pipeline::ingest::json::ParseError;
@@ -134,16 +136,22 @@ impl Problem {
         Self { retry_after: Some(wait.as_secs()), ..self }
     }
 
-    /// The problem for an error of the store, where `pointer` leads to the idempotency key of an item.
+    /// The problem for an error of the store, where `pointer` leads to an item.
     pub(crate) fn from_store(
         error: &StoreError,
         pointer: impl FnOnce(usize) -> Cow<'static, str>,
     ) -> Self {
         if let StoreError::KeyReused { index } = error {
             let message = "was used before for something else: take a new key";
-            let invalid = InvalidField::new(pointer(*index), message);
+            let pointer = format!("{}/idempotency_key", pointer(*index));
+            let invalid = InvalidField::new(pointer, message);
             let conflict = Self::new(ProblemCode::IdempotencyKeyReused, invalid.to_string());
             return Self { errors: vec![invalid.into()], ..conflict };
+        }
+        if let StoreError::BoundPassed { index, bound, now } = error {
+            let InvalidField { pointer: field, message, .. } = InvalidField::passed(*bound, *now);
+            let invalid = InvalidField::new(format!("{}{field}", pointer(*index)), message);
+            return invalid.into();
         }
         // Apart from what passes by itself: an operator must free some space, so the caller is to wait longer.
         if let StoreError::NoSpace(words) = error {
@@ -199,7 +207,7 @@ impl From<InvalidField> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        Self::from_store(&error, |_| Cow::Borrowed("/idempotency_key"))
+        Self::from_store(&error, |_| Cow::Borrowed(""))
     }
 }
 
@@ -237,6 +245,10 @@ impl IntoResponse for Problem {
         }
         if let Some(share) = self.share {
             share.write(response.headers_mut(), self.retry_after);
+        }
+        // It names what would have been right (RFC 9110, section 15.5.16).
+        if self.code == ProblemCode::UnsupportedCoding {
+            response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
         }
         // Every such answer names the scheme that is asked for (RFC 9110, section 15.5.2).
         if status == StatusCode::UNAUTHORIZED {

@@ -75,6 +75,9 @@ problem_codes! {
     BrokenBody, "broken_body", BAD_REQUEST, "The body broke off",
         "The connection ended, or broke the rules of HTTP, before the body was complete.",
         "Send the request again, with its idempotency keys.";
+    InvalidGzip, "invalid_gzip", BAD_REQUEST, "Not gzip",
+        "The body is sent with `Content-Encoding: gzip`, and is none (RFC 1952), is damaged, or ends too early.",
+        "Compress the whole body and send all of it, or send it as it is, without `Content-Encoding`. In a stream, the lines that were answered are stored.";
     MissingKey, "missing_key", UNAUTHORIZED, "No API key",
         "The request has no API key, and this engine has keys configured.",
         "Send `Authorization: Bearer KEY`. `belfry api-key` makes one.";
@@ -156,6 +159,9 @@ problem_codes! {
     UnsupportedMediaType, "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "Wrong content type",
         "The header `Content-Type` is absent, or names a type that the route does not take.",
         "Send one of the types that `detail` names.";
+    UnsupportedCoding, "unsupported_coding", UNSUPPORTED_MEDIA_TYPE, "Wrong content coding",
+        "The header `Content-Encoding` names a coding other than `gzip`, or several.",
+        "Send the body with gzip, which the answer's `Accept-Encoding` names, or as it is.";
     InvalidField, "invalid_field", UNPROCESSABLE_ENTITY, "A field is wrong",
         "The body is JSON, and a field of it is missing, unknown, given twice, of the wrong type, or has a value that it cannot have. Nothing was stored.",
         "Correct the fields that `errors` names, each by its JSON pointer. The same request fails again.";

@@ -13,9 +13,9 @@ use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppre
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::{
-    ApiState, acts, broadcast_list, broadcasts, cancel, channels, create, events, key_routes,
-    metrics, notifications, operate, pauses, prospect, prune, recipients, requeue, reschedule,
-    resolve, status, suppressions,
+    ApiState, acts, broadcast_list, broadcasts, cancel, channels, compressed, create, events,
+    key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients, requeue,
+    reschedule, resolve, status, suppressions,
 };
 
 /// A route that needs a key.
@@ -151,7 +151,7 @@ where
     H: Handler<T, Arc<ApiState>>,
     T: 'static,
 {
-    KeyedRoute::new(Method::GET, path, needs, routing::get(handler))
+    KeyedRoute::new(Method::GET, path, needs, compressed::when_accepted(routing::get(handler)))
 }
 
 fn post<H, T>(path: &'static str, needs: &'static [KeyScope], handler: H) -> KeyedRoute

@@ -274,7 +274,7 @@ impl LineGroup {
                 Some(error) => Err(error),
                 None => match admissions.next() {
                     Some(Ok(admission)) => Ok(admission),
-                    Some(Err(invalid)) => Err(LineError::conflict(invalid)),
+                    Some(Err(invalid)) => Err(LineError::refused(invalid)),
                     None => Err(LineError::new(ProblemCode::InternalError, "no answer".to_owned())),
                 },
             };
@@ -319,8 +319,12 @@ impl LineError {
         Self::new(ProblemCode::TooLarge, detail)
     }
 
-    fn conflict(invalid: InvalidField) -> Self {
-        Self::of_field(ProblemCode::IdempotencyKeyReused, invalid)
+    /// By the store, which knows of each key whether it was used before.
+    fn refused(invalid: InvalidField) -> Self {
+        let is_reused = invalid.is_key();
+        let code =
+            if is_reused { ProblemCode::IdempotencyKeyReused } else { ProblemCode::InvalidField };
+        Self::of_field(code, invalid)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use flow::Backoff;
-use notification::{ByteString, Draft, Idempotency, Name, Timestamp, limits};
+use notification::{ByteString, Draft, Name, Timestamp, limits};
 use pipeline::Intake;
 use pipeline::ingest::json::ParseError;
 use pipeline::ingest::{IngestError, InvalidField, parse};
@@ -168,19 +168,13 @@ impl SourceReader {
             return Err(invalid("it has more bytes than a notification").into());
         }
         let text = ByteString::try_from(json).map_err(|_| invalid("it is not UTF-8"))?;
-        let (submission, to) = parse::notification(&text, &text).map_err(|error| match error {
-            ParseError::Syntax(words) => invalid(&words),
-            ParseError::Invalid(invalid) => invalid,
-        })?;
-        let has_key = submission.idempotency_key.is_some();
-        let now = self.intake.now();
-        let mut draft = self.intake.check_in_turn(&self.tenant, submission, to, now).await?;
-        if !has_key {
-            // Of one fingerprint: a message that comes again is the same one, whatever a template makes of it by then.
-            let key = key_of(&self.name, &message.id);
-            draft.idempotency = Some(Idempotency { key, fingerprint: [0; 32] });
-        }
-        Ok(draft)
+        let (mut submission, to) =
+            parse::notification(&text, &text).map_err(|error| match error {
+                ParseError::Syntax(words) => invalid(&words),
+                ParseError::Invalid(invalid) => invalid,
+            })?;
+        submission.message_key = Some(key_of(&self.name, &message.id));
+        self.intake.check_in_turn(&self.tenant, submission, to, self.intake.now()).await
     }
 }
 

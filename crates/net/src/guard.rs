@@ -3,17 +3,19 @@
 //! [`Guard::check`] is asked with the very address that is then connected to, so a name that resolves to another address the
 //! next time gains nothing.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use flow::{Clock, LogThrottle};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tokio::sync::Semaphore;
 
 /// Finds the addresses of a name.
 #[async_trait]
-pub trait Resolve: Send + Sync + std::fmt::Debug {
+pub trait Resolve: Send + Sync + fmt::Debug {
     /// The addresses of `name`, each with `port`.
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
@@ -28,19 +30,33 @@ struct System {
 /// Look-ups under way for one guard; a runtime has 512 threads for these.
 const LOOK_UPS_MAX: usize = 64;
 
-/// Decides which addresses may be connected to: public ones, and those of networks that the settings allow.
+/// Decides which addresses may be connected to: public ones, and those of networks that the settings allow, without those of networks
+/// that they deny.
 #[derive(Debug, Clone)]
 pub struct Guard {
     allowed: Vec<IpNet>,
+    denied: Vec<IpNet>,
     resolver: Arc<dyn Resolve>,
+    log_throttle: Arc<Mutex<LogThrottle>>,
 }
 
-/// An address that must not be connected to, and the network that makes it so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{address} is not a public address ({network}); allow_networks can make an exception")]
+/// An address that must not be connected to, and why. Its words are for the caller that chose the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forbidden {
     address: IpAddr,
-    network: &'static str,
+    reason: ForbiddenReason,
+    /// True if the caller has not named the address: then the words do not name it either, or callers could ask for the addresses that
+    /// internal names have.
+    is_hidden: bool,
+}
+
+/// The reason for which an address must not be connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForbiddenReason {
+    /// It is of this network, which is not public.
+    NotPublic(&'static str),
+    /// It is of a network that the settings deny.
+    Denied,
 }
 
 const fn v4(octets: [u8; 4], prefix: u8) -> IpNet {
@@ -103,7 +119,14 @@ impl Guard {
     /// A guard that admits public addresses and those of the networks `allowed`.
     pub fn new(allowed: Vec<IpNet>) -> Self {
         let look_ups = Arc::new(Semaphore::new(LOOK_UPS_MAX));
-        Self { allowed, resolver: Arc::new(System { look_ups }) }
+        let resolver = Arc::new(System { look_ups });
+        Self { allowed, denied: Vec::new(), resolver, log_throttle: Arc::default() }
+    }
+
+    /// This guard without the addresses of the networks `denied`, be they public or of a network that is allowed.
+    #[must_use]
+    pub fn denying(self, denied: Vec<IpNet>) -> Self {
+        Self { denied, ..self }
     }
 
     /// This guard with names resolved by `resolver`.
@@ -122,6 +145,10 @@ impl Guard {
     /// # Errors
     /// When it must not be connected to.
     pub fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+        let forbidden = |reason| Forbidden { address, reason, is_hidden: false };
+        if self.denied.iter().any(|network| network.contains(&address)) {
+            return Err(forbidden(ForbiddenReason::Denied));
+        }
         // Asked before the lists: an exception of the settings is one to them.
         let is_allowed = self.allowed.iter().any(|network| network.contains(&address));
         match address {
@@ -132,9 +159,49 @@ impl Guard {
             }
             IpAddr::V4(_) if is_allowed => Ok(()),
             IpAddr::V4(_) | IpAddr::V6(_) => match network_of(address) {
-                Some(network) => Err(Forbidden { address, network }),
+                Some(network) => Err(forbidden(ForbiddenReason::NotPublic(network))),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// [`Guard::check`] of an address to which a name led. The operator is told of a refusal, once a minute, and the caller without the
+    /// address.
+    ///
+    /// # Errors
+    /// When it must not be connected to.
+    pub fn check_resolved(&self, address: IpAddr) -> Result<(), Forbidden> {
+        self.check(address).map_err(|forbidden| {
+            let throttle = self.log_throttle.lock().unwrap_or_else(PoisonError::into_inner);
+            if throttle.admits(Clock::system()) {
+                tracing::warn!(
+                    reason = %forbidden,
+                    "a caller's target was not connected to; further ones within a minute are not logged"
+                );
+            }
+            Forbidden { is_hidden: true, ..forbidden }
+        })
+    }
+}
+
+// === impl Forbidden ===
+
+impl std::error::Error for Forbidden {}
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, reason, is_hidden } = self;
+        match reason {
+            _ if *is_hidden => formatter.write_str(
+                "its name leads to what is not a public address, or is denied here; an operator can allow it",
+            ),
+            ForbiddenReason::NotPublic(network) => write!(
+                formatter,
+                "{address} is not a public address ({network}); allow_networks can make an exception"
+            ),
+            ForbiddenReason::Denied => {
+                write!(formatter, "{address} is of a network that deny_networks denies")
+            }
         }
     }
 }

@@ -139,3 +139,64 @@ fn a_refusal_says_why_and_what_helps() {
         "169.254.169.254 is not a public address (link-local); allow_networks can make an exception"
     );
 }
+
+#[test]
+fn what_is_denied_is_not_reached_be_it_public_or_allowed() {
+    let networks = |networks: &[&str]| networks.iter().map(|text| text.parse().unwrap()).collect();
+    let guard = Guard::new(networks(&["10.0.0.0/8", "64:ff9b::/96"]));
+    let guard = guard.denying(networks(&["10.1.0.0/16", "8.8.8.0/24", "2606:4700::/32"]));
+    for (address, expect) in [
+        ("10.0.0.1", true),
+        ("10.1.0.1", false),
+        ("10.2.0.1", true),
+        ("8.8.8.8", false),
+        ("8.8.4.4", true),
+        ("2606:4700:4700::1111", false),
+        ("2a00::1", true),
+        ("64:ff9b::8.8.8.8", false),
+        ("64:ff9b::8.8.4.4", true),
+        ("192.168.0.1", false),
+    ] {
+        assert_eq!(guard.check(address.parse().unwrap()).is_ok(), expect, "{address}");
+    }
+    let error = guard.check("8.8.8.8".parse().unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "8.8.8.8 is of a network that deny_networks denies");
+}
+
+/// The log, as it was written.
+#[derive(Debug, Clone, Default)]
+struct LoggedText(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for LoggedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_name_leads_to_is_told_to_the_operator_alone_once_a_minute() {
+    let log = LoggedText::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let guard = Guard::new(Vec::new()).denying(vec!["8.8.8.8/32".parse().unwrap()]);
+    let refused = |address: &str| {
+        guard.clone().check_resolved(address.parse().unwrap()).unwrap_err().to_string()
+    };
+    let said = refused("10.0.0.1");
+    for other in ["169.254.169.254", "::1", "8.8.8.8"] {
+        assert_eq!(refused(other), said, "the words tell nothing of the address");
+    }
+    let logged = || String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(logged().contains("10.0.0.1 is not a public address (private)"), "{}", logged());
+    assert_eq!(logged().lines().count(), 1, "{}", logged());
+    tokio::time::advance(std::time::Duration::from_mins(1)).await;
+    refused("8.8.8.8");
+    assert!(logged().contains("8.8.8.8 is of a network"), "{}", logged());
+    assert_eq!(logged().lines().count(), 2, "{}", logged());
+}

@@ -133,7 +133,7 @@ impl Reach for Guard {
     }
 
     fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
-        Self::check(self, address)
+        self.check_resolved(address)
     }
 }
 

@@ -87,6 +87,17 @@ pub struct Idempotency {
     pub key: ByteString,
     /// SHA-256 of what was asked for; the same key with another fingerprint is refused.
     pub fingerprint: [u8; 32],
+    /// The bound that has passed, if it is too late for a first use of the key: only what was accepted before is answered.
+    pub passed: Option<PassedBound>,
+}
+
+/// A bound in time that a notification has, and that has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassedBound {
+    /// Its `send_at`, which was this.
+    SendAt(Timestamp),
+    /// Its `expires_at`.
+    ExpiresAt,
 }
 
 /// A notification that was checked and is not stored yet.
@@ -148,13 +159,18 @@ impl Draft {
 impl Idempotency {
     /// Of what stands in for `id`: there is one at most. Callers' keys have no control characters, so none of them is this.
     pub fn in_place_of(id: NotificationId) -> Self {
-        Self { key: format!("\u{1}in place of {id}").into(), fingerprint: [0; 32] }
+        Self::of_engine(format!("\u{1}in place of {id}").into())
     }
 
     /// Of the notification by which a feed hands on what `range` names. No caller's key has a control character, so the store
     /// can tell a feed's own notifications from all others by the key.
     pub fn of_feed(range: &str) -> Self {
-        Self { key: format!("{FEED_KEYS}{range}").into(), fingerprint: [0; 32] }
+        Self::of_engine(format!("{FEED_KEYS}{range}").into())
+    }
+
+    /// Of what the engine itself accepts under `key`: one fingerprint for all, since the key alone says what it is.
+    pub const fn of_engine(key: ByteString) -> Self {
+        Self { key, fingerprint: [0; 32], passed: None }
     }
 
     /// True for a feed's own notification.

@@ -57,7 +57,7 @@ pub use bytestring::ByteString;
 pub use chunk::{Chunk, Delivery, DeliveryOrigin, Epoch, Ticket};
 pub use draft::{
     Alternative, Content, ContentAddress, Draft, Envelope, Fallback, Idempotency, Lane,
-    content_address,
+    PassedBound, content_address,
 };
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
 pub use join::join;

@@ -9,6 +9,16 @@ pub enum StoreError {
         /// Position in the request.
         index: usize,
     },
+    /// The draft at `index` came too late, and its idempotency key was not used before; nothing was stored.
+    #[error("item {index} came too late, and its idempotency key was not used before")]
+    BoundPassed {
+        /// Position in the request.
+        index: usize,
+        /// The bound that had passed.
+        bound: notification::PassedBound,
+        /// The time of the request.
+        now: notification::Timestamp,
+    },
     /// There is no such broadcast, or it is sealed or abandoned already.
     #[error("there is no open broadcast {0}")]
     NoOpenBroadcast(notification::BroadcastId),
@@ -76,9 +86,10 @@ impl StoreError {
     /// The kind of an error, which says how a caller goes on.
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::KeyReused { .. } | Self::NoOpenBroadcast(_) | Self::Invalid(_) => {
-                ErrorKind::Request
-            }
+            Self::KeyReused { .. }
+            | Self::BoundPassed { .. }
+            | Self::NoOpenBroadcast(_)
+            | Self::Invalid(_) => ErrorKind::Request,
             Self::Undone(_) => ErrorKind::Failed,
             Self::Unavailable(_) | Self::TenantReads | Self::TenantsReads | Self::NoSpace(_) => {
                 ErrorKind::Unavailable

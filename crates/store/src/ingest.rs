@@ -127,7 +127,8 @@ pub trait Ingest: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::KeyReused`] when a key was used with another fingerprint, in the store or earlier in
-    /// the same list. The same key twice with the same fingerprint is one notification.
+    /// the same list. The same key twice with the same fingerprint is one notification. [`StoreError::BoundPassed`] when a draft
+    /// has a bound that has passed ([`Idempotency::passed`]) and its key was not used, in the store or earlier in the same list.
     async fn ingest(
         &self,
         drafts: Vec<Draft>,
@@ -136,6 +137,9 @@ pub trait Ingest: Send + Sync + std::fmt::Debug {
 
     /// Opens a broadcast. None of it is accepted, counted or sent before it is sealed. A broadcast that is open when the store
     /// starts is abandoned: its caller never got an answer. A key belongs to a broadcast from sealing on.
+    ///
+    /// # Errors
+    /// [`StoreError::KeyReused`] and [`StoreError::BoundPassed`] (index 0), as of [`Ingest::ingest`].
     async fn open_broadcast(
         &self,
         draft: BroadcastDraft,

@@ -134,8 +134,7 @@ async fn a_row_of_the_outbox_that_the_database_refuses_is_put_aside_alone() {
             return Err("fallback/0/a\0b: is unknown".to_owned());
         }
         let mut draft = Shape::default().draft(&row.recipient);
-        draft.idempotency = (row.recipient == "odd")
-            .then(|| Idempotency { key: "k\0".into(), fingerprint: [0; 32] });
+        draft.idempotency = (row.recipient == "odd").then(|| Idempotency::of_engine("k\0".into()));
         Ok(draft)
     });
     let (mut taken, mut rejected, mut more) = (0, 0, true);

@@ -36,6 +36,7 @@ docs/reference/http-api.md, beside the source, tells it as prose.
 - Fields that are absent and fields that are `null` are the same in requests. Unknown fields and parameters are refused, and so is what is given twice.
 - Lengths of texts are bounded in bytes of UTF-8; `maxLength` has the same number, in characters.
 - `application/x-ndjson` is a sequence of lines, each a JSON value. Its schemas are those of the array of all lines, as OpenAPI 3.2 defines it for sequential media types.
+- Bodies may be gzip (`Content-Encoding: gzip`), and answers to GET of 1 KiB or more are, where `Accept-Encoding` allows it. Bounds of bodies count what comes out.
 - Errors are problem details (RFC 9457) with a `code` for programs. `x-problem-codes` names those of each answer. Further ones may come.
 - Every answer of an engine that has started has `x-request-id`, that of the request if it had one.
 - A process that only delivers (`belfry consume`) has `/v1/status`, `/v1/keys/self`, `/metrics` and the routes without a key, and answers others with 404 `unknown_path`. \
@@ -122,6 +123,10 @@ fn components(mut types: Types) -> Value {
             "RetryAfter": {
                 "description": "Seconds after which to come back.",
                 "schema": { "type": "integer", "minimum": 0 },
+            },
+            "AcceptEncoding": {
+                "description": "The content coding that is taken, where another one was sent.",
+                "schema": { "type": "string", "const": "gzip" },
             },
             "Authenticate": {
                 "description": "The scheme that is asked for.",

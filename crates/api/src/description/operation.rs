@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::parameters;
 use crate::caller::RouteRule;
 use crate::problem_code::ProblemCode::{
-    self, BrokenBody, DiskFull, ExpiredKey, InternalError, InvalidField, InvalidHeader,
-    InvalidJson, InvalidParameter, MissingKey, MissingParameter, MissingScope, NotFound, NotLocal,
-    Overloaded, RateExceeded, RefusedValue, SlowBody, Starting, StoreFailed, StoreUnavailable,
-    TenantConnections, TenantOverloaded, TooLarge, UnknownKey, UnknownParameter,
-    UnsupportedMediaType,
+    self, BrokenBody, DiskFull, ExpiredKey, InternalError, InvalidField, InvalidGzip,
+    InvalidHeader, InvalidJson, InvalidParameter, MissingKey, MissingParameter, MissingScope,
+    NotFound, NotLocal, Overloaded, RateExceeded, RefusedValue, SlowBody, Starting, StoreFailed,
+    StoreUnavailable, TenantConnections, TenantOverloaded, TooLarge, UnknownKey, UnknownParameter,
+    UnsupportedCoding, UnsupportedMediaType,
 };
 
 pub(super) const JSON: &str = "application/json";
@@ -129,6 +129,8 @@ impl Operation {
         let content = json!({ "schema": schema, "examples": examples });
         self.body.insert(media_type.to_owned(), content);
         self.may(&[InvalidJson, BrokenBody, SlowBody, TooLarge, UnsupportedMediaType]).may(&[
+            InvalidGzip,
+            UnsupportedCoding,
             InvalidField,
             TenantOverloaded,
             Overloaded,
@@ -292,6 +294,7 @@ fn headers(status: u16) -> Map<String, Value> {
     let headers = match status {
         201 => Some(("Location", "Location")),
         401 => Some(("WWW-Authenticate", "Authenticate")),
+        415 => Some(("Accept-Encoding", "AcceptEncoding")),
         429 | 503 | 507 => Some(("Retry-After", "RetryAfter")),
         _ => None,
     };

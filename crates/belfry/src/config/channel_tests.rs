@@ -76,20 +76,23 @@ fn an_address_may_stand_where_a_network_is_asked_for() {
         "kind = 'smtp'\nroute = 'mx'\nhelo = 'mail.example.com'",
     ];
     for channel in channels {
-        let with = |networks: &str| {
-            source(&format!("[channels.a]\n{channel}\nallow_networks = {networks}"))
-        };
-        let (alone, spelled) = (with("['127.0.0.1', '::1']"), with("['127.0.0.1/32', '::1/128']"));
-        let config = alone.read().unwrap();
-        assert_eq!(config, spelled.read().unwrap());
-        assert_ne!(config, with("[]").read().unwrap());
-        assert_eq!(
-            complaints(&with("['10.0.0.0/8', 'localhost']")),
-            [
-                "channels.a.allow_networks[1]: \"localhost\" is not a network such as 10.1.0.0/16, nor an address such \
-                 as 10.1.2.3"
-            ]
-        );
+        for setting in ["allow_networks", "deny_networks"] {
+            let with = |networks: &str| {
+                source(&format!("[channels.a]\n{channel}\n{setting} = {networks}"))
+            };
+            let (alone, spelled) =
+                (with("['127.0.0.1', '::1']"), with("['127.0.0.1/32', '::1/128']"));
+            let config = alone.read().unwrap();
+            assert_eq!(config, spelled.read().unwrap());
+            assert_ne!(config, with("[]").read().unwrap());
+            assert_eq!(
+                complaints(&with("['10.0.0.0/8', 'localhost']")),
+                [format!(
+                    "channels.a.{setting}[1]: \"localhost\" is not a network such as 10.1.0.0/16, nor an address such \
+                     as 10.1.2.3"
+                )]
+            );
+        }
     }
 }
 

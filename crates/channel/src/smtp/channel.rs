@@ -101,7 +101,8 @@ impl SmtpChannel {
             destination,
             quota_key,
             session_config,
-            guard: Guard::new(settings.allow_networks.clone()),
+            guard: Guard::new(settings.allow_networks.clone())
+                .denying(settings.deny_networks.clone()),
             name_servers: settings.name_servers.clone(),
             resolver: None,
             composer,

@@ -66,6 +66,9 @@ pub struct Settings {
     /// Networks that the route `mx` may lead to although they are not public, such as `10.1.0.0/16`, or addresses. Default none.
     #[serde(default, deserialize_with = "networks")]
     pub allow_networks: Vec<IpNet>,
+    /// Networks that must not be reached by the route `mx` although they are public or allowed, such as one of your own, or addresses. Default none.
+    #[serde(default, deserialize_with = "networks")]
+    pub deny_networks: Vec<IpNet>,
     /// The port of the route `mx`. Default 25.
     #[serde(default = "mx_port_default")]
     pub mx_port: u16,

@@ -45,7 +45,8 @@ impl WebhookChannel {
         Ok(Self {
             endpoints,
             rules: EndpointRules {
-                guard: Guard::new(settings.allow_networks.clone()),
+                guard: Guard::new(settings.allow_networks.clone())
+                    .denying(settings.deny_networks.clone()),
                 allow_ports: settings.allow_ports.clone(),
             },
             allow_http: settings.allow_http,

@@ -60,7 +60,8 @@ impl WebPushChannel {
             tls::client(ca_file, &[b"http/1.1"], None),
         );
         let ((), (vapid, (tls, tls_http1))) = both(settings.check(), both(vapid(settings), tls))?;
-        let guard = Guard::new(settings.allow_networks.clone());
+        let guard =
+            Guard::new(settings.allow_networks.clone()).denying(settings.deny_networks.clone());
         let dial = PushDial {
             reach: Arc::new(guard.clone()),
             tls,

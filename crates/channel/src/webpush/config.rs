@@ -37,6 +37,9 @@ pub struct Settings {
     /// Networks that may be reached although they are not public, such as `10.1.0.0/16`, or addresses. Default none.
     #[serde(default, deserialize_with = "networks")]
     pub allow_networks: Vec<IpNet>,
+    /// Networks that must not be reached although they are public or allowed, such as one of your own, or addresses. Default none.
+    #[serde(default, deserialize_with = "networks")]
+    pub deny_networks: Vec<IpNet>,
     /// The ports that may be reached. Default any.
     #[serde(default)]
     pub allow_ports: Vec<u16>,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use channel::Channel;
 use notification::limits::{CLOCK_TOLERANCE, KEY_BYTES, LATE_AFTER};
-use notification::{Guarantee, Idempotency, Labels, LatePolicy, Name, Priority, Timestamp};
+use notification::{
+    Guarantee, Idempotency, Labels, LatePolicy, Name, PassedBound, Priority, Timestamp,
+};
 
 use super::InvalidField;
 use super::catalog::Catalog;
@@ -25,6 +27,8 @@ pub(super) struct CheckedFields<'a> {
     send_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
     late: LatePolicy,
+    /// The bound that has passed, of a submission whose key may have been used before.
+    passed: Option<PassedBound>,
     pub(super) source: ContentSource,
     pub(super) labels: Labels,
 }
@@ -32,7 +36,8 @@ pub(super) struct CheckedFields<'a> {
 // === impl CheckedFields ===
 
 impl<'a> CheckedFields<'a> {
-    /// Checks what `submission` says, as of `now`.
+    /// Checks what `submission` says, as of `now`. A bound in time that has passed is an error unless there is a key: then the
+    /// store decides, which knows whether the key was used before ([`Idempotency::passed`]).
     pub(super) fn new(
         catalog: &'a Catalog,
         submission: &Submission<'_>,
@@ -41,7 +46,12 @@ impl<'a> CheckedFields<'a> {
         let (name, channel) = catalog.channel(&submission.channel)?;
         let send_at = parse("/send_at", submission.send_at.as_deref())?;
         let expires_at = parse("/expires_at", submission.expires_at.as_deref())?;
-        check_times(send_at, expires_at, now)?;
+        let passed = check_times(send_at, expires_at, now)?;
+        if let Some(bound) = passed
+            && !submission.has_key()
+        {
+            return Err(InvalidField::passed(bound, now));
+        }
         Ok(Self {
             name,
             channel,
@@ -50,9 +60,15 @@ impl<'a> CheckedFields<'a> {
             send_at,
             expires_at,
             late: parse("/late", submission.late.as_deref())?.unwrap_or_default(),
+            passed,
             source: ContentSource::new(catalog, (name, &**channel), submission)?,
             labels: check_labels(submission)?,
         })
+    }
+
+    /// Refuses a bound in time that has passed, where nothing is stored.
+    pub(super) fn check_bound(&self, now: Timestamp) -> Result<(), InvalidField> {
+        self.passed.map_or(Ok(()), |bound| Err(InvalidField::passed(bound, now)))
     }
 
     /// Due time: the present second if the caller gave none.
@@ -75,7 +91,12 @@ impl<'a> CheckedFields<'a> {
         submission: &Submission<'_>,
         to: &str,
     ) -> Result<Option<Idempotency>, InvalidField> {
-        let Some(key) = submission.idempotency_key.clone() else { return Ok(None) };
+        let passed = self.passed;
+        let Some(key) = submission.idempotency_key.clone() else {
+            // Of one fingerprint: a message that comes again is the same one, whatever a template makes of it by then.
+            let own = submission.message_key.clone().map(Idempotency::of_engine);
+            return Ok(own.map(|idempotency| Idempotency { passed, ..idempotency }));
+        };
         if key.is_empty() || key.len() > KEY_BYTES {
             let message = format!("must have 1 to {KEY_BYTES} bytes, has {}", key.len());
             return Err(InvalidField::new("/idempotency_key", message));
@@ -84,7 +105,7 @@ impl<'a> CheckedFields<'a> {
         if key.bytes().any(|byte| byte.is_ascii_control()) {
             return Err(InvalidField::new("/idempotency_key", "must not have control characters"));
         }
-        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(submission, to) }))
+        Ok(Some(Idempotency { key, fingerprint: self.fingerprint(submission, to), passed }))
     }
 
     /// SHA-256 of the request, each part after its length; the key and the present time are no part.
@@ -161,25 +182,25 @@ pub(super) fn check_ahead(send_at: Timestamp, now: Timestamp) -> Result<(), Inva
     Ok(())
 }
 
+/// Checks the times of a notification, and gives the bound that has passed.
 fn check_times(
     send_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
     now: Timestamp,
-) -> Result<(), InvalidField> {
+) -> Result<Option<PassedBound>, InvalidField> {
     if let Some(send_at) = send_at {
         // Callers' clocks differ from ours: what they mean by "now" may be a little past here.
         if send_at < now.minus(CLOCK_TOLERANCE) {
-            let message = format!("{send_at} has passed (it is {now}): leave it out to send now");
-            return Err(InvalidField::new("/send_at", message));
+            return Ok(Some(PassedBound::SendAt(send_at)));
         }
         check_ahead(send_at, now)?;
     }
-    let Some(expires_at) = expires_at else { return Ok(()) };
+    let Some(expires_at) = expires_at else { return Ok(None) };
     if expires_at <= now {
-        return Err(InvalidField::new("/expires_at", format!("has passed (it is {now})")));
+        return Ok(Some(PassedBound::ExpiresAt));
     }
     if send_at.is_some_and(|send_at| expires_at <= send_at) {
         return Err(InvalidField::new("/expires_at", "must be after `send_at`"));
     }
-    Ok(())
+    Ok(None)
 }

@@ -52,6 +52,7 @@ pub(super) fn preview(
     now: Timestamp,
 ) -> Result<DraftPreview, InvalidField> {
     let rendered = Rendered::new(catalog, submission, now)?;
+    rendered.checked.check_bound(now)?;
     // Kept for the case that the channel refuses it: it is rendered once, and the bytes are shared.
     let content = rendered.content.clone();
     match complete((catalog, tenant, submission), to, now, rendered) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use channel::Invalid;
+use notification::{PassedBound, Timestamp};
 
 /// A field that cannot be accepted. Callers see both parts, so neither holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +57,23 @@ impl InvalidField {
     /// The idempotency key belongs to another request.
     pub(super) fn key_reused() -> Self {
         Self::new("/idempotency_key", "was used before for something else: take a new key")
+    }
+
+    /// The `bound` of the request has passed as of `now`.
+    pub fn passed(bound: PassedBound, now: Timestamp) -> Self {
+        match bound {
+            PassedBound::SendAt(send_at) => {
+                let message =
+                    format!("{send_at} has passed (it is {now}): leave it out to send now");
+                Self::new("/send_at", message)
+            }
+            PassedBound::ExpiresAt => Self::new("/expires_at", format!("has passed (it is {now})")),
+        }
+    }
+
+    /// True if the field is the idempotency key.
+    pub fn is_key(&self) -> bool {
+        self.pointer == "/idempotency_key"
     }
 
     /// True if the field is a part of the content or its options, and would be wrong of every caller.

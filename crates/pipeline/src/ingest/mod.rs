@@ -245,7 +245,8 @@ impl Intake {
         self.store.ingest(drafts, self.now()).await
     }
 
-    /// Stores each of `drafts` but those whose key was used for something else; answers in order.
+    /// Stores each of `drafts` but those whose key was used for something else, and those that come too late and were not accepted
+    /// before; answers in order.
     ///
     /// The store takes all or none, so what stands before a refused draft goes on its own: every draft is
     /// looked at a fixed number of times, however many are refused.
@@ -253,7 +254,7 @@ impl Intake {
         &self,
         drafts: Vec<Draft>,
     ) -> Result<Vec<Result<Admission, InvalidField>>, StoreError> {
-        // Only a key that was used before refuses a draft by itself.
+        // Only its key refuses a draft by itself: used before, or not used before although it is too late.
         if drafts.iter().all(|draft| draft.idempotency.is_none()) {
             return Ok(self.accept_all(drafts).await?.into_iter().map(Ok).collect());
         }
@@ -263,17 +264,22 @@ impl Intake {
             && !open.is_empty()
         {
             // A copy, since the rest of the drafts is sent again when one is refused.
-            match self.accept_all(open.to_vec()).await {
+            let (index, refused) = match self.accept_all(open.to_vec()).await {
                 Ok(admissions) => {
                     answers.extend(admissions.into_iter().map(Ok));
                     end = drafts.len();
+                    continue;
                 }
-                Err(StoreError::KeyReused { index: 0 }) => {
-                    answers.push(Err(InvalidField::key_reused()));
-                    end = drafts.len();
+                Err(StoreError::KeyReused { index }) => (index, InvalidField::key_reused()),
+                Err(StoreError::BoundPassed { index, bound, now }) => {
+                    (index, InvalidField::passed(bound, now))
                 }
-                Err(StoreError::KeyReused { index }) => end = answers.len() + index,
                 Err(error) => return Err(error),
+            };
+            end = answers.len() + index;
+            if index == 0 {
+                answers.push(Err(refused));
+                end = drafts.len();
             }
         }
         Ok(answers)
@@ -291,12 +297,16 @@ impl Intake {
             move |submission: &Submission<'_>| draft::broadcast(&catalog, &whose, submission, now);
         let (draft, content) = self.render(tenant, submission, check).await??;
         let whose = tenant.clone();
-        Ok(match self.store.open_broadcast(draft, now).await? {
-            BroadcastOpened::Replayed(id) => BroadcastOpening::Replayed(id),
-            BroadcastOpened::Opened(id) => {
-                BroadcastOpening::Open(Upload::new(Arc::clone(self), id, (whose, content)))
+        match self.store.open_broadcast(draft, now).await {
+            Ok(BroadcastOpened::Replayed(id)) => Ok(BroadcastOpening::Replayed(id)),
+            Ok(BroadcastOpened::Opened(id)) => {
+                Ok(BroadcastOpening::Open(Upload::new(Arc::clone(self), id, (whose, content))))
             }
-        })
+            Err(StoreError::BoundPassed { bound, now, .. }) => {
+                Err(InvalidField::passed(bound, now).into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Abandons the broadcasts whose upload was dropped half-way: a caller that hung up. The task that drops

@@ -134,6 +134,7 @@ fn submission(
         expires_at: row.expires_at.map(|instant| instant.to_string().into()),
         late: None,
         idempotency_key: row.idempotency_key.as_deref().map(ByteString::from),
+        message_key: None,
         external_id: row.external_id.as_deref().map(ByteString::from),
         tags,
         metadata: object("/metadata", &row.metadata)?,

@@ -214,6 +214,7 @@ fn submission<'a>(
         expires_at: object.text("expires_at")?,
         late: object.text("late")?,
         idempotency_key: object.text("idempotency_key")?.map(|key| share(whole, key)),
+        message_key: None,
         external_id: object.text("external_id")?.map(|id| share(whole, id)),
         tags: tags.transpose()?.unwrap_or_default(),
         metadata: object.object("metadata", whole)?.unwrap_or_default(),

@@ -34,6 +34,8 @@ pub struct Submission<'a> {
     pub late: Option<Cow<'a, str>>,
     /// The caller's key.
     pub idempotency_key: Option<ByteString>,
+    /// The engine's own key of the message that brought it, which counts if the caller has given none.
+    pub message_key: Option<ByteString>,
     /// The application's own id of whom or what it is about; of a broadcast, its own.
     pub external_id: Option<ByteString>,
     /// Tags: of a broadcast, those of each of its notifications as well.
@@ -80,6 +82,11 @@ impl Submission<'_> {
         self.template.is_some() || self.variables.is_some()
     }
 
+    /// True if it has a key, under which it may have been accepted before.
+    pub(super) fn has_key(&self) -> bool {
+        self.idempotency_key.is_some() || self.message_key.is_some()
+    }
+
     /// An owned copy, for work on another thread. Contents are shared and not copied.
     pub(super) fn into_owned(self) -> Submission<'static> {
         let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
@@ -103,6 +110,7 @@ impl Submission<'_> {
             options: self.options,
             variables: self.variables,
             idempotency_key: self.idempotency_key,
+            message_key: self.message_key,
             external_id: self.external_id,
             tags: self.tags,
             metadata: self.metadata,

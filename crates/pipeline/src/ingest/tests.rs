@@ -8,7 +8,7 @@ use channel::{
 };
 use flow::Clock;
 use notification::{
-    Account, Bytes, Draft, Guarantee, LatePolicy, Name, Priority, Timestamp, limits,
+    Account, ByteString, Bytes, Draft, Guarantee, LatePolicy, Name, Priority, Timestamp, limits,
 };
 use store::{Admission, Memory, ReadStore};
 
@@ -175,6 +175,24 @@ async fn of_many_drafts_those_with_a_used_key_are_refused_alone() {
         .collect();
     assert_eq!(shown, ["accepted", "refused", "refused", "replayed", "accepted", "refused"]);
     assert_eq!(store.totals().await.unwrap().accepted, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_again_after_its_times_have_passed_is_the_one_that_was_stored() {
+    let (intake, _) = intake();
+    let end = intake.now().plus(Duration::from_mins(1)).to_string();
+    let draft = |key: &'static str| {
+        let message_key = Some(ByteString::from_static(key));
+        let submission =
+            Submission { message_key, expires_at: Some(end.as_str().into()), ..submission() };
+        intake.check(&tenant(), &submission, "x@h".into(), intake.now()).unwrap()
+    };
+    let first = intake.accept_each(vec![draft("\u{1}1")]).await.unwrap();
+    let Ok(Admission::Accepted(id)) = first[0] else { panic!("{first:?}") };
+    tokio::time::advance(Duration::from_mins(2)).await;
+    let again = intake.accept_each(vec![draft("\u{1}2"), draft("\u{1}1")]).await.unwrap();
+    assert_eq!(again[0].as_ref().unwrap_err().pointer, "/expires_at");
+    assert_eq!(again[1], Ok(Admission::Replayed(id)));
 }
 
 #[tokio::test(start_paused = true)]

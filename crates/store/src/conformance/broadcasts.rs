@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use flow::forecast::Series;
 use notification::{
-    BroadcastId, Bytes, Chunk, Content, Disposition, Guarantee, Labels, Priority, State, limits,
+    BroadcastId, Bytes, Chunk, Content, Disposition, Guarantee, Idempotency, Labels, PassedBound,
+    Priority, State, limits,
 };
 
 use super::support::{
@@ -306,6 +307,18 @@ pub(super) async fn a_key_belongs_to_a_broadcast_from_sealing_on(store: &dyn Sto
     store.abandon_broadcast(second).await.unwrap();
     let replayed = store.open_broadcast(shape.draft(), at(0)).await.unwrap();
     assert_eq!(replayed, BroadcastOpened::Replayed(first));
+    let late = |key| {
+        let draft = BroadcastShape { key: Some((key, 1)) }.draft();
+        let bound = PassedBound::SendAt(at(1));
+        let idempotency = draft.idempotency.clone();
+        let idempotency = idempotency.map(|it| Idempotency { passed: Some(bound), ..it });
+        (BroadcastDraft { idempotency, ..draft }, bound)
+    };
+    let replayed = store.open_broadcast(late("key").0, at(9)).await.unwrap();
+    assert_eq!(replayed, BroadcastOpened::Replayed(first), "too late for anything but this");
+    let (unused, bound) = late("unused");
+    let refused = store.open_broadcast(unused, at(9)).await;
+    assert_eq!(refused, Err(StoreError::BoundPassed { index: 0, bound, now: at(9) }));
     let other = BroadcastShape { key: Some(("key", 2)) }.draft();
     let refused = store.open_broadcast(other, at(0)).await;
     assert_eq!(refused, Err(StoreError::KeyReused { index: 0 }));

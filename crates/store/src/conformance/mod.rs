@@ -187,6 +187,7 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             the_same_key_twice_is_one_notification
             the_same_key_twice_in_one_request_is_one_notification
             a_key_with_other_content_refuses_the_whole_request
+            what_comes_too_late_is_answered_only_if_its_key_was_used
             a_key_belongs_to_its_tenant;
         broadcasts:
             an_open_broadcast_is_not_there_yet
@@ -242,8 +243,6 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             an_act_is_there_from_its_beginning_on
             acts_are_listed_newest_first_by_what_they_concern
             old_acts_go_but_the_last;
-        keys:
-            keys_are_added_rotated_and_revoked;
     }
 }
 
@@ -319,6 +318,8 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
 
 async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
     cases! { make,
+        keys:
+            keys_are_added_rotated_and_revoked;
         ledger:
             strangers_are_not_found
             a_list_is_paged_and_filtered

@@ -154,7 +154,7 @@ pub const fn at(millis: i64) -> Timestamp {
 }
 
 pub(super) fn idempotency((key, content): (&'static str, u8)) -> Idempotency {
-    Idempotency { key: ByteString::from_static(key), fingerprint: [content; 32] }
+    Idempotency { key: ByteString::from_static(key), fingerprint: [content; 32], passed: None }
 }
 
 pub(super) fn accepted(admission: Admission) -> NotificationId {

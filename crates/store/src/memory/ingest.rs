@@ -9,7 +9,7 @@ use notification::{
 };
 
 use super::books::{Books, Broadcast};
-use crate::rows::packing::used_before;
+use crate::rows::packing::{check_bound, first_use, used_before};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
 impl Books {
@@ -19,7 +19,7 @@ impl Books {
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
         // Before anything is stored: all of a list is accepted, or nothing.
-        self.check_keys(&drafts)?;
+        self.check_keys(&drafts, now)?;
         let mut admissions = Vec::new();
         let mut stored = Vec::new();
         let mut filling: HashMap<(Envelope, bool), BatchId> = HashMap::new();
@@ -69,8 +69,8 @@ impl Books {
         self.ingest(drafts, now).expect("a fallback is accepted once");
     }
 
-    /// Refuses a list in which any key was used for something else.
-    fn check_keys(&self, drafts: &[Draft]) -> Result<(), StoreError> {
+    /// Refuses a list in which any key was used for something else, or was not used although it is too late for a first use.
+    fn check_keys(&self, drafts: &[Draft], now: Timestamp) -> Result<(), StoreError> {
         let mut seen = HashMap::new();
         for (index, draft) in drafts.iter().enumerate() {
             let (Some(key), Some(idempotency)) = (key_of(draft), &draft.idempotency) else {
@@ -79,7 +79,7 @@ impl Books {
             let before = match self.keys.get(&key) {
                 Some((KeyUse::Notification(_), fingerprint)) => *fingerprint,
                 Some((KeyUse::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
-                None => *seen.entry(key).or_insert(idempotency.fingerprint),
+                None => first_use(seen.entry(key), idempotency, (index, now))?,
             };
             if before != idempotency.fingerprint {
                 return Err(StoreError::KeyReused { index });
@@ -91,12 +91,14 @@ impl Books {
     pub(super) fn open_broadcast(
         &mut self,
         draft: BroadcastDraft,
+        now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
         if let (Some(key), Some(idempotency)) = (broadcast_key(&draft), &draft.idempotency)
             && let Some(used) = self.keys.get(&key)
         {
             return used_before(*used, idempotency);
         }
+        check_bound(draft.idempotency.as_ref(), now)?;
         let id = BroadcastId(self.next_number());
         self.broadcasts.insert(id, Broadcast { draft, sealed_at: None, recipients: 0 });
         Ok(BroadcastOpened::Opened(id))

@@ -123,9 +123,9 @@ impl Ingest for Memory {
     async fn open_broadcast(
         &self,
         draft: BroadcastDraft,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.change(|books| books.open_broadcast(draft))
+        self.change(|books| books.open_broadcast(draft, now))
     }
 
     async fn add_recipients(

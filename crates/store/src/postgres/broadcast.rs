@@ -9,12 +9,12 @@ use super::request::WriterRequest;
 use super::transaction::{RunError, TenantKey, Transaction};
 use crate::rows::codes;
 use crate::rows::labels::BatchLabels;
-use crate::rows::packing::{OpenedBroadcast, pack_group, used_before};
+use crate::rows::packing::{OpenedBroadcast, check_bound, pack_group, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
 /// Opens one.
 #[derive(Debug)]
-pub(super) struct OpenBroadcast(pub(super) BroadcastDraft);
+pub(super) struct OpenBroadcast(pub(super) BroadcastDraft, pub(super) Timestamp);
 
 /// Adds recipients to an open one.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ impl WriterRequest for OpenBroadcast {
                 return Ok(used_before(*used, idempotency)?);
             }
         }
+        check_bound(draft.idempotency.as_ref(), self.1)?;
         // The second row counts the recipients as they come, so that sealing walks over no batch.
         let insert = "WITH opened AS (INSERT INTO broadcast \
              (tenant, channel, priority, guarantee, due_at, expires_at, worker, key, fingerprint, options, payload, labels) \
@@ -83,7 +84,7 @@ impl WriterRequest for OpenBroadcast {
     }
 
     fn keys(&self) -> Vec<TenantKey> {
-        let Self(draft) = self;
+        let Self(draft, _) = self;
         let key = draft.idempotency.as_ref().map(|idempotency| idempotency.key.clone());
         key.map(|key| (draft.tenant.clone(), key)).into_iter().collect()
     }

@@ -38,9 +38,9 @@ impl Ingest for Postgres {
     async fn open_broadcast(
         &self,
         draft: BroadcastDraft,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.intake.run_or_give_up(broadcast::OpenBroadcast(draft)).await
+        self.intake.run_or_give_up(broadcast::OpenBroadcast(draft, now)).await
     }
 
     async fn add_recipients(

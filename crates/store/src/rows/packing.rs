@@ -1,5 +1,6 @@
 //! Drafts on their way into batches.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ impl BatchPacker {
         now: Timestamp,
     ) -> Result<Vec<Admission>, StoreError> {
         // Before any draft is placed: batches are shared by callers, and a refusal must leave nothing in them.
-        self.check_keys(store, &drafts)?;
+        self.check_keys(store, &drafts, now)?;
         let mut admissions = Vec::with_capacity(drafts.len());
         for draft in drafts {
             let Some(idempotency) = &draft.idempotency else {
@@ -108,8 +109,13 @@ impl BatchPacker {
         Ok(admissions)
     }
 
-    /// Refuses a list in which any key was used for something else.
-    fn check_keys(&self, store: &impl Batches, drafts: &[Draft]) -> Result<(), StoreError> {
+    /// Refuses a list in which any key was used for something else, or was not used although it is too late for a first use.
+    fn check_keys(
+        &self,
+        store: &impl Batches,
+        drafts: &[Draft],
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         let mut seen: HashMap<(&Name, &ByteString), [u8; 32]> = HashMap::new();
         for (index, draft) in drafts.iter().enumerate() {
             let Some(idempotency) = &draft.idempotency else { continue };
@@ -119,7 +125,7 @@ impl BatchPacker {
                 None => match store.key_use(tenant, key)? {
                     Some((KeyUse::Notification(_), fingerprint)) => fingerprint,
                     Some((KeyUse::Broadcast(_), _)) => return Err(StoreError::KeyReused { index }),
-                    None => *seen.entry((tenant, key)).or_insert(idempotency.fingerprint),
+                    None => first_use(seen.entry((tenant, key)), idempotency, (index, now))?,
                 },
             };
             if before != idempotency.fingerprint {
@@ -298,6 +304,29 @@ pub(crate) fn pack_group(
         }
     }
     batches
+}
+
+/// The fingerprint of the first draft of a list that has a key, which is the one at `index` unless there is an earlier one.
+pub(crate) fn first_use<K>(
+    seen: Entry<'_, K, [u8; 32]>,
+    idempotency: &Idempotency,
+    (index, now): (usize, Timestamp),
+) -> Result<[u8; 32], StoreError> {
+    match (seen, idempotency.passed) {
+        (Entry::Vacant(_), Some(bound)) => Err(StoreError::BoundPassed { index, bound, now }),
+        (seen, _) => Ok(*seen.or_insert(idempotency.fingerprint)),
+    }
+}
+
+/// Refuses a broadcast that is too late for a first use of its key, which was not used before.
+pub(crate) fn check_bound(
+    idempotency: Option<&Idempotency>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    match idempotency.and_then(|idempotency| idempotency.passed) {
+        Some(bound) => Err(StoreError::BoundPassed { index: 0, bound, now }),
+        None => Ok(()),
+    }
 }
 
 /// The answer to opening a broadcast under a key that was used before.

@@ -8,13 +8,14 @@ use super::rows::signed;
 use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::labels::BatchLabels;
-use crate::rows::packing::{Batches as _, OpenedBroadcast, pack_group, used_before};
+use crate::rows::packing::{Batches as _, OpenedBroadcast, check_bound, pack_group, used_before};
 use crate::{BroadcastDraft, BroadcastOpened, RecipientGroup, StoreError};
 
 impl Transaction<'_> {
     pub(super) fn open_broadcast(
         &mut self,
         draft: &BroadcastDraft,
+        now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
         let idempotency = draft.idempotency.as_ref();
         // A caller gets the refusal before it uploads its recipients; a key that is used meanwhile is found by sealing.
@@ -23,6 +24,7 @@ impl Transaction<'_> {
         {
             return used_before(used, idempotency);
         }
+        check_bound(idempotency, now)?;
         let id = self
             .sql(
                 "INSERT INTO broadcast (tenant, channel, priority, guarantee, due_at, expires_at, \

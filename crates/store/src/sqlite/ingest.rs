@@ -32,9 +32,10 @@ impl Ingest for Sqlite {
     async fn open_broadcast(
         &self,
         draft: BroadcastDraft,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Result<BroadcastOpened, StoreError> {
-        self.accept(0, WithTheNext, move |transaction| transaction.open_broadcast(&draft)).await
+        self.accept(0, WithTheNext, move |transaction| transaction.open_broadcast(&draft, now))
+            .await
     }
 
     async fn add_recipients(

@@ -228,7 +228,9 @@ pub(crate) async fn exercise(subject: &dyn Subject, clock: Clock) {
         // The same behind a name.
         let name = format!("innocent-{number}.example");
         book.add(&name, &[address]);
-        assert!(refused(&name).await.contains("is not a public address"), "{name} {address}");
+        let detail = refused(&name).await;
+        assert!(detail.contains("is not a public address"), "{name} {address}");
+        assert!(!detail.contains(address), "callers do not learn what names lead to: {detail}");
     }
     for host in SPELLINGS {
         is_not_stored(host);

@@ -65,8 +65,11 @@ pub(super) fn validator() -> Arc<Validator> {
         let mut draft = shape.draft(&row.recipient);
         draft.envelope.lane.tenant = name(&row.tenant);
         let fingerprint = [u8::try_from(row.content.len()).unwrap(); 32];
-        draft.idempotency =
-            row.idempotency_key.map(|key| Idempotency { key: key.into(), fingerprint });
+        draft.idempotency = row.idempotency_key.map(|key| Idempotency {
+            key: key.into(),
+            fingerprint,
+            passed: None,
+        });
         Ok(draft)
     })
 }

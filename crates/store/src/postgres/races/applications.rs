@@ -128,7 +128,7 @@ pub(super) fn validator() -> Arc<Validator> {
             return Err("recipient: is nobody".to_owned());
         }
         let mut draft = Shape::default().draft(&row.recipient);
-        let key = |key: String| Idempotency { key: key.into(), fingerprint: [1; 32] };
+        let key = |key: String| Idempotency { key: key.into(), fingerprint: [1; 32], passed: None };
         draft.idempotency = row.idempotency_key.map(key);
         Ok(draft)
     })

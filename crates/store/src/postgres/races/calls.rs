@@ -142,7 +142,7 @@ impl Caller<'_> {
     }
 
     pub(super) fn open_broadcast(&mut self, engine: usize) -> Call {
-        let request = broadcast::OpenBroadcast(BroadcastShape::default().draft());
+        let request = broadcast::OpenBroadcast(BroadcastShape::default().draft(), at(0));
         self.intake(engine, "open a broadcast".to_owned(), request, move |book, answer| {
             if let Some(BroadcastOpened::Opened(id)) = book.answer(answer) {
                 book.broadcasts.entry(id).or_default().engine = engine;

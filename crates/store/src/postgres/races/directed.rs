@@ -55,7 +55,7 @@ async fn a_broadcast_that_is_partly_removed_with_its_process_cannot_be_sealed() 
     let mut cluster = Cluster::start().await;
     let mut schedule = Schedule::begin(&mut cluster, 1).await;
     let (intake, work) = (schedule.engines[0].intake.clone(), schedule.engines[1].work.clone());
-    let opening = intake.run(broadcast::OpenBroadcast(BroadcastShape::default().draft()));
+    let opening = intake.run(broadcast::OpenBroadcast(BroadcastShape::default().draft(), at(0)));
     let opened = schedule.through(opening).await;
     let Ok(BroadcastOpened::Opened(id)) = opened else { panic!("{opened:?}") };
     let group = |number: usize| {

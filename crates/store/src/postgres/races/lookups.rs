@@ -15,7 +15,7 @@ use crate::{Admission, StoreError};
 fn keyed(key: usize) -> IngestDrafts {
     let mut draft = Shape::default().draft("r");
     let key = format!("k{key}").into();
-    draft.idempotency = Some(Idempotency { key, fingerprint: [1; 32] });
+    draft.idempotency = Some(Idempotency { key, fingerprint: [1; 32], passed: None });
     IngestDrafts { drafts: vec![draft], now: at(0) }
 }
 
