@@ -46,6 +46,7 @@ mod prune;
 mod query;
 mod readiness;
 mod recipients;
+mod reload;
 mod request_mark;
 mod requeue;
 mod reschedule;
@@ -75,7 +76,7 @@ use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
 use store::{ActTrail, ReadStore};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 pub use access::Locked;
 pub use access_log::AccessLog;
@@ -102,6 +103,7 @@ pub use prospect::ProspectAnswer;
 pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
 pub use recipients::ErasureAnswer;
+pub use reload::{ReloadAnswer, ReloadCall, ReloadError, Reloaded, reload_calls};
 pub use requeue::RequeuedOne;
 pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
@@ -134,6 +136,8 @@ pub struct ApiState {
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
     pub keys: Arc<KeyRing>,
+    /// The way to the loop that reads the configuration again; none where there is no configuration to read.
+    pub reloads: Option<mpsc::Sender<ReloadCall>>,
     /// Keeps who has changed what.
     pub trail: Arc<dyn ActTrail>,
     /// Whose notifications those of callers without a key are: `default`.

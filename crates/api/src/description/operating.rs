@@ -10,9 +10,12 @@ use super::parameters::limit;
 use super::types::Types;
 use crate::limits::LOG_ENTRIES;
 use crate::operate::{self, AuditAnswer};
-use crate::problem_code::ProblemCode::InternalError;
+use crate::problem_code::ProblemCode::{
+    ConfigurationRefused, InternalError, NotReady, UnknownPath,
+};
 use crate::prospect::{self, ProspectAnswer};
 use crate::prune::PruneAnswer;
+use crate::reload::ReloadAnswer;
 use crate::status::StatusAnswer;
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
@@ -45,6 +48,11 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
         operation(Method::POST, "/v1/prune", "prune", "Remove what has outlived its lifetime now")
             .about("It answers within about a second: ask again until `done` is true.")
             .json("Counts of what this call removed.", types.of::<PruneAnswer>())
+            .writes(),
+        operation(Method::POST, "/v1/reload", "reload", "Read the configuration again")
+            .about("Of the process that answers alone: in a cluster each has a configuration of its own. A configuration that is wrong changes nothing.")
+            .json("What was changed, and what takes a restart.", types.of::<ReloadAnswer>())
+            .may(&[ConfigurationRefused, NotReady, UnknownPath])
             .writes(),
         operation(Method::GET, "/metrics", "read_metrics", "Read the metrics of the process")
             .answers(200, "The metrics.", &[("application/openmetrics-text", exposition)])

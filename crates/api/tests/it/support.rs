@@ -112,6 +112,7 @@ fn build(
     let (public, site) = api::sites(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
+        reloads: Some(reloading()),
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
         trail: Arc::clone(&store) as _,
         growth: Arc::default(),
@@ -151,6 +152,19 @@ fn build(
         started_at: pipeline::timestamp(clock),
     });
     Fixture { site, public, store, intake, ready }
+}
+
+/// The way to a loop that always finds the same changes.
+fn reloading() -> tokio::sync::mpsc::Sender<api::ReloadCall> {
+    let (reloads, mut calls) = api::reload_calls();
+    // It ends with the fixture, which has the sender.
+    std::thread::spawn(move || {
+        while let Some(call) = calls.blocking_recv() {
+            let changed = vec!["channels.ios".to_owned()];
+            call.answer(Ok(api::Reloaded { changed, ..api::Reloaded::default() }));
+        }
+    });
+    reloads
 }
 
 /// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.
