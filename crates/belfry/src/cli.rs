@@ -207,7 +207,16 @@ mod tests {
                 .lines()
                 .filter_map(|line| line.strip_prefix("      --")?.split(' ').next())
                 .collect();
-            assert_eq!(names, ["config", "url", "api-key", "api-key-file", "ca-file"], "{help}");
+            let expect = [
+                "config",
+                "url",
+                "api-key",
+                "api-key-file",
+                "ca-file",
+                "client-cert",
+                "client-key",
+            ];
+            assert_eq!(names, expect, "{help}");
         }
     }
 

@@ -41,7 +41,7 @@ impl Client {
             Some(url) => url.clone(),
             None => config()?.server.local_url().unwrap_or_default(),
         };
-        let engine = EngineApi::new(&url, global.key()?, global.ca_file.as_deref())?;
+        let engine = EngineApi::new(&url, global.key()?, global.tls_files()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, engine, idle: Cell::default() })
     }
