@@ -21,6 +21,7 @@ mod description;
 mod draft;
 mod estimate;
 mod events;
+mod exposition;
 mod follow;
 mod grants;
 mod grants_json;

@@ -8,6 +8,7 @@ use store::LogEntry;
 use super::operation::{LINES, Operation, component, lines_of};
 use super::parameters::limit;
 use super::types::Types;
+use crate::exposition::{OPENMETRICS, TEXT};
 use crate::limits::LOG_ENTRIES;
 use crate::operate::{self, AuditAnswer};
 use crate::problem_code::ProblemCode::{
@@ -20,7 +21,11 @@ use crate::status::StatusAnswer;
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     let log = lines_of(&[types.of::<LogEntry>(), component("NextLogPosition")]);
-    let exposition = json!({ "type": "string", "description": "OpenMetrics 1.0." });
+    let text = |form: &str| json!({ "type": "string", "description": form });
+    let expositions = [
+        (OPENMETRICS, text("OpenMetrics 1.0.")),
+        (TEXT, text("The text format of Prometheus, 0.0.4.")),
+    ];
     vec![
         operation(Method::GET, "/v1/status", "read_status", "Read where work stands")
             .json("The status.", types.of::<StatusAnswer>())
@@ -55,7 +60,8 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .may(&[ConfigurationRefused, NotReady, UnknownPath])
             .writes(),
         operation(Method::GET, "/metrics", "read_metrics", "Read the metrics of the process")
-            .answers(200, "The metrics.", &[("application/openmetrics-text", exposition)])
+            .about("In the text format of Prometheus if `Accept` prefers `text/plain`.")
+            .answers(200, "The metrics.", &expositions)
             .may(&[InternalError]),
     ]
 }
