@@ -68,7 +68,7 @@ fuzz: setup
 fuzz-corpus: setup
 	scripts/fuzz.sh --corpus
 
-## api-judges: Spectral, schemathesis and generated clients on the API and its description, as in make test; EXAMPLES=200 for more of each operation
+## api-judges: Spectral, schemathesis, promtool and generated clients on the API, its description and the metrics, as in make test; EXAMPLES=200 for more of each operation
 api-judges: setup setup-servers
 	$(CARGO) build --locked -p belfry
 	scripts/api-judges.sh $(EXAMPLES)

@@ -1,4 +1,4 @@
-# For api-judges.sh and api-clients.sh, which source it: programs in fixed versions in `tools` in the build folder, and an engine with a
+# For api-judges.sh, api-clients.sh and metrics-judge.sh, which source it: programs in fixed versions in `tools` in the build folder, and an engine with a
 # store of its own. Sets `tools`, `binary` and `work`, a folder that is removed at the end.
 
 target=${CARGO_TARGET_DIR:-$(cargo metadata --no-deps --offline --format-version 1 | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)}
@@ -48,9 +48,9 @@ install_python_packages() { # FOLDER PLACE
     cp "$2/requirements.txt" "$tools/$1/made-from"
 }
 
-# An engine with an empty store, a channel that sends nothing, one for callbacks to this machine, and a key for everything. Sets
-# `address`, `key` and `secret`.
-start_engine() {
+# An engine with an empty store, a channel that sends nothing, one for callbacks to this machine, a key for everything, and what SETTINGS
+# say besides. Sets `address`, `key` and `secret`.
+start_engine() { # [SETTINGS]
     "$binary" api-key judge --tenant default --scopes send,read,cancel,suppress,operate,metrics >"$work/key"
     key=$(sed -n 's/^# BELFRY_API_KEY=//p' "$work/key")
     secret=whsec_$(head -c 32 /dev/urandom | base64)
@@ -65,6 +65,7 @@ kind = "webhook"
 secrets = ["$secret"]
 allow_http = true
 allow_networks = ["127.0.0.1"]
+${1:-}
 TOML
     mkfifo "$work/ready"
     (cd "$work" && exec "$binary" serve >ready 2>log) &

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Holds the API and its description (docs/reference/openapi.json) against programs of others: Spectral judges the description, and
-# schemathesis sends an engine what the description allows and what it forbids. It fails at an answer that is not described, at a 5xx,
+# Holds the API and its description (docs/reference/openapi.json) against programs of others: Spectral judges the description,
+# promtool the metrics (metrics-judge.sh), and schemathesis sends an engine what the description allows and what it forbids. It fails at an answer that is not described, at a 5xx,
 # and at a request that is forbidden and was accepted. What it draws is the same in each run.
 #   scripts/api-judges.sh [EXAMPLES]      25 for each operation when nothing is said; more find more
 # Both are installed into `tools` in the build folder, in the versions of tests/api; ones that are there are used again. The engine is
@@ -24,3 +24,5 @@ cp tests/api/hooks.py tests/api/schemathesis.toml "$work/"
     --header "Authorization: Bearer $key" --max-examples "$examples" --no-color >said 2>&1) || { cat "$work/said" >&2; exit 1; }
 sed -n 's/^ *\([0-9]* generated.*\)/schemathesis: \1/p' "$work/said"
 stop_engine
+
+scripts/metrics-judge.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up the servers that the tests start. PostgreSQL, RabbitMQ and NATS are installed from the distribution's packages, unless
 # they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd, h2load and Node.js, which have
-# no service. Mail servers, nginx, HAProxy, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
+# no service. Mail servers, nginx, HAProxy, Prometheus, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
 # is replaced, and what will be done is said first. A Go toolchain and a JDK are used where there are some, and not installed.
 # Kafka is fetched into the build folder (fetch-kafka.sh), and run by a JRE.
 set -euo pipefail
@@ -24,6 +24,8 @@ in_path_or node '/usr/bin/node' || missing+=(nodejs)
 in_path_or npm '/usr/bin/npm' || missing+=(npm)
 # `openssl s_client` asks the engine's listener for old protocols and ciphers.
 in_path_or openssl '/usr/bin/openssl' || missing+=(openssl)
+# Scrapes metrics for promtool.
+in_path_or curl '/usr/bin/curl' || missing+=(curl)
 # libFuzzer is built with it.
 in_path_or c++ '/usr/bin/c++' || missing+=(g++)
 # Verifies signatures of mail; Ed25519 ones with the second.

@@ -6,6 +6,7 @@
 # directory of its own with its programs and their libraries, in which `testbed` runs it.
 # nginx and HAProxy: installed, they would be started on port 80 with the machine. `testbed` runs them where they lie, with the
 # libraries that the machine lacks. One that is in PATH is used as it is.
+# Prometheus: its promtool judges metrics (metrics-judge.sh); installed, its server would be started.
 # Netty (4 MB): a library for a server that `testbed` builds where there is a JDK. python3-hpack: a judge of header blocks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +17,7 @@ packages=(postfix opensmtpd exim4-daemon-light)
 in_place=()
 for package in nginx haproxy; do command -v "$package" >/dev/null || in_place+=("$package"); done
 in_place+=(libnetty-java python3-hpack)
+command -v promtool >/dev/null || in_place+=(prometheus)
 packages+=("${in_place[@]}")
 
 candidate() { # PACKAGE: the version that would be installed

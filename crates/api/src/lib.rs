@@ -23,6 +23,7 @@ mod description;
 mod draft;
 mod estimate;
 mod events;
+mod exposition;
 mod follow;
 mod grants;
 mod grants_json;
@@ -49,6 +50,7 @@ mod prune;
 mod query;
 mod readiness;
 mod recipients;
+mod reload;
 mod request_mark;
 mod requeue;
 mod reschedule;
@@ -79,7 +81,7 @@ use notification::{Name, Timestamp};
 use pipeline::{Intake, RetryPolicy};
 use prometheus_client::registry::Registry;
 use store::{ActTrail, ReadStore, TenantReads};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 pub use access::Locked;
 pub use access_log::AccessLog;
@@ -107,6 +109,7 @@ pub use prospect::ProspectAnswer;
 pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
 pub use recipients::ErasureAnswer;
+pub use reload::{ReloadAnswer, ReloadCall, ReloadError, Reloaded, reload_calls};
 pub use requeue::RequeuedOne;
 pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
@@ -141,6 +144,8 @@ pub struct ApiState {
     pub changes: watch::Receiver<u64>,
     /// Keys of callers, as they are when a request comes.
     pub keys: Arc<KeyRing>,
+    /// The way to the loop that reads the configuration again; none where there is no configuration to read.
+    pub reloads: Option<mpsc::Sender<ReloadCall>>,
     /// Keeps who has changed what.
     pub trail: Arc<dyn ActTrail>,
     /// Whose notifications those of callers without a key are: `default`.

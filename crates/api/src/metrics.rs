@@ -1,12 +1,12 @@
-//! `GET /metrics`: what the stages count, and how things stand, as `OpenMetrics` text.
+//! `GET /metrics`: what the stages count, and how things stand, as text of one of two forms.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use feed::{FeedProgress, FeedSource};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::family::Family;
@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use store::{ClusterStatus, ErrorKind, StoreError};
 
 use crate::ApiState;
+use crate::exposition::exposed;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::status::{lag, oldest_due};
@@ -23,7 +24,10 @@ type Count = Gauge<u64, AtomicU64>;
 
 /// The registry of the stages, and what the store says as of now. While the store is away, what it would say is missing:
 /// `belfry_available` tells.
-pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
+pub(crate) async fn metrics(
+    State(shared): State<Arc<ApiState>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     // A registry of its own for each scrape: a gauge that cannot be read now is missing, and does not show an old value.
     let mut now = Registry::default();
     let available = Family::<[(&str, &str); 1], Count>::default();
@@ -41,8 +45,7 @@ pub(crate) async fn metrics(State(shared): State<Arc<ApiState>>) -> Result<Respo
         .and_then(|()| encode_registry(&mut text, &now))
         .and_then(|()| encode_eof(&mut text))
         .map_err(|_| Problem::new(ProblemCode::InternalError, "metrics cannot be written"))?;
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(CONTENT_TYPE, content_type)], text).into_response())
+    Ok(exposed(&headers, text))
 }
 
 async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreError> {

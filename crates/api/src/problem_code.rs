@@ -150,6 +150,9 @@ problem_codes! {
     TooManyPauses, "too_many_pauses", CONFLICT, "Too many pauses",
         "There are as many pauses as an engine keeps, of all tenants together.",
         "End some with `POST /v1/resume`.";
+    ConfigurationRefused, "configuration_refused", CONFLICT, "The configuration is wrong",
+        "The configuration that the process has read again cannot be used. Nothing has changed: it goes on by the one before.",
+        "Correct what `detail` names, a line for each mistake, and reload again. `belfry check-config` says the same beforehand.";
     UploadEnded, "upload_ended", CONFLICT, "The broadcast is no longer open",
         "The broadcast that was being handed in was given up, as when the engine restarts. Nothing of it is stored.",
         "Send the broadcast again.";

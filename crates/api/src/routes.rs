@@ -14,8 +14,8 @@ use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::{
     ApiState, acts, broadcast_list, broadcasts, cancel, channels, compressed, create, events,
-    key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients, requeue,
-    reschedule, resolve, status, suppressions,
+    key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients, reload,
+    requeue, reschedule, resolve, status, suppressions,
 };
 
 /// A route that needs a key.
@@ -76,6 +76,7 @@ fn of_every_process() -> Vec<KeyedRoute> {
         get("/metrics", &[Metrics], metrics::metrics).watch(),
         get("/v1/keys/self", &[], key_routes::own),
         get("/v1/status", &[Read, Operate], status::status).watch(),
+        post("/v1/reload", &[Operate], reload::reload).act(),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use channel::Secret;
@@ -33,7 +33,13 @@ pub(crate) struct Global {
     api_key_file: Option<PathBuf>,
     /// More root certificates to trust, PEM, where the engine is called by https
     #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CA_FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    /// Certificate to show where the engine asks callers for one, PEM, with those that lead to its authority
+    #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CLIENT_CERT")]
+    client_cert: Option<PathBuf>,
+    /// Key of that certificate, PEM
+    #[arg(long, global = true, value_name = "FILE", env = "BELFRY_CLIENT_KEY")]
+    client_key: Option<PathBuf>,
 }
 
 /// Which store a command reads.
@@ -105,6 +111,15 @@ pub(crate) struct ShownArgs {
 /// The arguments of [`ScopeArgs`] that name a scope by themselves.
 pub(crate) const SCOPES: [&str; 2] = ["all", "channel"];
 
+/// The files by which a command and an engine know each other over https.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TlsFiles<'a> {
+    /// Further roots to trust.
+    pub(crate) ca: Option<&'a Path>,
+    /// A certificate to show, and its key.
+    pub(crate) identity: Option<(&'a Path, &'a Path)>,
+}
+
 /// The thing that an identifier names.
 pub(crate) enum TargetId {
     Notification(NotificationId),
@@ -139,6 +154,37 @@ impl Global {
                 }
             }
         }
+    }
+
+    /// The files by which the engine is trusted, and is shown a certificate.
+    ///
+    /// # Errors
+    /// When there is a certificate without a key, or a key without a certificate.
+    pub(crate) fn tls_files(&self) -> Result<TlsFiles<'_>, CliError> {
+        let lacks = |given: &str, missing: &str| {
+            let message = format!("{given} is given without {missing}: name both files");
+            Err(CliError::new(FailureKind::Usage, message))
+        };
+        // As `BELFRY_CLIENT_CERT=` in an environment is: none.
+        let [certificate, key] = [&self.client_cert, &self.client_key]
+            .map(|file| file.as_deref().filter(|path| !path.as_os_str().is_empty()));
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => {
+                return lacks(
+                    "--client-cert (BELFRY_CLIENT_CERT)",
+                    "--client-key (BELFRY_CLIENT_KEY)",
+                );
+            }
+            (None, Some(_)) => {
+                return lacks(
+                    "--client-key (BELFRY_CLIENT_KEY)",
+                    "--client-cert (BELFRY_CLIENT_CERT)",
+                );
+            }
+        };
+        Ok(TlsFiles { ca: self.ca_file.as_deref(), identity })
     }
 }
 

@@ -32,6 +32,7 @@ use crate::pause::PauseArgs;
 use crate::plan::PlanArgs;
 use crate::prune::PruneArgs;
 use crate::relay::RelayArgs;
+use crate::reload::ReloadArgs;
 use crate::requeue::RequeueArgs;
 use crate::reschedule::RescheduleArgs;
 use crate::resolve::ResolveArgs;
@@ -127,6 +128,8 @@ pub(crate) enum CliCommand {
     Plan(PlanArgs),
     /// Run local providers that speak the real protocols
     ProviderSim(Box<provider_sim::SimulatorOptions>),
+    /// Have a running engine read its configuration again, and say what changed
+    Reload(ReloadArgs),
     /// Check a configuration without touching the network
     CheckConfig(CheckConfigArgs),
     /// Seal the secrets of a configuration
@@ -204,7 +207,16 @@ mod tests {
                 .lines()
                 .filter_map(|line| line.strip_prefix("      --")?.split(' ').next())
                 .collect();
-            assert_eq!(names, ["config", "url", "api-key", "api-key-file", "ca-file"], "{help}");
+            let expect = [
+                "config",
+                "url",
+                "api-key",
+                "api-key-file",
+                "ca-file",
+                "client-cert",
+                "client-key",
+            ];
+            assert_eq!(names, expect, "{help}");
         }
     }
 

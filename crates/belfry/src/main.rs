@@ -44,6 +44,7 @@ mod progress;
 mod prune;
 mod reader;
 mod relay;
+mod reload;
 mod requeue;
 mod reschedule;
 mod resolve;
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
 fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
     // Read by the commands that need it: `credential` and `check-config` have to work with one that is wrong.
     let config = |flags| Config::load(global.config.as_deref(), flags);
-    let client = || Client::new(&global, &config(Flags::default())?);
+    let client = || Client::new(&global, || config(Flags::default()));
     // An engine where `--url` says, unless a store is named; else the store.
     let source = |args: &StoreArgs| -> anyhow::Result<ReadSource> {
         if global.url.is_some() && args.store.is_none() {
@@ -117,6 +118,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Reschedule(args) => reschedule::run(&args, &client()?)?,
         CliCommand::Resolve(args) => resolve::run(&args, &client()?)?,
         CliCommand::Erase(args) => erase::run(&args, &client()?)?,
+        CliCommand::Reload(args) => reload::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &source(&args.store)?);

@@ -24,6 +24,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::{ReloadError, Reloaded};
 use channel::Secret;
 use clap::Args;
 use flow::Clock;
@@ -37,7 +38,6 @@ use crate::logging;
 use crate::signals::EndSignals;
 pub(crate) use engine::Engine;
 use failed::Failed;
-use live::Changes;
 pub(crate) use relayed::RelayRoute;
 pub(crate) use role::Role;
 
@@ -76,7 +76,8 @@ impl RunArgs {
     }
 }
 
-/// Runs the engine until SIGTERM or SIGINT. With SIGHUP it goes by what `read` reads then. The exit code is 1 when it had to stop by itself.
+/// Runs the engine until SIGTERM or SIGINT. With SIGHUP, and when a caller asks for it, it goes by what `read` reads then. The exit code is
+/// 1 when it had to stop by itself.
 pub(crate) fn run(
     role: Role,
     config: &Config,
@@ -112,13 +113,21 @@ async fn serve(
         () = ends.next() => return Ok(ExitCode::SUCCESS),
     };
     announce(&engine)?;
+    // A start without a relay has the receiver.
+    let mut calls = engine.take_reload_calls().context("the engine takes no reloads")?;
     let failure = loop {
         tokio::select! {
             () = ends.next() => break None,
             failure = engine.failed() => break Some(failure),
-            _ = hangup.recv() => reload(&mut engine, &read).await,
+            _ = hangup.recv() => {
+                // The log has what came of it.
+                let _logged = reload(&mut engine, &read).await;
+            }
+            Some(call) = calls.recv() => call.answer(reload(&mut engine, &read).await),
         }
     };
+    // Those that wait are told that nothing changes any more: the drain waits for their answers.
+    drop(calls);
     Ok(end(engine, failure, &mut ends).await)
 }
 
@@ -150,8 +159,11 @@ pub(crate) async fn end(
     if drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Goes by the configuration as it is now, if it is right; if not, everything stays.
-async fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, CliError>) {
+/// Goes by the configuration as it is now, if it is right; if not, everything stays. What came of it is logged and given.
+async fn reload(
+    engine: &mut Engine,
+    read: impl Fn() -> Result<Config, CliError>,
+) -> Result<Reloaded, ReloadError> {
     let reloaded = match read() {
         Ok(new) => {
             warn(&new);
@@ -159,20 +171,20 @@ async fn reload(engine: &mut Engine, read: impl Fn() -> Result<Config, CliError>
         }
         Err(error) => Err(error.into()),
     };
-    let Changes { made, left } = match reloaded {
-        Ok(changes) => changes,
-        Err(error) => {
-            for line in format!("{error:#}").lines() {
-                tracing::error!("not reloaded, everything stays as it was: {line}");
-            }
-            return;
+    let reloaded = reloaded.map_err(|error| {
+        let wrong = format!("{error:#}");
+        for line in wrong.lines() {
+            tracing::error!("not reloaded, everything stays as it was: {line}");
         }
-    };
-    let changed = if made.is_empty() { "nothing".to_owned() } else { made.join(", ") };
+        error.downcast().map_or(ReloadError::Configuration(wrong), ReloadError::Store)
+    })?;
+    let Reloaded { changed, needs_restart, .. } = &reloaded;
+    let changed = if changed.is_empty() { "nothing".to_owned() } else { changed.join(", ") };
     tracing::info!(changed, "reloaded: what is sent and asked from now on goes by it");
-    if !left.is_empty() {
-        tracing::warn!("{} differs too, and needs a restart", left.join(", "));
+    if !needs_restart.is_empty() {
+        tracing::warn!("{} differs too, and needs a restart", needs_restart.join(", "));
     }
+    Ok(reloaded)
 }
 
 fn warn(config: &Config) {

@@ -8,16 +8,24 @@ use store::LogEntry;
 use super::operation::{LINES, Operation, component, lines_of};
 use super::parameters::limit;
 use super::types::Types;
+use crate::exposition::{OPENMETRICS, TEXT};
 use crate::limits::LOG_ENTRIES;
 use crate::operate::{self, AuditAnswer};
-use crate::problem_code::ProblemCode::InternalError;
+use crate::problem_code::ProblemCode::{
+    ConfigurationRefused, InternalError, NotReady, UnknownPath,
+};
 use crate::prospect::{self, ProspectAnswer};
 use crate::prune::PruneAnswer;
+use crate::reload::ReloadAnswer;
 use crate::status::StatusAnswer;
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     let log = lines_of(&[types.of::<LogEntry>(), component("NextLogPosition")]);
-    let exposition = json!({ "type": "string", "description": "OpenMetrics 1.0." });
+    let text = |form: &str| json!({ "type": "string", "description": form });
+    let expositions = [
+        (OPENMETRICS, text("OpenMetrics 1.0.")),
+        (TEXT, text("The text format of Prometheus, 0.0.4.")),
+    ];
     vec![
         operation(Method::GET, "/v1/status", "read_status", "Read where work stands")
             .json("The status.", types.of::<StatusAnswer>())
@@ -46,8 +54,14 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .about("It answers within about a second: ask again until `done` is true.")
             .json("Counts of what this call removed.", types.of::<PruneAnswer>())
             .writes(),
+        operation(Method::POST, "/v1/reload", "reload", "Read the configuration again")
+            .about("Of the process that answers alone: in a cluster each has a configuration of its own. A configuration that is wrong changes nothing.")
+            .json("What was changed, and what takes a restart.", types.of::<ReloadAnswer>())
+            .may(&[ConfigurationRefused, NotReady, UnknownPath])
+            .writes(),
         operation(Method::GET, "/metrics", "read_metrics", "Read the metrics of the process")
-            .answers(200, "The metrics.", &[("application/openmetrics-text", exposition)])
+            .about("In the text format of Prometheus if `Accept` prefers `text/plain`.")
+            .answers(200, "The metrics.", &expositions)
             .may(&[InternalError]),
     ]
 }

@@ -67,6 +67,7 @@ const ROUTES: &[Row] = &[
     ("POST", "/v1/pause", &[Cancel], Asked::Nothing, ACT),
     ("POST", "/v1/preview", &[Send], Asked::Nothing, NO_ACT),
     ("POST", "/v1/prune", &[Operate], Asked::Nothing, ACT),
+    ("POST", "/v1/reload", &[Operate], Asked::Nothing, ACT),
     ("POST", "/v1/requeue", &[Send], Asked::Nothing, ACT),
     ("POST", "/v1/resolve", &[Cancel], Asked::Nothing, ACT),
     ("POST", "/v1/resume", &[Cancel], Asked::Nothing, ACT),

@@ -137,6 +137,7 @@ fn build(
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         tenant_reads: Arc::new(NotedReads { store: Arc::clone(&store), asked: asked.clone() }),
+        reloads: Some(reloading()),
         operations: api::Locked::new(Arc::clone(&store) as Arc<dyn Operations>),
         trail: Arc::clone(&store) as _,
         growth: Arc::default(),
@@ -176,6 +177,19 @@ fn build(
         started_at: pipeline::timestamp(clock),
     });
     Fixture { site, public, store, intake, ready, configured_keys, asked }
+}
+
+/// The way to a loop that always finds the same changes.
+fn reloading() -> tokio::sync::mpsc::Sender<api::ReloadCall> {
+    let (reloads, mut calls) = api::reload_calls();
+    // It ends with the fixture, which has the sender.
+    std::thread::spawn(move || {
+        while let Some(call) = calls.blocking_recv() {
+            let changed = vec!["channels.ios".to_owned()];
+            call.answer(Ok(api::Reloaded { changed, ..api::Reloaded::default() }));
+        }
+    });
+    reloads
 }
 
 /// A notification to `to`, with `more` fields, such as `,"priority":"bulk"`.

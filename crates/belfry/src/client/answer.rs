@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::ProblemCode;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
@@ -39,6 +40,7 @@ const NO_SENSE: &str =
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ProblemBody {
+    code: String,
     title: String,
     detail: String,
     errors: Vec<FieldError>,
@@ -95,6 +97,8 @@ impl EngineAnswer {
             _ => FailureKind::BadInput,
         };
         let problem = self.problem();
+        let is_of_configuration = problem.code == ProblemCode::ConfigurationRefused.as_str();
+        let kind = if is_of_configuration { FailureKind::Config } else { kind };
         let words = |error: FieldError| error.in_file(lines).to_string();
         let errors: Vec<String> = problem.errors.into_iter().map(words).collect();
         // The most exact words first: the title is the same for every problem of a kind.

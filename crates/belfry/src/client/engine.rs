@@ -1,7 +1,7 @@
 //! One engine, and connections to it: HTTP/1.1 that is kept alive, over TCP, TLS or a Unix socket.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +13,14 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
+use net::setting::{SettingError, SettingText};
+use net::tls::Identity;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::args::TlsFiles;
 use crate::exit::{CliError, FailureKind};
 
 use super::EngineAnswer;
@@ -81,13 +84,20 @@ struct EngineTls {
 // === impl EngineApi ===
 
 impl EngineApi {
-    /// The engine at `url`, called with `key` if there is one. By https it is trusted by this machine's roots and those in `ca_file`.
-    pub(crate) fn new(
-        url: &str,
-        key: Option<String>,
-        ca_file: Option<&Path>,
-    ) -> anyhow::Result<Self> {
-        let (place, authority) = EnginePlace::of(url, ca_file)?;
+    /// The engine at `url`, called with `key` if there is one. By https it is trusted by this machine's roots and those in `files`, and
+    /// is shown the certificate in them if it asks for one.
+    ///
+    /// # Errors
+    /// When `url` is no address, a file cannot be used, or a certificate is given and `url` is not https.
+    pub(crate) fn new(url: &str, key: Option<String>, files: TlsFiles<'_>) -> anyhow::Result<Self> {
+        let (place, authority) = EnginePlace::of(url, files)?;
+        if files.identity.is_some() && !place.has_tls() {
+            let message = format!(
+                "a client certificate is shown by https alone, and {url} is not https: leave --client-cert and --client-key \
+                 (BELFRY_CLIENT_CERT, BELFRY_CLIENT_KEY) out, or call https"
+            );
+            return Err(CliError::new(FailureKind::Usage, message).into());
+        }
         let authorization = key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let authorization = authorization.transpose().map_err(|_| {
             CliError::new(FailureKind::Usage, "the API key has characters that no key has")
@@ -135,7 +145,7 @@ impl EngineApi {
         request.headers_mut().insert(CONTENT_TYPE, lines);
         // Without a time limit: the engine answers after the last line, and the input may be a pipe that fills slowly.
         let sent = connection.sender.send_request(request).await;
-        let response = sent.map_err(|error| CallError::Lost(error.to_string()))?;
+        let response = sent.map_err(|error| CallError::Lost(words(&error)))?;
         // Not kept: a command that uploads makes no other call.
         read(response, connection, &mut None).await
     }
@@ -189,7 +199,7 @@ impl EngineApi {
 
 impl EnginePlace {
     /// The place at `url`, and the host that its requests name.
-    fn of(url: &str, ca_file: Option<&Path>) -> anyhow::Result<(Self, HeaderValue)> {
+    fn of(url: &str, files: TlsFiles<'_>) -> anyhow::Result<(Self, HeaderValue)> {
         if let Some(path) = url.strip_prefix(UNIX) {
             // `unix:///run/api.sock` is the same place, as other programs write it.
             let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
@@ -208,13 +218,17 @@ impl EnginePlace {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
         let (tls, usual_port) = match uri.scheme_str() {
             Some("http") => (None, 80),
-            Some("https") => (Some(EngineTls::new(&host, ca_file)?), 443),
+            Some("https") => (Some(EngineTls::new(&host, files)?), 443),
             _ => return Err(refuse().into()),
         };
         let port = net::endpoint::port_of(authority, usual_port).map_err(|malformed| {
             CliError::new(FailureKind::Usage, format!("{url:?} {malformed}"))
         })?;
         Ok((Self::Tcp { host, port, tls }, HeaderValue::try_from(authority.as_str())?))
+    }
+
+    fn has_tls(&self) -> bool {
+        matches!(self, Self::Tcp { tls: Some(_), .. })
     }
 }
 
@@ -249,11 +263,11 @@ impl EngineConnection {
             // A connection that was closed while it was idle says so here, before anything is written.
             if let Err(error) = self.sender.ready().await {
                 let unsent = Some(Box::new(request));
-                return Err(FailedSend { unsent, reason: error.to_string() });
+                return Err(FailedSend { unsent, reason: words(&error) });
             }
             self.sender.try_send_request(request).await.map_err(|mut error| {
                 let unsent = error.take_message().map(Box::new);
-                FailedSend { unsent, reason: error.into_error().to_string() }
+                FailedSend { unsent, reason: words(&error.into_error()) }
             })
         };
         timeout(ANSWER_TIMEOUT, sent).await.unwrap_or_else(|_| {
@@ -261,6 +275,17 @@ impl EngineConnection {
             // It may have left by then, so what became of it is unknown.
             Err(FailedSend { unsent: None, reason })
         })
+    }
+}
+
+/// The words of `error`. With TLS 1.3 a server refuses a client's certificate, or asks for one, when a request is on its way.
+fn words(error: &hyper::Error) -> String {
+    let Some(refusal) = net::tls::refusal(error) else { return error.to_string() };
+    let explained = net::tls::explain(refusal);
+    if explained.contains("demands a client certificate") {
+        format!("{explained}: name one by --client-cert, and its key by --client-key")
+    } else {
+        format!("{explained}: does it trust the authority of the certificate of --client-cert?")
     }
 }
 
@@ -290,8 +315,14 @@ impl From<CallError> for CliError {
 // === impl EngineTls ===
 
 impl EngineTls {
-    fn new(host: &str, ca_file: Option<&Path>) -> anyhow::Result<Self> {
-        let config = net::tls::client_trusting(net::tls::roots(ca_file)?, &[], None)?;
+    fn new(host: &str, TlsFiles { ca, identity }: TlsFiles<'_>) -> anyhow::Result<Self> {
+        let refuse = |error: SettingError| CliError::new(FailureKind::Usage, error.to_string());
+        let read = |(certificate, key)| {
+            Identity::read(SettingText::File(certificate), SettingText::File(key))
+        };
+        let identity = identity.map(read).transpose().map_err(refuse)?;
+        let roots = net::tls::roots(ca).map_err(refuse)?;
+        let config = net::tls::client_trusting(roots, &[], identity).map_err(refuse)?;
         let name = ServerName::try_from(host.to_owned())?;
         Ok(Self { connector: TlsConnector::from(config), name })
     }

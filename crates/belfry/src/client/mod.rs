@@ -31,11 +31,17 @@ pub(crate) struct Client {
 // === impl Client ===
 
 impl Client {
-    /// A client of the engine at `--url`, or where the configuration has it listen. Connects to nothing yet.
-    pub(crate) fn new(global: &Global, config: &Config) -> anyhow::Result<Self> {
-        let configured = || config.server.local_url().unwrap_or_default();
-        let url = global.url.clone().unwrap_or_else(configured);
-        let engine = EngineApi::new(&url, global.key()?, global.ca_file.as_deref())?;
+    /// A client of the engine at `--url`, or where the configuration, which is read for nothing else, has it listen. Connects to nothing
+    /// yet.
+    pub(crate) fn new(
+        global: &Global,
+        config: impl FnOnce() -> Result<Config, CliError>,
+    ) -> anyhow::Result<Self> {
+        let url = match &global.url {
+            Some(url) => url.clone(),
+            None => config()?.server.local_url().unwrap_or_default(),
+        };
+        let engine = EngineApi::new(&url, global.key()?, global.tls_files()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, engine, idle: Cell::default() })
     }

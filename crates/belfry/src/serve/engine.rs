@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::Readiness;
+use api::{Readiness, ReloadCall, Reloaded};
 use flow::Clock;
 use flow::tasks::Ended;
 use notification::Account;
 use pipeline::Intake;
 use prometheus_client::registry::Registry;
 use store::{Ending, Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::Role;
@@ -19,7 +19,7 @@ use super::broker::{self, BrokerLink};
 use super::certificates::{Certificates, ReadCertificates};
 use super::failed::Failed;
 use super::listeners::{ListenPlaces, Listeners};
-use super::live::{Changes, Live};
+use super::live::Live;
 use super::relayed::RelayRoute;
 use super::sources;
 use super::stages::{SiteSenders, StageParts, Stages};
@@ -40,6 +40,7 @@ pub(crate) struct Engine {
     stages: Stages,
     intake: Arc<Intake>,
     live: Live,
+    reload_calls: Option<mpsc::Receiver<ReloadCall>>,
 }
 
 // === impl Engine ===
@@ -97,6 +98,8 @@ impl Engine {
             readiness = readiness.and(name, available);
         }
 
+        // A relay has no configuration to read again: it runs by its arguments.
+        let (reloads, reload_calls) = route.is_none().then(api::reload_calls).unzip();
         let registry = Registry::default();
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
         let mut parts = StageParts {
@@ -109,6 +112,7 @@ impl Engine {
             retention: Arc::new(config.retention.retention(&config.tenants)),
             sources: Vec::new(),
             growth: Arc::default(),
+            reloads,
         };
         if role.produces() {
             stages.retain(&mut parts);
@@ -136,14 +140,14 @@ impl Engine {
         // Before it is ready: a caller that is let in must not meet the site of the start.
         parts.open_sites(&sites, Arc::clone(&intake), (readiness, role.produces()))?;
         works.send_replace(true);
-        Ok(Self { places, certificates, backend, link, works, stages, intake, live })
+        Ok(Self { places, certificates, backend, link, works, stages, intake, live, reload_calls })
     }
 
     /// Goes by `config` from now on, as far as that needs no restart.
     ///
     /// # Errors
     /// When the configuration cannot be used; then nothing has changed.
-    pub(super) async fn reload(&mut self, config: Config) -> anyhow::Result<Changes> {
+    pub(super) async fn reload(&mut self, config: Config) -> anyhow::Result<Reloaded> {
         // Before anything is replaced: if they cannot be used, everything stays.
         let files = config.server.tls_files();
         let read = files.filter(|_| self.certificates.is_some()).map(ReadCertificates::read);
@@ -153,11 +157,16 @@ impl Engine {
         if let (Some(certificates), Some(read)) = (&self.certificates, read)
             && certificates.replace(read)
         {
-            changes.made.push("server.tls".to_owned());
+            changes.changed.push("server.tls".to_owned());
         }
         // A store that cannot be told has failed, and ends the process.
         self.backend.store().offer(self.live.channel_names()).await?;
         Ok(changes)
+    }
+
+    /// Callers that ask for a reload, for the loop that makes them, once. Callers are refused when it is dropped.
+    pub(super) fn take_reload_calls(&mut self) -> Option<mpsc::Receiver<ReloadCall>> {
+        self.reload_calls.take()
     }
 
     /// Where it listens.

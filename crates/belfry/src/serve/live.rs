@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use api::ConfiguredChannel;
+use api::{ConfiguredChannel, Reloaded};
 use flow::Clock;
 use notification::Name;
 use pipeline::ingest::{Renderer, TemplateSource, Templates};
@@ -29,15 +29,6 @@ pub(super) struct Live {
     configured: watch::Sender<BTreeMap<Name, ConfiguredChannel>>,
     keys: watch::Sender<api::Keys>,
     quotas: Arc<LaneQuotas>,
-}
-
-/// The effect of a new configuration.
-#[derive(Debug)]
-pub(super) struct Changes {
-    /// The settings that were changed.
-    pub(super) made: Vec<String>,
-    /// The settings that need a restart.
-    pub(super) left: Vec<&'static str>,
 }
 
 // === impl Live ===
@@ -92,7 +83,7 @@ impl Live {
         new: Config,
         intake: &Intake,
         listen: impl IntoIterator<Item = SocketAddr>,
-    ) -> anyhow::Result<Changes> {
+    ) -> anyhow::Result<Reloaded> {
         let keys = new.server.api_keys();
         // An address stays until a restart: if it is beyond loopback, taking the last key away would open it to all.
         for address in listen {
@@ -109,7 +100,9 @@ impl Live {
         made.extend((self.config.server.keys != new.server.keys).then(|| "server.keys".to_owned()));
         made.extend((self.templates != sources).then(|| "templates".to_owned()));
         made.extend((self.config.tenants != new.tenants).then(|| "tenants".to_owned()));
-        let left = self.config.fixed_differences(&new);
+        let warnings = new.warnings.clone();
+        let fixed = self.config.fixed_differences(&new).into_iter();
+        let needs_restart = fixed.map(str::to_owned).collect();
         self.policies.send_replace(policies);
         self.quotas.follow(new.quota_numbers(&channels));
         self.configured.send_replace(new.configured_channels(&channels));
@@ -120,7 +113,7 @@ impl Live {
         self.templates = sources;
         // What needs a restart stays as it was at the start, so the next reload names it again.
         self.config.follow(new);
-        Ok(Changes { made, left })
+        Ok(Reloaded { changed: made, needs_restart, warnings })
     }
 
     /// The intake of notifications.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use api::{ApiListener, ApiState, Readiness, Site, StoreGrowth};
+use api::{ApiListener, ApiState, Readiness, ReloadCall, Site, StoreGrowth};
 use feed::{Feed, FeedPlan, SourceCounts, SourceReader};
 use flow::{Clock, Tasks};
 use futures_util::future::try_join_all;
@@ -56,6 +56,8 @@ pub(super) struct StageParts<'a> {
     pub(super) sources: Vec<(Name, Arc<SourceCounts>)>,
     /// Sizes of the store since the process began.
     pub(super) growth: Arc<StoreGrowth>,
+    /// The way of callers that ask for a reload, if there is a configuration to read again.
+    pub(super) reloads: Option<mpsc::Sender<ReloadCall>>,
 }
 
 /// Closes a queue when the stage that feeds it ends, however it ends: senders take what is in the queue, and end as well.
@@ -422,6 +424,7 @@ impl StageParts<'_> {
                 Arc::clone(&store) as _,
                 (self.backend.worker_deadline(), self.clock),
             )),
+            reloads: self.reloads,
             trail: Arc::clone(&store) as _,
             operations: api::Locked::new(store),
             sources: self.sources,

@@ -11,5 +11,6 @@ mod pausing;
 mod quotas;
 mod receiver;
 mod registration;
+mod reload;
 mod sources;
 mod support;

@@ -9,6 +9,7 @@ mod first_run;
 mod import;
 mod keys;
 mod others;
+mod reload;
 mod remote;
 mod requeue;
 mod reschedule;

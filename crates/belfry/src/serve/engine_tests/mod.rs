@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use super::Role;
 use super::engine::Engine;
+use crate::args::TlsFiles;
 use crate::client;
 use crate::config::{BrokerKind, Config, Flags};
 
@@ -153,7 +154,7 @@ impl EngineWorld {
         let api = client::EngineApi::new(
             &format!("http://{}", engine.places().shown().unwrap()),
             None,
-            None,
+            TlsFiles::default(),
         )
         .unwrap();
         let call = api.call(&mut None, Method::POST, "/v1/notifications", Bytes::from(body)).await;

@@ -19,6 +19,6 @@ async fn a_reload_gives_a_tenant_another_quota_for_what_waits() {
     world.arrived(1).await;
     assert!(world.arrivals().len() < 30);
     let changes = engine.reload(world.config()).await.unwrap();
-    assert_eq!(changes.made, ["tenants"]);
+    assert_eq!(changes.changed, ["tenants"]);
     assert_eq!(settled(&engine, 30).await.delivered, 30);
 }

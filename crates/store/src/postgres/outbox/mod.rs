@@ -7,6 +7,8 @@
 
 mod position;
 #[cfg(test)]
+mod tenants_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod upgrade_tests;

@@ -18,7 +18,7 @@ use crate::postgres::setup_tests::open;
 /// A store, and an application beside it.
 pub(super) struct Bench {
     pub(super) database: Database,
-    store: Postgres,
+    pub(super) store: Postgres,
     /// Tasks of the applications' connections.
     tasks: Mutex<Tasks>,
 }
@@ -41,7 +41,7 @@ impl Bench {
         client
     }
 
-    async fn drain(&self) -> DrainedRows {
+    pub(super) async fn drain(&self) -> DrainedRows {
         self.store.drain(validator(), at(0)).await.unwrap()
     }
 

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Has promtool, the linter of Prometheus, judge the metrics of an engine that has delivered, has something to try again, a feed whose
+# receiver is not there, and a source that cannot be reached. It fails at whatever promtool says, and if a metric of these is missing.
+# promtool is one that is in PATH, or unpacked by unpack-servers.sh. One that cannot be had is an error, and never passed over.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/api-engine.sh
+
+promtool=$(command -v promtool || echo "$tools/../servers/prometheus/usr/bin/promtool")
+[ -x "$promtool" ] || { echo "$0 needs promtool: unpack it (make setup-servers does)" >&2; exit 1; }
+need curl curl
+
+# Nothing listens at port 1.
+start_engine '
+[[feeds]]
+name = "ends"
+channel = "hooks"
+to = "http://127.0.0.1:1/ends"
+[[sources]]
+name = "orders"
+url = "nats://127.0.0.1:1/orders"
+drop_bad_messages = true'
+export BELFRY_URL=http://$address BELFRY_API_KEY=$key
+run() { (cd "$work" && "$binary" "$@") >"$work/said" 2>&1 || { cat "$work/said" >&2; exit 1; }; }
+run test ios anyone
+run send --channel hooks --to http://127.0.0.1:1/hook --content '{}'
+
+scrape() { curl -sS --fail -H "authorization: Bearer $key" -H 'accept: text/plain' "$BELFRY_URL/metrics" -o "$work/metrics"; }
+has() { grep -q "^$1 [0-9]" "$work/metrics"; }
+present=('belfry_deliveries_total{channel="ios",outcome="delivered"}' 'belfry_deliveries_total{channel="hooks",outcome="deferred"}'
+    'belfry_due_to_accepted_seconds_count{channel="ios"}' 'belfry_feed_lag_seconds{feed="ends"}' 'belfry_removed_total{what="contents"}'
+    'belfry_source_messages_total{source="orders",fate="read"}' 'belfry_source_failing{source="orders"}' 'belfry_notifications{state="pending"}' 'belfry_store_used_bytes')
+for ((tries = 0; ; tries++)); do
+    scrape
+    missing=
+    for metric in "${present[@]}"; do has "$metric" || missing=$metric; done
+    [ -n "$missing" ] || break
+    [ $tries -lt 300 ] || { cat "$work/metrics" >&2; echo "the metrics lack $missing" >&2; exit 1; }
+    sleep 0.2
+done
+"$promtool" check metrics <"$work/metrics"
+stop_engine
+echo "promtool: $(grep -c '^# TYPE' "$work/metrics") metrics"
