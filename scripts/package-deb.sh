@@ -32,7 +32,8 @@ belfry ($version-1) unstable; urgency=medium
 CHANGELOG
 cp CHANGELOG.md "$work/changelog"
 "$binary" man "$work/man"
-"$binary" completions bash >"$work/belfry.bash"
+mkdir "$work/bash"
+"$binary" completions bash >"$work/bash/belfry"
 "$binary" completions zsh >"$work/_belfry"
 "$binary" completions fish >"$work/belfry.fish"
 "$binary" check-config --print-default >"$work/example.toml"

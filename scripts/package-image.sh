@@ -2,7 +2,7 @@
 # Makes a container image of a Debian package of Belfry, without a registry and without a daemon: belfry_VERSION_ARCHITECTURE.image.tar,
 # in the format of `docker save` (an OCI layout, too), for `docker load`, `podman load` and `skopeo copy`.
 #   scripts/package-image.sh PACKAGE.deb DIRECTORY            the image
-#   scripts/package-image.sh --root PACKAGE.deb DIRECTORY     only what is in it: DIRECTORY/root, and DIRECTORY/data for its volume
+#   scripts/package-image.sh --tree PACKAGE.deb DIRECTORY     only what is in it: DIRECTORY/tree, and DIRECTORY/own of its user
 #   scripts/package-image.sh --renew FILE                     writes the newest versions of Debian's packages down
 # In it are the packages of Debian that packaging/image/packages.ARCHITECTURE (or BELFRY_IMAGE_PACKAGES) names by their SHA-256, as far as a
 # program without a shell has use for them, and Belfry. The same package makes the same bytes. Needs apt, and no root.
@@ -46,15 +46,15 @@ unpack() { # ARCHIVE ROOT
 
 # Lays the contents of the image of PACKAGE down in DIRECTORY.
 lay_down() { # PACKAGE DIRECTORY
-    local root=$2/root system=$work/system archive name
-    mkdir -p "$root" "$2/data" "$system" "$work/archives" "$work/belfry"
+    local root=$2/tree system=$work/system archive name
+    mkdir -p "$root" "$2"/own/{etc,var/lib}/belfry "$system" "$work/archives" "$work/belfry"
     fetch
     for archive in "$work"/archives/*.deb; do unpack "$archive" "$root"; done
     mkdir -p "$root/etc/ssl/certs"
     cat "$root"/usr/share/ca-certificates/mozilla/*.crt >"$root/etc/ssl/certs/ca-certificates.crt"
     # Programs, and what is for programs and people that are not there.
     (cd "$root" && mv etc usr/share "$system/" && rm -rf bin sbin usr/bin usr/sbin home root var usr/lib/*/gconv usr/lib/*/audit)
-    mkdir -p "$root"/{etc/belfry,etc/ssl/certs,etc/ld.so.conf.d,tmp,usr/bin,usr/share/doc,var/lib/belfry,var/lib/dpkg/status.d}
+    mkdir -p "$root"/{etc/ssl/certs,tmp,usr/bin,usr/share/doc,var/lib/dpkg/status.d}
     for name in debian_version host.conf ssl/certs/ca-certificates.crt os-release; do
         [ ! -L "$system/etc/$name" ] && [ ! -e "$system/etc/$name" ] || cp -P "$system/etc/$name" "$root/etc/$name"
     done
@@ -74,7 +74,8 @@ lay_down() { # PACKAGE DIRECTORY
     echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
     chmod -R u=rwX,go=rX "$root"
     chmod 1777 "$root/tmp"
-    chmod 0700 "$2/data"
+    chmod -R u=rwX,go=rX "$2/own"
+    chmod 0700 "$2"/own/{etc,var/lib}/belfry
 }
 
 # What INSTRUCTION of the last stage of the Dockerfile says.
@@ -121,13 +122,13 @@ descriptor() { # TYPE DIGEST
 
 # The archive: an OCI layout, and manifest.json for programs that know only the older format of Docker.
 write_image() { # PACKAGE FILE
-    local version layer config manifest root=$work/image/root
+    local version layer config manifest root=$work/image/tree
     version=$(dpkg-deb --field "$1" Version)
     layout=$work/layout
     mkdir -p "$layout/blobs/sha256"
     lay_down "$1" "$work/image"
-    same_tar --owner=0 --group=0 -cf "$work/layer" --exclude=./var/lib/belfry -C "$root" .
-    same_tar --owner="$user" --group="$user" -rf "$work/layer" --transform 's|^\.|./var/lib/belfry|' -C "$work/image/data" .
+    same_tar --owner=0 --group=0 -cf "$work/layer" -C "$root" .
+    same_tar --owner="$user" --group="$user" -rf "$work/layer" -C "$work/image/own" ./etc/belfry ./var/lib/belfry
     layer=$(blob "$work/layer")
     configuration "${version%-*}" "$layer" >"$work/config"
     config=$(blob "$work/config")
@@ -140,14 +141,14 @@ write_image() { # PACKAGE FILE
         >"$layout/index.json"
     echo "[{\"Config\":\"blobs/sha256/$config\",\"RepoTags\":[\"belfry:${version%-*}\"],\"Layers\":[\"blobs/sha256/$layer\"]}]" \
         >"$layout/manifest.json"
-    same_tar --owner=0 --group=0 -cf "$2" -C "$layout" blobs index.json manifest.json oci-layout
+    same_tar --owner=0 --group=0 --mode=u=rwX,go=rX -cf "$2" -C "$layout" blobs index.json manifest.json oci-layout
 }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 case ${1:-} in
 --renew) renew "$2"; exit ;;
---root) . scripts/package-source.sh; lay_down "$(readlink -f "$2")" "$(readlink -m "$3")"; exit ;;
+--tree) . scripts/package-source.sh; lay_down "$(readlink -f "$2")" "$(readlink -m "$3")"; exit ;;
 *.deb) ;;
 *) sed -n '4,6s/^# *//p' "$0" >&2; exit 2 ;;
 esac

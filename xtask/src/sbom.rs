@@ -1,4 +1,4 @@
-//! Writes the software bill of materials of the binary (CycloneDX 1.6): the crates that are linked into it, and the C libraries and the
+//! Writes the software bill of materials of the binary (`CycloneDX` 1.6): the crates that are linked into it, and the C libraries and the
 //! standard library that come with them. Decision 0072 says why it is made here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,13 +183,15 @@ fn component(package: &Package, checksum: Option<&String>) -> anyhow::Result<Val
         "name": package.name.as_str(), "version": package.version.to_string(),
         "licenses": [{"expression": license_of(package)?}],
     });
+    let fields = component.as_object_mut().context("no object")?;
     if package.source.is_some() {
-        component["purl"] = json!(reference_to(package));
+        fields.insert("purl".to_owned(), json!(reference_to(package)));
     } else {
-        component["group"] = json!("belfry");
+        fields.insert("group".to_owned(), json!("belfry"));
     }
     if let Some(checksum) = checksum {
-        component["hashes"] = json!([{"alg": "SHA-256", "content": checksum}]);
+        let hashes = json!([{"alg": "SHA-256", "content": checksum}]);
+        fields.insert("hashes".to_owned(), hashes);
     }
     Ok(component)
 }

@@ -193,10 +193,10 @@ impl InitPlaces {
     }
 
     /// Refuses to go on where something is there already; all of it is named. A store that `is_named` may be there as an empty directory,
-    /// made by whoever lets the engine write to it.
+    /// which a package has made for the engine's user.
     fn check_free(&self, is_named: bool) -> Result<(), CliError> {
-        let is_empty = || Ok(std::fs::read_dir(&self.store)?.next().is_none());
-        let is_usable = is_named && is_empty().unwrap_or_else(|_: std::io::Error| false);
+        let is_empty = || std::fs::read_dir(&self.store).is_ok_and(|mut it| it.next().is_none());
+        let is_usable = is_named && is_empty();
         let store = (!is_usable).then_some(&self.store);
         let places = [&self.config, &self.key].into_iter().chain(store);
         // A link that leads nowhere is something, too.

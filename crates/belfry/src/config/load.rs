@@ -76,10 +76,11 @@ struct Document {
     feeds: Vec<DeliveryFeedConfig>,
 }
 
-/// The file that is read when none is named: [`USUAL_FILE`], or else [`SYSTEM_FILE`], if it exists. In a directory that the user may not
-/// enter it does not: whoever names an engine by `--url` needs none.
-pub(crate) fn usual_file() -> Option<&'static Path> {
-    [USUAL_FILE, SYSTEM_FILE].into_iter().map(Path::new).find(|file| file.is_file())
+/// The file to read: the one that is `named`, or [`USUAL_FILE`], or else [`SYSTEM_FILE`], if it exists. In a directory that the user may not
+/// enter it does not: a caller that names an engine by `--url` needs none.
+pub(crate) fn file_to_read(named: Option<&Path>) -> Option<&Path> {
+    let mut usual = [USUAL_FILE, SYSTEM_FILE].into_iter().map(Path::new);
+    named.or_else(|| usual.find(|file| file.is_file()))
 }
 
 // === impl Config ===
@@ -98,7 +99,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads `file`, or the one of [`usual_file`], or nothing, and over it the environment and then `flags`.
+    /// Reads the [`file_to_read`], or nothing, and over it the environment and then `flags`.
     ///
     /// # Errors
     /// Everything that is wrong, one line for each.
@@ -112,9 +113,9 @@ impl Config {
 // === impl ConfigSource ===
 
 impl ConfigSource {
-    /// Opens `file`, or the one of [`usual_file`], and takes what concerns us from the environment.
+    /// Opens the [`file_to_read`], and takes what concerns us from the environment.
     pub(super) fn open(file: Option<&Path>, flags: Flags) -> Result<Self, String> {
-        let file = file.or_else(|| usual_file());
+        let file = file_to_read(file);
         let text = match file {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
                 format!("cannot read the configuration {}: {error}", path.display())
