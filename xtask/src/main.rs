@@ -1,6 +1,7 @@
-//! The project's own checks and generators: `cargo xtask docs`, `cargo xtask tidy` and `cargo xtask test`.
+//! The project's own checks and generators: `cargo xtask docs`, `tidy`, `test` and `sbom`.
 
 mod docs;
+mod sbom;
 mod suite;
 mod tidy;
 
@@ -15,7 +16,8 @@ fn main() -> anyhow::Result<ExitCode> {
     match arguments.next().as_deref() {
         Some("docs") => docs::write(&root),
         Some("tidy") => tidy::run(&root),
+        Some("sbom") => sbom::print(&root, &arguments.collect::<Vec<_>>()),
         Some("test") => suite::run(&root, &arguments.collect::<Vec<_>>()),
-        _ => bail!("usage: cargo xtask docs | tidy | test [PACKAGE]..."),
+        _ => bail!("usage: cargo xtask docs | tidy | test [PACKAGE]... | sbom TARGET TIME"),
     }
 }

@@ -19,7 +19,7 @@ use crate::exit::{CliError, FailureKind};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of all commands")]
 pub(crate) struct Global {
-    /// Configuration file [default: belfry.toml, if it exists]
+    /// Configuration file [default: belfry.toml, or else /etc/belfry/belfry.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Address of the engine, or unix:PATH of its socket [default: where the configuration has it listen]

@@ -22,6 +22,7 @@ use crate::estimate::EstimateArgs;
 use crate::events::EventsArgs;
 use crate::exit;
 use crate::get::GetArgs;
+use crate::health::HealthArgs;
 use crate::import::ImportArgs;
 use crate::init::InitArgs;
 use crate::keys::KeysCommand;
@@ -80,6 +81,8 @@ pub(crate) enum CliCommand {
     Test(TestArgs),
     /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
+    /// Tell by the exit code whether the engine lives, for supervisors and containers
+    Health(HealthArgs),
     /// Show how long a broadcast would take that is not created yet
     Estimate(EstimateArgs),
     /// Show all that the engine knows of a notification or a broadcast

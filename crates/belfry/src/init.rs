@@ -7,13 +7,13 @@ mod table;
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use api::KeyScope;
 use clap::Args;
 
-use crate::config::{Config, Flags, USUAL_FILE};
+use crate::config::{Config, Flags, SYSTEM_FILE, USUAL_FILE};
 use crate::exit::{CliError, FailureKind, complain};
 use crate::output;
 use table::FirstChannel;
@@ -27,6 +27,9 @@ pub(crate) struct InitArgs {
     /// The kind of the first channel, which is named so, too
     #[arg(long, value_name = "KIND", default_value = "dry-run")]
     channel: FirstChannel,
+    /// Directory of the store; it may be there, if it is empty [default: `data` beside the configuration]
+    #[arg(long, value_name = "DIRECTORY")]
+    store: Option<PathBuf>,
 }
 
 /// The things that are made.
@@ -41,19 +44,30 @@ struct InitPlaces {
 const SECRET_MODE: u32 = 0o600;
 /// The mode of a configuration without one.
 const PLAIN_MODE: u32 = 0o644;
+/// The mode of a configuration in a directory that hands its group on (setgid), as the Debian package makes it: of the group that the
+/// engine runs as, which has to read it.
+const GROUP_MODE: u32 = 0o640;
+/// The bit of a directory that hands its group on.
+const SETGID: u32 = 0o2000;
 /// The mode of the store's directory: contents and recipients are in it.
 const STORE_MODE: u32 = 0o700;
 
 /// Makes everything, checks it, and prints how to go on.
 pub(crate) fn run(args: &InitArgs) -> anyhow::Result<()> {
-    let places = InitPlaces::within(&args.directory)?;
-    places.check_free()?;
+    let places = InitPlaces::new(&args.directory, args.store.as_deref())?;
+    places.check_free(args.store.is_some())?;
     let key = api::generate()?;
     let config = config_text(args.channel, &api::hash(&key), &places.store)?;
     make_directory(&places.directory, 0o777)?;
     make_file(&places.key, SECRET_MODE, &format!("{key}\n"))?;
     make_directory(&places.store, STORE_MODE)?;
-    let mode = if args.channel.has_secret() { SECRET_MODE } else { PLAIN_MODE };
+    let directory = std::fs::metadata(&places.directory)
+        .map_err(|error| cannot_make(&places.directory, &error))?;
+    let mode = match (directory.permissions().mode() & SETGID, args.channel.has_secret()) {
+        (0, true) => SECRET_MODE,
+        (0, false) => PLAIN_MODE,
+        _ => GROUP_MODE,
+    };
     make_file(&places.config, mode, &config)?;
     let checked = Config::load(Some(&places.config), Flags::default());
     let to_fill_in = args.channel.to_fill_in();
@@ -111,15 +125,23 @@ fn report(channel: FirstChannel, places: &InitPlaces, directory: &Path) -> Strin
     }
     // In the working directory the file is found without being named.
     let is_here = directory == Path::new(".");
+    let is_system = config == Path::new(SYSTEM_FILE);
     let file = |path: &Path| {
         let name = Path::new(path.file_name().unwrap_or_default());
         quoted(if is_here { name } else { path })
     };
-    let config = if is_here { String::new() } else { format!(" --config {}", file(config)) };
+    let config =
+        if is_here || is_system { String::new() } else { format!(" --config {}", file(config)) };
     let (key, to) = (file(key), channel.recipient());
+    // Of the units of the Debian package.
+    let serve = if is_system {
+        "systemctl enable --now belfry".to_owned()
+    } else {
+        format!("belfry serve{config} &")
+    };
     let _infallible = write!(
         text,
-        "\nNext:\n  belfry serve{config} &\n  belfry test{config} --api-key-file {key} {name} {to}\n  \
+        "\nNext:\n  {serve}\n  belfry test{config} --api-key-file {key} {name} {to}\n  \
          belfry status{config} --api-key-file {key}\n"
     );
     text
@@ -130,6 +152,11 @@ fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |character: char| character.is_alphanumeric() || "/._-+".contains(character);
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// `path` from the root; a `.` in it leaves no trace.
+fn whole(path: &Path) -> std::io::Result<PathBuf> {
+    Ok(std::path::absolute(path)?.components().collect())
 }
 
 fn make_directory(path: &Path, mode: u32) -> Result<(), CliError> {
@@ -155,22 +182,25 @@ fn cannot_make(path: &Path, error: &std::io::Error) -> CliError {
 // === impl InitPlaces ===
 
 impl InitPlaces {
-    fn within(directory: &Path) -> anyhow::Result<Self> {
-        // Components, so that `.` leaves no trace in the paths.
-        let directory: PathBuf = std::path::absolute(directory)?.components().collect();
+    fn new(directory: &Path, store: Option<&Path>) -> anyhow::Result<Self> {
+        let directory = whole(directory)?;
         Ok(Self {
             config: directory.join(USUAL_FILE),
             key: directory.join("belfry.key"),
-            store: directory.join("data"),
+            store: store.map_or_else(|| Ok(directory.join("data")), whole)?,
             directory,
         })
     }
 
-    /// Refuses to go on where something is there already; all of it is named.
-    fn check_free(&self) -> Result<(), CliError> {
-        let places = [&self.config, &self.key, &self.store];
+    /// Refuses to go on where something is there already; all of it is named. A store that `is_named` may be there as an empty directory,
+    /// which a package has made for the engine's user.
+    fn check_free(&self, is_named: bool) -> Result<(), CliError> {
+        let is_empty = || std::fs::read_dir(&self.store).is_ok_and(|mut it| it.next().is_none());
+        let is_usable = is_named && is_empty();
+        let store = (!is_usable).then_some(&self.store);
+        let places = [&self.config, &self.key].into_iter().chain(store);
         // A link that leads nowhere is something, too.
-        let taken = places.into_iter().filter(|path| path.symlink_metadata().is_ok());
+        let taken = places.filter(|path| path.symlink_metadata().is_ok());
         let taken: Vec<String> = taken.map(|path| path.display().to_string()).collect();
         if taken.is_empty() {
             return Ok(());

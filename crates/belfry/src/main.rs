@@ -25,6 +25,7 @@ mod exit;
 mod follow;
 mod get;
 mod got;
+mod health;
 mod import;
 mod init;
 mod input;
@@ -100,6 +101,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Import(args) => import::run(&args, &client()?)?,
         CliCommand::Send(args) => send::run(&args, &client()?)?,
         CliCommand::Status(args) => status::run(&args, &status_source(&args, config, client)?)?,
+        CliCommand::Health(args) => return health::run(&args, client),
         CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
         CliCommand::List(args) => list::run(&args, &source(&args.store)?)?,

@@ -61,6 +61,11 @@ impl EngineAnswer {
         if self.status.is_success() { Ok(self) } else { Err(self.failure()) }
     }
 
+    /// The body as a text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
     /// The body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         serde_json::from_slice(&self.body).context(NO_SENSE)

@@ -51,6 +51,11 @@ impl Client {
         self.call(Method::GET, path, Bytes::new())?.into_result()?.json()
     }
 
+    /// Gets `path`, whose answer is a text.
+    pub(crate) fn get_text(&self, path: &str) -> anyhow::Result<String> {
+        Ok(self.call(Method::GET, path, Bytes::new())?.into_result()?.text())
+    }
+
     /// Gets `path`, whose answer is lines of JSON and a last one of another kind.
     pub(crate) fn get_lines<T, L>(&self, path: &str) -> anyhow::Result<(Vec<T>, L)>
     where

@@ -25,6 +25,8 @@ use super::{
 
 /// Read in the working directory when no file is named.
 pub(crate) const USUAL_FILE: &str = "belfry.toml";
+/// Read when no file is named and the working directory has none: where the Debian package and the image have it.
+pub(crate) const SYSTEM_FILE: &str = "/etc/belfry/belfry.toml";
 
 /// Environment variables that begin so are part of the configuration: `BELFRY__STORE__DIRECTORY=/var/belfry`
 /// is `store.directory`. A value that reads as TOML (`8`, `true`, `["a"]`) is that, any other is a text.
@@ -74,6 +76,13 @@ struct Document {
     feeds: Vec<DeliveryFeedConfig>,
 }
 
+/// The file to read: the one that is `named`, or [`USUAL_FILE`], or else [`SYSTEM_FILE`], if it exists. In a directory that the user may not
+/// enter it does not: a caller that names an engine by `--url` needs none.
+pub(crate) fn file_to_read(named: Option<&Path>) -> Option<&Path> {
+    let mut usual = [USUAL_FILE, SYSTEM_FILE].into_iter().map(Path::new);
+    named.or_else(|| usual.find(|file| file.is_file()))
+}
+
 // === impl Config ===
 
 impl Config {
@@ -90,7 +99,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads `file`, or `belfry.toml` if it exists, or nothing, and over it the environment and then `flags`.
+    /// Reads the [`file_to_read`], or nothing, and over it the environment and then `flags`.
     ///
     /// # Errors
     /// Everything that is wrong, one line for each.
@@ -104,10 +113,9 @@ impl Config {
 // === impl ConfigSource ===
 
 impl ConfigSource {
-    /// Opens `file`, or `belfry.toml` if it exists, and takes what concerns us from the environment.
+    /// Opens the [`file_to_read`], and takes what concerns us from the environment.
     pub(super) fn open(file: Option<&Path>, flags: Flags) -> Result<Self, String> {
-        let usual = Path::new(USUAL_FILE);
-        let file = file.or_else(|| usual.is_file().then_some(usual));
+        let file = file_to_read(file);
         let text = match file {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
                 format!("cannot read the configuration {}: {error}", path.display())

@@ -42,7 +42,7 @@ pub(crate) use channels::ChannelConfig;
 pub(crate) use feeds::DeliveryFeedConfig;
 pub(crate) use flags::Flags;
 pub(crate) use kinds::ChannelResources;
-pub(crate) use load::{USUAL_FILE, master_key, service_directory};
+pub(crate) use load::{SYSTEM_FILE, USUAL_FILE, file_to_read, master_key, service_directory};
 pub(crate) use places::{QueueConfig, StoreConfig, StorePlace};
 pub(crate) use reference::{DEFAULT_FILE, to_markdown};
 pub(crate) use retention::RetentionConfig;

@@ -279,8 +279,7 @@ impl MasterKeyArgs {
             let parsed = MasterKey::parse(key.expose(), VARIABLE);
             return Ok(parsed.map_err(|error| config_failure(format!("{VARIABLE}: {error}")))?);
         }
-        let usual = Path::new(config::USUAL_FILE);
-        let file = config.or_else(|| usual.is_file().then_some(usual));
+        let file = config::file_to_read(config);
         let text = file.map(fs::read_to_string).transpose().unwrap_or_default().unwrap_or_default();
         // Only the one setting is read: the rest may still have to be written.
         let table: Table = text.parse().unwrap_or_default();

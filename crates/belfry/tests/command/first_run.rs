@@ -121,3 +121,27 @@ fn a_channel_of_each_kind_is_fine_or_says_what_to_fill_in() {
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.iter().any(|line| line.contains("dry-run, webhook, apns")), "{wrong:?}");
 }
+
+/// As the Debian package has it: a directory that hands its group on, and one of the engine's user for the store.
+#[test]
+fn a_store_may_lie_elsewhere_in_an_empty_directory() {
+    let workspace = Workspace::new();
+    for name in ["etc", "lib"] {
+        std::fs::create_dir(workspace.path(name)).unwrap();
+    }
+    let shared = std::fs::Permissions::from_mode(0o2750);
+    std::fs::set_permissions(workspace.path("etc"), shared).unwrap();
+    workspace.write("lib/mine", "");
+    let init = ["init", "etc", "--store", "lib", "--channel", "webhook"];
+    let refused = workspace.belfry(&init);
+    assert_eq!(refused.code, 73, "{refused:?}");
+    assert!(!workspace.path("etc/belfry.toml").exists());
+    std::fs::remove_file(workspace.path("lib/mine")).unwrap();
+    let ended = workspace.belfry(&init);
+    assert_eq!((ended.code, ended.err.len()), (0, 0), "{ended:?}");
+    // The engine, which is of the group, reads its configuration, and not the operator's key.
+    let modes = ["etc/belfry.toml", "etc/belfry.key"].map(|name| mode(&workspace, name));
+    assert_eq!(modes, [0o640, 0o600]);
+    let store = format!("directory = \"{}\"", workspace.path("lib").display());
+    assert!(workspace.read("etc/belfry.toml").contains(&store));
+}

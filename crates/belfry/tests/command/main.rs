@@ -6,6 +6,7 @@ mod colours;
 mod credential;
 mod first_message;
 mod first_run;
+mod health;
 mod import;
 mod keys;
 mod others;
