@@ -7,12 +7,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 [ $# = 1 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
+# A C library (mimalloc) says when it was compiled: by SOURCE_DATE_EPOCH the compiler says the time of the commit.
+. scripts/package-source.sh
 target=${CARGO_TARGET_DIR:-$PWD/target}/reproducible
 home=${CARGO_HOME:-$HOME/.cargo}
 sysroot=$(rustc --print sysroot)
+# Cargo does not know that it depends on the time.
+CARGO_TARGET_DIR=$target cargo clean --quiet --release --package libmimalloc-sys
 # The last one that fits counts. Of C, the compiler's option of the same effect (aws-lc, SQLite, mimalloc).
 rust="--remap-path-prefix=$home=/cargo --remap-path-prefix=$sysroot=/rust --remap-path-prefix=$target=/target --remap-path-prefix=$PWD=/belfry"
 c="-ffile-prefix-map=$home=/cargo -ffile-prefix-map=$target=/target -ffile-prefix-map=$PWD=/belfry"
-env -u RUSTC_WRAPPER RUSTFLAGS="$rust" CFLAGS="$c" CXXFLAGS="$c" CARGO_INCREMENTAL=0 LC_ALL=C.UTF-8 TZ=UTC CARGO_TARGET_DIR="$target" \
+env -u RUSTC_WRAPPER RUSTFLAGS="$rust" CFLAGS="$c" CXXFLAGS="$c" CARGO_INCREMENTAL=0 CARGO_TARGET_DIR="$target" \
     cargo build --release --locked -p belfry
 install -D -m 0755 "$target/release/belfry" "$1/belfry"
