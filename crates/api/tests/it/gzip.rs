@@ -57,6 +57,12 @@ async fn get(fixture: &Fixture, path: &str, headers: &[(&str, &str)]) -> (Respon
     (Response::from_parts(parts, Body::empty()), body.to_vec())
 }
 
+/// Every header that the answer depends on.
+fn vary(answer: &Response) -> String {
+    let values = answer.headers().get_all("vary").iter();
+    values.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", ")
+}
+
 fn header<'a>(response: &'a Response, name: &str) -> &'a str {
     response.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
@@ -274,10 +280,8 @@ async fn a_long_answer_is_compressed_for_callers_that_accept_it_and_the_same() {
     }
     for path in ["/v1/notifications?limit=100", "/metrics", "/openapi.json", "/v1/status"] {
         let (plain, text) = get(&fixture, path, &[]).await;
-        assert_eq!(
-            (header(&plain, "content-encoding"), header(&plain, "vary")),
-            ("", "accept-encoding")
-        );
+        let varies = if path == "/metrics" { "accept, accept-encoding" } else { "accept-encoding" };
+        assert_eq!((header(&plain, "content-encoding"), &*vary(&plain)), ("", varies));
         let (shorter, bytes) = get(&fixture, path, &[("accept-encoding", "br, gzip")]).await;
         let content_type = header(&plain, "content-type");
         assert_eq!(
@@ -288,10 +292,7 @@ async fn a_long_answer_is_compressed_for_callers_that_accept_it_and_the_same() {
             assert_eq!((header(&shorter, "content-encoding"), &bytes), ("", &text), "{path}");
             continue;
         }
-        assert_eq!(
-            (header(&shorter, "content-encoding"), header(&shorter, "vary")),
-            ("gzip", "accept-encoding")
-        );
+        assert_eq!((header(&shorter, "content-encoding"), &*vary(&shorter)), ("gzip", varies));
         assert!(bytes.len() < text.len() / 2, "{path}: {} of {}", bytes.len(), text.len());
         assert!(sorted(run("gzip", &["-dc"], &bytes)) == sorted(text.clone()), "{path}");
         for refusing in ["identity", "gzip;q=0", "gzip;q=0.2, identity"] {
