@@ -10,8 +10,9 @@ pub const OPERATOR_CONNECTIONS: usize = 128;
 /// The share of a listener's connections, one in so many, that one address may have by which no key came so far; further ones are
 /// closed. A Unix socket has no addresses, and no such share.
 pub const UNAUTHENTICATED_SHARE: usize = 2;
-/// The share of a listener's connections, one in so many, that one tenant may have; a request by a further one is answered with 429, and that
-/// connection is closed. With [`UNAUTHENTICATED_SHARE`], an address without a key and a tenant leave a part to others.
+/// The share of a listener's connections, one in so many, that a tenant may have whatever others do. It may have more while as many are free;
+/// then a request by a further one is answered with 429, and that connection is closed. With [`UNAUTHENTICATED_SHARE`], an address without a key
+/// and a tenant leave a part to others.
 pub const TENANT_SHARE: usize = 4;
 /// Requests of one tenant over HTTP/2 that are under way at a listener; more is answered with 429.
 pub const TENANT_STREAMS: usize = 1_024;

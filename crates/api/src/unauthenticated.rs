@@ -174,7 +174,8 @@ mod tests {
     fn an_address_has_so_many_places_and_one_by_which_a_key_came_takes_none() {
         let counts = Arc::new(Unauthenticated::new(2));
         let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let tenants = Arc::new(TenantConnections::new(1));
+        let slots = Arc::new(tokio::sync::Semaphore::new(0));
+        let tenants = Arc::new(TenantConnections::new(slots, 1));
         let first = ConnectionNote::new(counts.admit(one).unwrap(), &tenants);
         let second = counts.admit("::ffff:192.0.2.1".parse().unwrap()).unwrap();
         assert!(counts.admit(one).is_none(), "it has two, however they are written");

@@ -63,10 +63,11 @@ pub async fn serve(
 ) -> io::Result<()> {
     let (socket, connections) = listener.register()?;
     let slots = Arc::new(Semaphore::new(connections));
+    let tenants = TenantConnections::new(Arc::clone(&slots), connections / TENANT_SHARE);
     let bounds = ConnectionBounds {
         slots,
         unauthenticated: Arc::new(Unauthenticated::new(connections / UNAUTHENTICATED_SHARE)),
-        tenants: Arc::new(TenantConnections::new(connections / TENANT_SHARE)),
+        tenants: Arc::new(tenants),
     };
     serve_within(socket, site, bounds, shutdown).await;
     Ok(())

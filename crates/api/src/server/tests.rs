@@ -21,10 +21,11 @@ async fn connections_beyond_those_of_an_address_are_closed_until_a_key_comes_by_
     let address = listener.local_addr().unwrap();
     let (socket, connections) = ApiListener::tcp(listener).unwrap().register().unwrap();
     let (_site, site) = watch::channel(site());
+    let slots = Arc::new(Semaphore::new(connections));
     let bounds = ConnectionBounds {
-        slots: Arc::new(Semaphore::new(connections)),
+        tenants: Arc::new(TenantConnections::new(Arc::clone(&slots), 2)),
+        slots,
         unauthenticated: Arc::new(Unauthenticated::new(2)),
-        tenants: Arc::new(TenantConnections::new(2)),
     };
     let mut tasks = Tasks::default();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -46,38 +46,40 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
 async fn a_tenant_with_every_connection_it_may_have_is_told_so_and_others_are_served() {
     let fixture = fixture(vec![key("greedy", false), key("modest", false)]);
     let server = fixture.listen().await;
-    let each_max = CONNECTIONS / TENANT_SHARE;
+    let share = CONNECTIONS / TENANT_SHARE;
     let mut held = Vec::new();
-    for _ in 0..each_max {
-        let mut socket = connect(server.address, "").await;
-        assert!(ask(&mut socket, "greedy").await.starts_with("HTTP/1.1 200 "));
-        held.push(socket);
-    }
-    for _ in 0..CONNECTIONS {
+    for _ in 0..2 * CONNECTIONS {
         let mut socket = connect(server.address, "").await;
         let text = ask(&mut socket, "greedy").await;
+        if text.starts_with("HTTP/1.1 200 ") {
+            held.push(socket);
+            continue;
+        }
         assert!(text.starts_with("HTTP/1.1 429 "), "{text}");
         assert!(text.contains("\"code\":\"tenant_connections\""), "{text}");
         for head in [
             "connection: close\r\n".to_owned(),
             "retry-after: 1\r\n".to_owned(),
-            format!(
-                "ratelimit-policy: \"connections\";q={each_max};qu=\"concurrent-requests\"\r\n"
-            ),
+            format!("ratelimit-policy: \"connections\";q={share};qu=\"concurrent-requests\"\r\n"),
             "ratelimit: \"connections\";r=0;t=1\r\n".to_owned(),
         ] {
             assert!(text.contains(&head), "{head}{text}");
         }
         assert_eq!(read_to_end(&mut socket).await, "", "it is closed");
     }
+    // All but the part that is left for others, and the place that is set aside for the next caller.
+    assert!((CONNECTIONS - share - 1..=CONNECTIONS - share).contains(&held.len()));
     let mut modest = Vec::new();
-    for _ in 0..each_max {
+    for _ in 0..share {
         let mut socket = connect(server.address, "").await;
         assert!(ask(&mut socket, "modest").await.starts_with("HTTP/1.1 200 "));
         modest.push(socket);
     }
-    // Those that the greedy one has are good.
+    // Of those that the greedy one has, its share is good. The others are wanted now.
     assert!(ask(&mut held[0], "greedy").await.starts_with("HTTP/1.1 200 "));
+    let last = held.last_mut().unwrap();
+    assert!(ask(last, "greedy").await.starts_with("HTTP/1.1 429 "));
+    assert_eq!(read_to_end(last).await, "");
     drop((held, modest));
     server.stop().await;
 }
@@ -137,13 +139,16 @@ async fn a_connection_of_http2_beyond_the_share_is_told_to_go() {
     let fixture = fixture(vec![key("greedy", false), key("modest", false)]);
     let server = UnixServer::start(&fixture);
     let mut held = Vec::new();
-    for _ in 0..OPERATOR_CONNECTIONS / TENANT_SHARE {
+    let (answer, requests, mut driver) = loop {
         let (requests, driver) = server.call().await;
-        assert_eq!(begin(&requests, "greedy", CHANNELS).await.await.unwrap().status(), 200);
+        let answer = begin(&requests, "greedy", CHANNELS).await.await.unwrap();
+        if answer.status() != 200 {
+            break (answer, requests, driver);
+        }
         held.push((requests, driver));
-    }
-    let (requests, mut driver) = server.call().await;
-    let answer = begin(&requests, "greedy", CHANNELS).await.await.unwrap();
+    };
+    let most = OPERATOR_CONNECTIONS - OPERATOR_CONNECTIONS / TENANT_SHARE;
+    assert!((most - 1..=most).contains(&held.len()));
     assert_eq!(
         (answer.status(), header(answer.headers(), "connection")),
         (StatusCode::TOO_MANY_REQUESTS, "")
