@@ -9,7 +9,7 @@ use axum::http::header::LOCATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use notification::{Account, BroadcastId, Bytes, Scope, limits};
+use notification::{Account, BroadcastId, ByteString, Bytes, Scope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
 use pipeline::ingest::parse::{self, BroadcastWithRecipients};
 use pipeline::ingest::{
@@ -18,6 +18,7 @@ use pipeline::ingest::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use store::{BroadcastStatus, CancelTarget};
 
 use crate::ApiState;
@@ -172,14 +173,25 @@ async fn create_whole(
         BroadcastOpening::Open(upload) => upload,
         BroadcastOpening::Replayed(id) => return replayed((shared, caller), id).await,
     };
-    let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(&upload, head_bytes));
+    let filled = fill_whole(&mut upload, &whole, recipients, head_bytes).await;
+    end(upload, filled).await
+}
+
+/// Adds `recipients`, parts of `whole`, to `upload`, whose head had `head_bytes`; names all that are wrong, up to [`FAULTS`].
+async fn fill_whole(
+    upload: &mut Upload,
+    whole: &ByteString,
+    recipients: Vec<&RawValue>,
+    head_bytes: usize,
+) -> Result<(), Problem> {
+    let (mut invalid_fields, mut slice) = (Vec::new(), RecipientSlice::new(upload, head_bytes));
     let mut recipients = recipients.into_iter().enumerate().peekable();
     while let Some((index, recipient)) = recipients.next() {
-        slice.push(index, recipient.get().len(), parse::recipient(&whole, recipient));
+        slice.push(index, recipient.get().len(), parse::recipient(whole, recipient));
         if !slice.is_full() && recipients.peek().is_some() {
             continue;
         }
-        for (index, error) in slice.add_to(&mut upload).await? {
+        for (index, error) in slice.add_to(upload).await? {
             invalid_fields.push(in_recipients(index, error)?);
         }
         // Rendered contents may be larger than the body was.
@@ -192,12 +204,7 @@ async fn create_whole(
             break;
         }
     }
-    if !invalid_fields.is_empty() {
-        // Before the answer: an upload that is only dropped stays in the store until its connection ends.
-        upload.abandon().await;
-        return Err(Problem::unprocessable(invalid_fields));
-    }
-    seal(upload).await
+    if invalid_fields.is_empty() { Ok(()) } else { Err(Problem::unprocessable(invalid_fields)) }
 }
 
 async fn create_from_lines(
@@ -254,13 +261,7 @@ async fn create_from_input(
     };
     let filled = fill(&mut upload, input, whole.len()).await;
     // The recipients may have taken hours to come.
-    match filled.and_then(|()| caller.check_still_sends(shared.intake.now())) {
-        Ok(()) => seal(upload).await,
-        Err(problem) => {
-            upload.abandon().await;
-            Err(problem)
-        }
-    }
+    end(upload, filled.and_then(|()| caller.check_still_sends(shared.intake.now()))).await
 }
 
 /// Adds every further line to `upload`, whose first line had `head_bytes`; gives up at the first that is wrong.
@@ -321,7 +322,13 @@ async fn open(
     })
 }
 
-async fn seal(upload: Upload) -> Result<BroadcastCreated, Problem> {
+/// Seals `upload` if it is `filled`, and abandons it otherwise.
+async fn end(upload: Upload, filled: Result<(), Problem>) -> Result<BroadcastCreated, Problem> {
+    if let Err(problem) = filled {
+        // Before the answer: an upload that is only dropped stays in the store until its connection ends.
+        upload.abandon().await;
+        return Err(problem);
+    }
     let id = show(upload.id());
     let accepted = upload.seal().await?;
     Ok(BroadcastCreated { id, accepted, replayed: false })

@@ -13,7 +13,7 @@ use crate::problem_code::ProblemCode;
 /// Why there is no draft of a notification.
 #[derive(Debug)]
 pub(crate) enum DraftError {
-    /// It is not as it must be.
+    /// It is not as it must be, or not granted to the caller's key.
     Wrong(ParseError),
     /// The header with its key does not go with it.
     Header(&'static str),
