@@ -45,6 +45,7 @@ pub mod sqlite;
 #[cfg(test)]
 mod statements;
 mod suppression;
+mod totals;
 
 pub use acts::{Act, ActBegun, ActEnded, ActFilter, ActPage, ActTrail};
 pub use api_keys::{FormerKey, KeyChange, KeyChanged, KeyHash, KeyStore, StoredKey, StoredKeys};
@@ -86,6 +87,7 @@ pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,
     SuppressionPage,
 };
+pub use totals::{TotalsAssignment, assign_totals};
 
 use notification::Chunk;
 

@@ -7,7 +7,7 @@ use notification::{ByteString, Name, NotificationId, Pause, Scope, State, Timest
 
 use crate::{
     CancelPage, CancelScope, CancelTarget, Cancelled, Erased, FeedCursor, Lift, Reschedule,
-    Rescheduled, Resolution, Resolved, ShardCursor, StoreError, Suppression,
+    Rescheduled, Resolution, Resolved, ShardCursor, StoreError, Suppression, TotalsAssignment,
 };
 
 /// The answer to requeueing one notification.
@@ -145,4 +145,8 @@ pub trait Operations: Send + Sync + std::fmt::Debug {
         from: Option<ShardCursor>,
         to: Option<ShardCursor>,
     ) -> Result<bool, StoreError>;
+
+    /// Gives what the running totals have without a tenant to the tenants, as an audit has counted it; the sum stays as it is. True
+    /// if that was done; false, and nothing has changed, if another assignment was applied since the instant of the audit.
+    async fn assign_totals(&self, assignment: TotalsAssignment) -> Result<bool, StoreError>;
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::{
     ActFilter, ActPage, Attempted, BroadcastFilter, BroadcastPage, ClusterStatus, DeliveryFilter,
     DeliveryPage, EventPosition, FeedCursor, KeyUse, ListOrder, ShardCursor, StoreError,
-    StoreSpace, Suppression, SuppressionPage,
+    StoreSpace, Suppression, SuppressionPage, TotalsAssignment,
 };
 
 /// A notification with its content, its state and its log.
@@ -204,6 +204,11 @@ pub struct ParkedChannel {
 pub struct Audit {
     /// Counted from batches, chunks and log, not from running totals.
     pub account: Account,
+    /// What was counted for each tenant that has any: `account` is the sum of these.
+    pub tenants: BTreeMap<Name, Account>,
+    /// What the running totals have without a tenant, because an older version counted it, to be given to the tenants
+    /// ([`assign_totals`](crate::assign_totals)); `None` when every count has its tenant.
+    pub unassigned: Option<TotalsAssignment>,
     /// The contradictions, in words; empty when there are none. At most 100, then counted only.
     pub problems: Vec<String>,
     /// Number of problems.
@@ -321,8 +326,12 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
         items: usize,
     ) -> Result<BroadcastPage, StoreError>;
 
-    /// Running totals: cheap, for status and metrics.
+    /// Running totals of all tenants together: cheap, for status and metrics.
     async fn totals(&self) -> Result<Account, StoreError>;
+
+    /// Running totals of `tenant`, exact at every commit; empty for one that never had any notification. `None`, for every tenant,
+    /// until what an older version counted without its tenant is assigned ([`assign_totals`](crate::assign_totals)).
+    async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError>;
 
     /// Lanes with work, in order of lane: those with claimed deliveries, and of the rest some whose work is due first, a thousand
     /// at least if there are as many. The lane whose work is due first of all is among them, or one that is due 16 s later at
@@ -339,7 +348,8 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError>;
 
     /// Counts everything from the ground up and compares: every notification of every accepted batch is
-    /// pending exactly once or ended exactly once, and the running totals say the same.
+    /// pending exactly once or ended exactly once, and the running totals say the same, of each tenant where every count has its
+    /// tenant, and else of all of them together.
     async fn audit(&self) -> Result<Audit, StoreError>;
 
     /// The log from `position` on, about `entries` of it. On PostgreSQL it is in the order in which transactions began to

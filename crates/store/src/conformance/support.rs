@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use notification::{
-    ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee, Idempotency,
-    Labels, Lane, NotificationId, OutcomeGroup, Priority, Scope, Settlement, State, Timestamp,
+    Account, ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee,
+    Idempotency, Labels, Lane, NotificationId, OutcomeGroup, Priority, Scope, Settlement, State,
+    Timestamp,
 };
 
 pub use notification::sample::name;
@@ -276,13 +277,27 @@ pub(super) async fn find(store: &dyn Store, id: NotificationId) -> History {
     store.reader().find(id).await.expect("find").expect("it was accepted")
 }
 
-/// Counted anew, everything is somewhere, once, and the totals say the same.
+/// Counted anew, everything is somewhere, once, and the totals say the same, of each tenant and of all.
 pub async fn the_books_balance(store: &dyn Store) {
     let audit = store.reader().audit().await.expect("audit");
     assert_eq!((audit.problem_count, audit.problems), (0, Vec::new()));
     assert!(audit.account.is_balanced(), "{:?}", audit.account);
     assert_eq!(store.reader().totals().await.expect("totals"), audit.account);
+    assert_eq!(audit.unassigned, None, "every count has its tenant");
+    let mut sum = Account::default();
+    for (tenant, counted) in audit.tenants {
+        assert_eq!(tenant_totals(store, tenant.as_str()).await, counted, "of {tenant}");
+        sum.add_all(&counted);
+    }
+    assert_eq!(sum, audit.account);
+    assert_eq!(tenant_totals(store, "has-never-sent").await, Account::default());
     states_are_listed(store).await;
+}
+
+/// The running totals of a tenant.
+pub(super) async fn tenant_totals(store: &dyn Store, tenant: &str) -> Account {
+    let totals = store.reader().tenant_totals(name(tenant)).await.expect("totals");
+    totals.expect("every count has its tenant")
 }
 
 /// A list by states or by a reason has what the list of all has of these, in either order, of a tenant and of all.

@@ -50,8 +50,8 @@ pub(super) struct Books {
     pub(super) pauses: Arc<Pauses>,
     pub(super) api_keys: StoredKeys,
     pub(super) acts: Vec<Act>,
-    /// Notifications that were removed, by the state in which they ended.
-    pub(super) tombstones: BTreeMap<State, u64>,
+    /// Notifications that were removed, by their tenant and the state in which they ended.
+    pub(super) tombstones: BTreeMap<Name, BTreeMap<State, u64>>,
     /// Those of broadcasts of which others are left.
     pub(super) broadcast_tombstones: BTreeMap<BroadcastId, BTreeMap<State, u64>>,
     numbers: u64,

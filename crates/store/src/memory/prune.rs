@@ -72,7 +72,7 @@ impl Books {
                 *ended.entry(entry.state).or_default() += 1;
             }
         };
-        count(&mut self.tombstones);
+        count(self.tombstones.entry(stored.envelope.lane.tenant.clone()).or_default());
         for page in &mut self.log {
             page.retain(|entry| entry.id.batch() != batch);
         }

@@ -161,14 +161,24 @@ impl Books {
 
     pub(super) fn account(&self) -> Account {
         let mut account = Account::default();
-        add_counts(&self.tombstones, &mut account);
+        self.accounts().values().for_each(|of_tenant| account.add_all(of_tenant));
+        account
+    }
+
+    /// The account of each tenant that has any.
+    pub(super) fn accounts(&self) -> BTreeMap<Name, Account> {
+        let mut accounts = BTreeMap::<Name, Account>::new();
+        for (tenant, ended) in &self.tombstones {
+            add_counts(ended, accounts.entry(tenant.clone()).or_default());
+        }
         for batch in self.batches.values().filter(|batch| self.is_accepted(batch)) {
+            let account = accounts.entry(batch.envelope.lane.tenant.clone()).or_default();
             account.accepted += batch.entries.len() as u64;
             for entry in &batch.entries {
                 account.add(entry.state, 1);
             }
         }
-        account
+        accounts
     }
 
     pub(super) fn audit(&self) -> Audit {
@@ -188,7 +198,13 @@ impl Books {
                 }
             }
         }
-        Audit { account: self.account(), problem_count: problems.len() as u64, problems }
+        Audit {
+            account: self.account(),
+            tenants: self.accounts(),
+            unassigned: None,
+            problem_count: problems.len() as u64,
+            problems,
+        }
     }
 
     pub(super) fn lanes(&self) -> Vec<LaneStatus> {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 
-use notification::State;
+use notification::{Account, State};
 use tokio_postgres::{Portal, Row};
 
-use super::read::Snapshot;
-use crate::rows::audit::BatchAudit;
+use super::read::{Snapshot, unsigned};
+use crate::rows::audit::{BatchAudit, BatchCount};
+use crate::rows::codes;
 use crate::rows::release::WaitingState;
 use crate::{Audit, StoreError};
 
@@ -39,12 +40,12 @@ impl Snapshot<'_> {
         // The reading of these statements, and so their time, grows with the store.
         self.transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
         let mut audit = Audit::default();
-        self.add_counts("SELECT state, count FROM tombstone", &[], &mut audit.account).await?;
+        self.add_tombstones(&mut audit).await?;
         let open = "SELECT id FROM broadcast WHERE sealed_at IS NULL";
         let open: BTreeSet<Option<i64>> =
             self.transaction.query(open, &[]).await?.iter().map(|row| row.get(0)).collect();
         let mut waiting = self.waiting().await?;
-        let batches = "SELECT batch.id, count, broadcast, lane.id IS NOT NULL FROM batch \
+        let batches = "SELECT batch.id, count, broadcast, lane.id IS NOT NULL, batch.tenant FROM batch \
              LEFT JOIN tenant_lane AS lane ON lane.id = batch.lane ORDER BY batch.id";
         let mut batches = self.side(batches).await?;
         let mut chunks =
@@ -70,7 +71,8 @@ impl Snapshot<'_> {
             while let Some(row) = log.take(batch).await? {
                 members.add_log(row.try_get(2)?)?;
             }
-            let found = members.finish();
+            let BatchCount { account, waiting: found } = members.finish();
+            audit.add(&codes::name(row.try_get(4)?)?, &account);
             if let Some(waits) = waits {
                 // A withdrawal puts the number of the row into the totals without counting, so it must be right.
                 waits.uncounted -= i64::try_from(found).unwrap_or(i64::MAX);
@@ -88,6 +90,18 @@ impl Snapshot<'_> {
             audit.report(format!("counted {:?}, and the totals say {totals:?}", audit.account));
         }
         Ok(audit)
+    }
+
+    /// Adds the notifications whose rows are gone.
+    async fn add_tombstones(&self, audit: &mut Audit) -> Result<(), StoreError> {
+        let select = "SELECT tenant, state, sum(count)::int8 FROM tombstone GROUP BY tenant, state";
+        for row in &self.transaction.query(select, &[]).await? {
+            let code = u8::try_from(row.try_get::<_, i16>(1)?).unwrap_or(u8::MAX);
+            let mut account = Account { accepted: unsigned(row, 2)?, ..Account::default() };
+            account.add(codes::state(code)?, account.accepted);
+            audit.add(&codes::name(row.try_get(0)?)?, &account);
+        }
+        Ok(())
     }
 
     /// The broadcasts of which not all batches have their chunks.

@@ -20,6 +20,7 @@ use crate::{
     KeyChange, KeyChanged, KeyStore, Lift, Mark, MarkAnswer, Operations, Paused, Prune, PruneStep,
     ReadStore, RecipientGroup, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
     Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
+    TotalsAssignment,
 };
 
 #[async_trait]
@@ -231,6 +232,10 @@ impl Operations for Postgres {
     ) -> Result<bool, StoreError> {
         let move_shard = source_shards::MoveShard { source, shard, from, to };
         self.work.run_or_give_up(move_shard).await
+    }
+
+    async fn assign_totals(&self, _assignment: TotalsAssignment) -> Result<bool, StoreError> {
+        Ok(false)
     }
 }
 

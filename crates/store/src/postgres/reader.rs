@@ -175,6 +175,10 @@ impl ReadStore for PostgresReader {
         Ok(answer!(self, totals))
     }
 
+    async fn tenant_totals(&self, _tenant: Name) -> Result<Option<Account>, StoreError> {
+        Ok(None)
+    }
+
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
         Ok(answer!(self, lanes, &self.evidence))
     }

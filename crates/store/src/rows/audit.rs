@@ -1,6 +1,6 @@
 //! The audit's arithmetic: every member of every batch is pending once or ended once.
 
-use notification::State;
+use notification::{Account, Name, State};
 
 use super::codec::decode_log;
 use super::members::Members;
@@ -16,7 +16,17 @@ pub(crate) struct BatchAudit<'a> {
     /// State of those members that neither a chunk nor the log accounts for, if the batch waits for its chunk.
     waiting: Option<State>,
     ends: EndCounts,
+    account: Account,
     audit: &'a mut Audit,
+}
+
+/// The members of one batch, accounted for.
+#[derive(Debug)]
+pub(crate) struct BatchCount {
+    /// Where they stand.
+    pub(crate) account: Account,
+    /// Number of those that wait for their chunk, or to be written off.
+    pub(crate) waiting: u64,
 }
 
 /// Problems told in words.
@@ -32,12 +42,23 @@ impl Audit {
             self.problems.push(problem);
         }
     }
+
+    /// Adds what was counted for a tenant.
+    pub(crate) fn add(&mut self, tenant: &Name, account: &Account) {
+        self.account.add_all(account);
+        match self.tenants.get_mut(tenant) {
+            Some(of_tenant) => of_tenant.add_all(account),
+            None => {
+                self.tenants.insert(tenant.clone(), *account);
+            }
+        }
+    }
 }
 
 // === impl BatchAudit ===
 
 impl<'a> BatchAudit<'a> {
-    /// Starts with all `count` members of `batch`; none, if nothing of it is accepted.
+    /// Starts with all `count` members of `batch`; none, if nothing of it is accepted. Problems go to `audit`.
     pub(crate) fn new(
         batch: i64,
         count: usize,
@@ -45,7 +66,7 @@ impl<'a> BatchAudit<'a> {
         audit: &'a mut Audit,
     ) -> Self {
         let (missing, ends) = (Members::all(count), EndCounts::default());
-        Self { batch, count, missing, waiting, ends, audit }
+        Self { batch, count, missing, waiting, ends, account: Account::default(), audit }
     }
 
     /// Without its lane the batch is neither delivered nor found.
@@ -87,8 +108,8 @@ impl<'a> BatchAudit<'a> {
         Ok(())
     }
 
-    /// Reports the members that nothing accounted for; number of those that wait for their chunk, or to be written off.
-    pub(crate) fn finish(mut self) -> u64 {
+    /// Reports the members that nothing accounted for; the count, which the caller adds to the audit.
+    pub(crate) fn finish(mut self) -> BatchCount {
         for (state, index, ends) in std::mem::take(&mut self.ends).iter() {
             if ends < 0 {
                 let batch = self.batch;
@@ -101,23 +122,23 @@ impl<'a> BatchAudit<'a> {
                 self.account(index, state);
             }
         }
-        self.audit.account.accepted += self.count as u64;
+        self.account.accepted += self.count as u64;
         if let Some(state) = self.waiting {
             let waiting = std::mem::take(&mut self.missing).len() as u64;
-            self.audit.account.add(state, waiting);
-            return waiting;
+            self.account.add(state, waiting);
+            return BatchCount { account: self.account, waiting };
         }
         if let Some(first) = self.missing.iter().next() {
             let (batch, count) = (self.batch, self.missing.len());
             self.audit
                 .report(format!("batch {batch}: {count} members are lost, the first is {first}"));
         }
-        0
+        BatchCount { account: self.account, waiting: 0 }
     }
 
     fn account(&mut self, index: u16, state: State) {
         if self.missing.remove(index) {
-            self.audit.account.add(state, 1);
+            self.account.add(state, 1);
         } else {
             let batch = self.batch;
             self.audit.report(format!(

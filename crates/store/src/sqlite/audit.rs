@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notification::{Account, State};
+use notification::{Account, Name, State};
 use rusqlite::{Rows, params};
 
 use super::read::Snapshot;
 use crate::rows::audit::BatchAudit;
 use crate::rows::codec::decode_log;
+use crate::rows::codes;
+use crate::totals::RecordedTotals;
 use crate::{Audit, StoreError};
 
 /// An audit between two slices.
@@ -18,7 +20,7 @@ use crate::{Audit, StoreError};
 pub(super) struct Auditing {
     audit: Audit,
     /// The running totals at the start.
-    totals: Account,
+    recorded: RecordedTotals,
     /// Broadcasts that were open at the start: nothing of them is in the totals.
     open: BTreeSet<i64>,
     /// Broadcasts that were withdrawn at the start, and the batches behind which that had still to be written down.
@@ -59,7 +61,7 @@ struct SideRow {
 /// Rows read in one slice, about: some tens of milliseconds.
 pub(super) const SLICE_ROWS: usize = 8_192;
 
-const BATCHES: &str = "SELECT batch.id, count, broadcast, lane.id IS NOT NULL FROM batch \
+const BATCHES: &str = "SELECT batch.id, count, broadcast, lane.id IS NOT NULL, batch.tenant FROM batch \
      LEFT JOIN tenant_lane AS lane ON lane.id = batch.lane WHERE batch.id > ?1 AND batch.id <= ?2 ORDER BY batch.id";
 const CHUNKS: &str =
     "SELECT batch, members, count FROM chunk WHERE batch > ?1 AND batch <= ?2 ORDER BY batch";
@@ -74,13 +76,13 @@ impl Snapshot {
         let last = |sql| self.connection.query_row(sql, [], |row| row.get(0));
         let batch_max = last("SELECT coalesce(max(id), 0) FROM batch")?;
         let log_max = last("SELECT coalesce(max(id), 0) FROM log")?;
-        let totals = self.totals()?;
+        let recorded = self.recorded_totals()?;
         let open = self.open_broadcasts()?;
         let mut withdrawn = self.waiting()?;
         withdrawn.retain(|_, (_, is_withdrawn)| *is_withdrawn);
         let mut audit = Audit::default();
         // None is added until the audit ends: see `audit_lock`.
-        self.add_counts("SELECT state, count FROM tombstone", [], &mut audit.account)?;
+        self.add_tombstones(&mut audit)?;
         // Rows behind the last batch are looked at now: later there are rows of batches that came in meanwhile.
         for (sql, what) in [(CHUNKS, "chunk"), (LOG, "log row")] {
             let mut beyond = self.connection.prepare_cached(sql)?;
@@ -89,7 +91,7 @@ impl Snapshot {
         }
         // Not zero: a row of a batch with a number that is never given is to be found, too.
         let passed = i64::MIN;
-        Ok(Auditing { audit, totals, open, withdrawn, batch_max, log_max, passed, rows_max })
+        Ok(Auditing { audit, recorded, open, withdrawn, batch_max, log_max, passed, rows_max })
     }
 
     /// Walks batches, chunks and log in order of batch, and accounts for every member of every batch.
@@ -120,7 +122,6 @@ impl Snapshot {
             let was_open = broadcast.is_some_and(|it| auditing.open.contains(&it));
             chunks.report_strays(batch, "chunk", &mut auditing.audit)?;
             log.report_strays(batch, "log row", &mut auditing.audit)?;
-            let mut of_batch = Audit::default();
             let is_behind = |of: &BTreeMap<i64, (i64, bool)>| {
                 broadcast.and_then(|it| of.get(&it)).is_some_and(|(passed, _)| *passed < batch)
             };
@@ -130,7 +131,7 @@ impl Snapshot {
             let waiting = is_behind(&waiting_now).then_some(state);
             // Nothing of an open broadcast is accepted, so each chunk and each line of it is one too many.
             let expected = if is_open { 0 } else { count };
-            let mut members = BatchAudit::new(batch, expected, waiting, &mut of_batch);
+            let mut members = BatchAudit::new(batch, expected, waiting, &mut auditing.audit);
             members.check_lane(row.get(3)?);
             while let Some(chunk) = chunks.take(batch)? {
                 let items = usize::try_from(chunk.number).unwrap_or(0);
@@ -148,12 +149,30 @@ impl Snapshot {
                     since.extend((!writes_down).then_some(entries));
                 }
             }
-            members.finish();
-            auditing.add(of_batch, was_open, &since)?;
+            let account = members.finish().account;
+            // If it was sealed since, the totals of the start still have nothing of it.
+            if !was_open {
+                let tenant = codes::name(row.get_ref(4)?.as_str()?)?;
+                auditing.add(&tenant, account, &since)?;
+            }
             auditing.passed = batch;
             passed += 1;
         }
         Ok(AuditSlice::More(auditing))
+    }
+
+    /// Adds the notifications whose rows are gone.
+    fn add_tombstones(&self, audit: &mut Audit) -> Result<(), StoreError> {
+        let mut select =
+            self.connection.prepare_cached("SELECT tenant, state, count FROM tombstone")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let accepted = row.get::<_, i64>(2)?.cast_unsigned();
+            let mut account = Account { accepted, ..Account::default() };
+            account.add(codes::state(row.get(1)?)?, accepted);
+            audit.add(&codes::name(row.get_ref(0)?.as_str()?)?, &account);
+        }
+        Ok(())
     }
 
     /// The broadcasts of which some batches wait: up to which one they are done, and whether they are withdrawn.
@@ -177,21 +196,13 @@ impl Snapshot {
 // === impl Auditing ===
 
 impl Auditing {
-    /// Adds a batch as it stood at the start: `since` are the later rows of the log.
+    /// Adds a batch of `tenant` as it stood at the start: `since` are the later rows of the log.
     fn add(
         &mut self,
-        of_batch: Audit,
-        was_open: bool,
+        tenant: &Name,
+        mut account: Account,
         since: &[Vec<u8>],
     ) -> Result<(), StoreError> {
-        // The problems without words; `report` counts the other ones.
-        self.audit.problem_count += of_batch.problem_count - of_batch.problems.len() as u64;
-        of_batch.problems.into_iter().for_each(|problem| self.audit.report(problem));
-        // If it was sealed since, the totals of the start still have nothing of it.
-        if was_open {
-            return Ok(());
-        }
-        let mut account = of_batch.account;
         // Backwards: of one that was requeued and then ended, the end is put back first.
         for entries in since.iter().rev() {
             for group in decode_log(entries)?.into_iter().rev() {
@@ -206,15 +217,13 @@ impl Auditing {
                 }
             }
         }
-        self.audit.account.add_all(&account);
+        self.audit.add(tenant, &account);
         Ok(())
     }
 
     fn finish(self) -> Audit {
-        let Self { mut audit, totals, .. } = self;
-        if totals != audit.account {
-            audit.report(format!("counted {:?}, and the totals say {totals:?}", audit.account));
-        }
+        let Self { mut audit, recorded, .. } = self;
+        recorded.compare(&mut audit);
         audit
     }
 }

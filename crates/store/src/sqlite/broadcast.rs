@@ -106,7 +106,10 @@ impl Transaction<'_> {
         self.sql("UPDATE broadcast SET sealed_at = ?2, recipients = ?3 WHERE id = ?1")?
             .execute([number, now.millis(), recipients])?;
         // Not while recipients are added: nothing of an open broadcast is accepted, and it may still be abandoned.
-        self.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
+        self.count_accepted(
+            &envelope.lane.tenant,
+            usize::try_from(recipients).unwrap_or(usize::MAX),
+        );
         self.release_first(number)?;
         Ok(recipients.cast_unsigned())
     }

@@ -65,7 +65,7 @@ impl Transaction<'_> {
             return Ok(None);
         }
         if let Some(broadcast) = broadcast
-            && let Some(cancelled) = self.cancel_waiting(broadcast, id, now)?
+            && let Some(cancelled) = self.cancel_waiting(broadcast, (tenant, id), now)?
         {
             return Ok(Some(cancelled));
         }
@@ -91,7 +91,7 @@ impl Transaction<'_> {
     fn cancel_waiting(
         &mut self,
         broadcast: i64,
-        id: NotificationId,
+        (tenant, id): (&Name, NotificationId),
         now: Timestamp,
     ) -> Result<Option<Cancelled>, StoreError> {
         let (batch, index) = (id.batch(), id.index());
@@ -105,7 +105,7 @@ impl Transaction<'_> {
             return Ok(Some(Cancelled { ended: 1, ..Cancelled::default() }));
         }
         let line = LogLine::unattempted(now, State::Cancelled);
-        self.end(batch, &line, &Members::from_iter([index]))?;
+        self.end((tenant, batch), &line, &Members::from_iter([index]))?;
         // Withdrawing the broadcast counts its waiting notifications by this number, which counts the cancelled one here.
         self.uncount_waiting(broadcast, 1)?;
         Ok(Some(Cancelled { cancelled: 1, ..Cancelled::default() }))
@@ -238,7 +238,8 @@ impl Transaction<'_> {
         if !request.is_dry {
             self.sql("UPDATE unreleased SET withdrawn_at = ?2 WHERE broadcast = ?1")?
                 .execute([broadcast, request.now.millis()])?;
-            self.count_ended(State::Cancelled, usize::try_from(waits).unwrap_or(usize::MAX));
+            let waits = usize::try_from(waits).unwrap_or(usize::MAX);
+            self.count_ended(&request.tenant, State::Cancelled, waits);
             // The lines of the log are still to be written, and a paused broadcast alone is not looked at.
             self.state.waits = true;
         }
@@ -267,7 +268,7 @@ impl Transaction<'_> {
         for index in members.iter() {
             rest.remove(index);
         }
-        self.end(chunk.batch, &LogLine::unattempted(now, State::Cancelled), members)?;
+        self.end_of_chunk(chunk, &LogLine::unattempted(now, State::Cancelled), members)?;
         self.set_members(chunk.id, &rest)
     }
 

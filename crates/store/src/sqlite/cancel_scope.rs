@@ -99,7 +99,7 @@ impl Transaction<'_> {
             let rest = self.rest_of(batch)?;
             ended += rest.len();
             if !request.is_dry {
-                self.end(batch.id, &end, &rest)?;
+                self.end((&request.tenant, batch.id), &end, &rest)?;
             }
         }
         page.cancelled += ended as u64;

@@ -146,7 +146,8 @@ impl Transaction<'_> {
         let mut batch = BatchRow::read(self.connection, chunk.batch, &lane)?;
         // Before its size is looked at: an expired chunk needs no room.
         if batch.envelope.expires_at.is_some_and(|expires_at| expires_at <= now) {
-            self.end(chunk.batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
+            let of_batch = (&batch.envelope.lane.tenant, chunk.batch);
+            self.end(of_batch, &LogLine::unattempted(now, State::Expired), &chunk.members())?;
             self.set_members(chunk.id, &Members::default())?;
             return Ok(TakenChunk::Ended(chunk.count));
         }
@@ -214,7 +215,7 @@ impl Transaction<'_> {
         let mut deliveries = deliveries(batch, &members)?;
         let suppressed = self.suppressed_of(&batch.envelope.lane.channel, &deliveries)?;
         if !suppressed.is_empty() {
-            self.count_ended(State::Suppressed, suppressed.len());
+            self.count_ended(&batch.envelope.lane.tenant, State::Suppressed, suppressed.len());
             self.add_log(chunk.batch, &listing::log_row(&suppressed, now))?;
             for index in suppressed.keys() {
                 members.remove(*index);
@@ -282,7 +283,7 @@ impl Transaction<'_> {
         if !begun.is_empty() {
             let (attempt, state) = (chunk.attempt, State::InDoubt);
             let line = LogLine { at: now, attempt, state, status: 0, detail };
-            self.end(chunk.batch, &line, &begun)?;
+            self.end_of_chunk(chunk, &line, &begun)?;
             self.set_members(chunk.id, &rest)?;
         }
         if !rest.is_empty() {

@@ -122,7 +122,7 @@ impl Transaction<'_> {
             let all = Members::all(batch.items.len());
             let chunk = NewChunk::first(batch.id, lane, batch.envelope.due_at, all);
             self.add_chunk(&NewChunk { is_whole: true, ..chunk })?;
-            self.count_accepted(batch.items.len());
+            self.count_accepted(&batch.envelope.lane.tenant, batch.items.len());
         }
         // None of them can be there: they were looked up in this transaction, and no other one writes.
         let mut insert = self.sql(

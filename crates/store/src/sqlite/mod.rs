@@ -64,6 +64,7 @@ mod search_tests;
 mod settle;
 mod source_shards;
 mod suppress;
+mod totals;
 mod transaction;
 mod wal;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::{
     ClaimRequest, Claims, Erased, FeedCursor, KeyChange, KeyChanged, KeyStore, Lift, Mark,
     MarkAnswer, Offer, Operations, Paused, Prune, PruneStep, ReadStore, Requeued, Reschedule,
     Rescheduled, Resolution, Resolved, Retention, Settled, Settlements, ShardCursor, Store,
-    StoreError, StoredKeys, Suppression,
+    StoreError, StoredKeys, Suppression, TotalsAssignment,
 };
 
 #[async_trait]
@@ -189,6 +189,10 @@ impl Operations for Sqlite {
             transaction.move_shard((&source, &shard), from.as_ref(), to.as_ref())
         })
         .await
+    }
+
+    async fn assign_totals(&self, assignment: TotalsAssignment) -> Result<bool, StoreError> {
+        self.write(Synced, move |transaction| transaction.assign_totals(&assignment)).await
     }
 }
 

@@ -62,7 +62,7 @@ fn fill(connection: &Connection) {
         "broadcast_tombstone (broadcast, state, count) SELECT n, 3, 1",
         "retention_walk (name, batch) SELECT 'contents', n",
         "retention_later (part, at, batch, lane) SELECT 2, n, n, n",
-        "totals (state, count) SELECT n, n",
+        "totals (tenant, state, count) SELECT 'tenant', n, n",
         "feed (name, event, tries) SELECT 'feed', n, 0",
         "source_shard (source, shard, position, reader, until) SELECT n, 'shard', '', 1, 1",
         "act (id, at, request, caller, tenant, call, asked) SELECT n, n, '', 'tenant', 'tenant', '', ''",

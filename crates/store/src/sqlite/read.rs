@@ -212,12 +212,6 @@ impl Snapshot {
         Ok(())
     }
 
-    pub(super) fn totals(&self) -> Result<Account, StoreError> {
-        let mut account = Account::default();
-        self.add_counts("SELECT state, count FROM totals", [], &mut account)?;
-        Ok(account)
-    }
-
     pub(super) fn lanes(&self, evidence: &EvidenceBook) -> Result<Vec<LaneStatus>, StoreError> {
         let mut select = self.connection.prepare_cached(
             "SELECT lane, sum(count) FROM chunk INDEXED BY chunk_leased \

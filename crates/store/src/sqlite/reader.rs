@@ -270,6 +270,10 @@ impl ReadStore for SqliteReader {
         self.read(Snapshot::totals).await
     }
 
+    async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError> {
+        self.read(move |snapshot| snapshot.tenant_totals(&tenant)).await
+    }
+
     async fn space(&self) -> Result<Option<StoreSpace>, StoreError> {
         let directory = self.pool.directory.clone();
         self.read(move |snapshot| disk::space(&snapshot.connection, &directory).map(Some)).await

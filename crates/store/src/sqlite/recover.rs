@@ -76,7 +76,7 @@ impl Transaction<'_> {
                 let (attempt, state) = (chunk.attempt, State::Dead);
                 let line =
                     LogLine { at: now, attempt, state, status: 0, detail: blame::QUARANTINED };
-                self.end(chunk.batch, &line, rest)?;
+                self.end_of_chunk(chunk, &line, rest)?;
                 self.set_members(chunk.id, &Members::default())?;
             }
         }

@@ -25,7 +25,7 @@ impl Transaction<'_> {
             let Some((lane, owned)) = self.owned(batch, tenant)? else { continue };
             let returned = owned.answer(states, now, &asked, &mut answers);
             for (state, members) in returned.by_state() {
-                self.count_taken_back(state, members.len());
+                self.count_taken_back(tenant, state, members.len());
             }
             self.add_log(batch, &returned.log_row(now))?;
             let members = returned.into_members();

@@ -26,9 +26,9 @@ impl Transaction<'_> {
             }
             let mut taken_back = LogRow::new();
             taken_back.push(&lines.taking_back(), members.iter());
-            self.count_taken_back(State::InDoubt, members.len());
+            self.count_taken_back(tenant, State::InDoubt, members.len());
             self.add_log(batch, &taken_back)?;
-            self.end(batch, &lines.end(), &members)?;
+            self.end((tenant, batch), &lines.end(), &members)?;
         }
         Ok(answers)
     }

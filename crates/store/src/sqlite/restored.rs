@@ -116,7 +116,7 @@ impl Transaction<'_> {
                 }
                 let (attempt, state, detail) = (chunk.attempt, State::InDoubt, DETAIL);
                 let line = LogLine { at: now, attempt, state, status: 0, detail };
-                self.end(chunk.batch, &line, &chunk.members())?;
+                self.end_of_chunk(chunk, &line, &chunk.members())?;
                 self.set_members(chunk.id, &Members::default())?;
                 in_doubt += chunk.count;
             }

@@ -61,8 +61,11 @@ impl Transaction<'_> {
         let Some(applied) = settlement::apply(&chunk, settlement) else {
             return Ok(None);
         };
-        for &(state, items) in &applied.ended {
-            self.count_ended(state, items);
+        if !applied.ended.is_empty() {
+            let tenant = self.tenant_of(&chunk)?;
+            for &(state, items) in &applied.ended {
+                self.count_ended(&tenant, state, items);
+            }
         }
         self.add_log(chunk.batch, &applied.log)?;
         for part in &applied.parts {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Pauses, State, Timestamp};
+use notification::{BatchId, BroadcastId, ChunkId, Content, Lane, Name, Pauses, State, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use tokio::sync::watch;
 
@@ -40,6 +40,8 @@ pub(super) struct WriterState {
     pub(super) new_lanes: Vec<LaneId>,
     /// Lanes, and the number up to which batches may be written to them.
     pub(super) kept_lanes: HashMap<LaneId, u64>,
+    /// Last lane that may hold what several tenants sent, because it is older than lanes of tenants.
+    pub(super) mixed_lanes_through: LaneId,
     /// Keeps audits and the removal of outcomes apart.
     pub(super) audits: AuditLock,
     /// Pauses, for claims and for deliver.
@@ -64,7 +66,8 @@ pub(super) struct Transaction<'a> {
     pub(super) no_audit: Option<NoAudit>,
     /// Drafts that were accepted, and are not written yet.
     pub(super) packer: BatchPacker,
-    totals: BTreeMap<u8, i64>,
+    /// Changes of the totals, by tenant and the code of the state.
+    totals: BTreeMap<(Name, u8), i64>,
 }
 
 /// The result of a transaction.
@@ -119,12 +122,8 @@ impl<'a> Transaction<'a> {
     pub(super) fn commit(mut self) -> Result<Committed, StoreError> {
         // First: what was packed is counted in the totals, and wakes the claims.
         self.store_packed()?;
-        for (&state, &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
-            self.sql(
-                "INSERT INTO totals (state, count) VALUES (?1, ?2) \
-                 ON CONFLICT (state) DO UPDATE SET count = count + excluded.count",
-            )?
-            .execute(params![state, change])?;
+        for ((tenant, state), &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
+            self.add_total(tenant.as_str(), *state, change)?;
         }
         self.sql("COMMIT")?.execute([])?;
         // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
@@ -142,28 +141,43 @@ impl<'a> Transaction<'a> {
         Ok(self.connection.prepare_cached(statement)?)
     }
 
-    /// Counts `items` that were accepted.
-    pub(super) fn count_accepted(&mut self, items: usize) {
-        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
+    /// Counts `items` of `tenant` that were accepted.
+    pub(super) fn count_accepted(&mut self, tenant: &Name, items: usize) {
+        self.count(tenant, State::Pending, signed(items));
     }
 
-    /// Counts `items` that were pending and ended.
-    pub(super) fn count_ended(&mut self, state: State, items: usize) {
+    /// Counts `items` of `tenant` that were pending and ended.
+    pub(super) fn count_ended(&mut self, tenant: &Name, state: State, items: usize) {
         debug_assert!(state.is_terminal(), "only an end changes the totals");
-        *self.totals.entry(State::Pending.code()).or_default() -= signed(items);
-        *self.totals.entry(state.code()).or_default() += signed(items);
+        self.count(tenant, State::Pending, -signed(items));
+        self.count(tenant, state, signed(items));
     }
 
-    /// Counts `items` that had ended in `state`, which is taken back: they are pending again.
-    pub(super) fn count_taken_back(&mut self, state: State, items: usize) {
-        *self.totals.entry(state.code()).or_default() -= signed(items);
-        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
+    /// Counts `items` of `tenant` that had ended in `state`, which is taken back: they are pending again.
+    pub(super) fn count_taken_back(&mut self, tenant: &Name, state: State, items: usize) {
+        self.count(tenant, state, -signed(items));
+        self.count(tenant, State::Pending, signed(items));
     }
 
-    /// Ends `members` as `line` says. The caller takes them out of their chunk.
+    fn count(&mut self, tenant: &Name, state: State, change: i64) {
+        *self.totals.entry((tenant.clone(), state.code())).or_default() += change;
+    }
+
+    /// Ends members of a chunk as `line` says. The caller takes them out of it.
+    pub(super) fn end_of_chunk(
+        &mut self,
+        chunk: &ChunkRow,
+        line: &LogLine<'_>,
+        members: &Members,
+    ) -> Result<(), StoreError> {
+        let tenant = self.tenant_of(chunk)?;
+        self.end((&tenant, chunk.batch), line, members)
+    }
+
+    /// Ends `members` of a batch of a tenant as `line` says. The caller takes them out of their chunk.
     pub(super) fn end(
         &mut self,
-        batch: BatchId,
+        (tenant, batch): (&Name, BatchId),
         line: &LogLine<'_>,
         members: &Members,
     ) -> Result<(), StoreError> {
@@ -172,7 +186,7 @@ impl<'a> Transaction<'a> {
         }
         let mut row = LogRow::new();
         row.push(line, members.iter());
-        self.count_ended(line.state, members.len());
+        self.count_ended(tenant, line.state, members.len());
         // Feeds wait for the same changes as claims.
         self.woke = true;
         self.add_log(batch, &row)
