@@ -127,10 +127,9 @@ async fn within_rate(
 // === impl RouteRule ===
 
 impl RouteRule {
-    /// True if only operators and their tools ask for the route. An address that operators have for themselves is then the only one where
-    /// it is answered.
+    /// True if only operators ask for the route. An address that they have for themselves is then the only one where it is answered.
     pub fn is_for_operators(&self) -> bool {
-        self.needs.iter().any(|scope| matches!(scope, KeyScope::Operate | KeyScope::Metrics))
+        self.needs.contains(&KeyScope::Operate)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod access;
 mod access_log;
+mod account;
 mod act_trail;
 mod acts;
 mod answer_time;
@@ -85,6 +86,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use access::Locked;
 pub use access_log::AccessLog;
+pub use account::TenantAccount;
 pub use acts::{ActItem, ActList};
 pub use api_shares::ApiShares;
 pub use broadcast_list::{BroadcastItem, broadcast_with_key};
@@ -195,19 +197,18 @@ pub fn starting(readiness: Readiness) -> Site {
 
 /// The site of a process that works, with all that it answers. For [`serve`], which sets the limits of connections; those of bodies are
 /// set here.
-pub fn site(state: ApiState) -> Site {
-    let log = Arc::new(RequestLog::new(state.access_log, state.intake.clock()));
-    site_for(&Arc::new(state), log, Audience::All)
+pub fn site(shared: &Arc<ApiState>) -> Site {
+    let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
+    site_for(shared, log, Audience::All)
 }
 
 /// The sites of a process whose operators have an address of their own: the one without the routes that are for operators alone
-/// ([`RouteRule::is_for_operators`]), and the one with all.
-pub fn sites(state: ApiState) -> (Site, Site) {
+/// ([`RouteRule::is_for_operators`]) and with the metrics of tenants, and the one with all routes and the metrics of the process.
+pub fn sites(shared: &Arc<ApiState>) -> (Site, Site) {
     // One log, so that no identifier of a request is given twice.
-    let log = Arc::new(RequestLog::new(state.access_log, state.intake.clock()));
-    let shared = Arc::new(state);
-    let public = site_for(&shared, Arc::clone(&log), Audience::Public);
-    (public, site_for(&shared, log, Audience::All))
+    let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
+    let public = site_for(shared, Arc::clone(&log), Audience::Public);
+    (public, site_for(shared, log, Audience::Operators))
 }
 
 fn site_for(shared: &Arc<ApiState>, log: Arc<RequestLog>, audience: Audience) -> Site {

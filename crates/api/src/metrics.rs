@@ -1,20 +1,23 @@
-//! `GET /metrics`: what the stages count, and how things stand, as text of one of two forms.
+//! `GET /metrics`, as text of one of two forms: for operators what the stages count and how things stand, for a tenant where its own
+//! notifications stand.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use feed::{FeedProgress, FeedSource};
+use notification::{Account, Pauses};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use store::{ClusterStatus, ErrorKind, StoreError};
+use store::{ClusterStatus, ErrorKind, LaneStatus, StoreError};
 
 use crate::ApiState;
+use crate::caller::Caller;
 use crate::exposition::exposed;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
@@ -22,9 +25,52 @@ use crate::status::{lag, oldest_due};
 
 type Count = Gauge<u64, AtomicU64>;
 
+/// Lanes that the store lists at least, if there are as many: if it lists fewer, they are all.
+const LANES_LISTED: usize = 1_000;
+
+/// The metrics of the process for an operator, those of its tenant for another caller.
+pub(crate) async fn by_key(
+    shared: State<Arc<ApiState>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if caller.is_operator {
+        of_process(shared, headers).await
+    } else {
+        of_tenant(shared, caller, headers).await
+    }
+}
+
+/// The account of the caller's tenant, its pauses, and for how long it has waited.
+pub(crate) async fn of_tenant(
+    State(shared): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let reads = shared.reads_of(&caller);
+    let mut now = Registry::default();
+    // Until what an older version counted is assigned to tenants, it is missing.
+    if let Some(account) = reads.tenant_totals(caller.tenant.clone()).await? {
+        add_account(account, &mut now);
+    }
+    let pauses = reads.pauses().await?;
+    let own = pauses.iter().filter(|pause| pause.tenant == caller.tenant).count();
+    now.register("belfry_pauses", "Pauses of the tenant", count(own as u64));
+    let mut lanes = reads.lanes().await?;
+    let are_all = lanes.len() < LANES_LISTED;
+    lanes.retain(|status| status.lane.tenant == caller.tenant);
+    // Behind so many lanes of others that are due before its own, it is not known.
+    if are_all || !lanes.is_empty() {
+        add_oldest_due(&lanes, &pauses, &shared, &mut now);
+    }
+    let mut text = String::new();
+    encode_registry(&mut text, &now).and_then(|()| encode_eof(&mut text)).map_err(unwritten)?;
+    Ok(exposed(&headers, text))
+}
+
 /// The registry of the stages, and what the store says as of now. While the store is away, what it would say is missing:
 /// `belfry_available` tells.
-pub(crate) async fn metrics(
+pub(crate) async fn of_process(
     State(shared): State<Arc<ApiState>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -44,29 +90,17 @@ pub(crate) async fn metrics(
     encode_registry(&mut text, &shared.registry)
         .and_then(|()| encode_registry(&mut text, &now))
         .and_then(|()| encode_eof(&mut text))
-        .map_err(|_| Problem::new(ProblemCode::InternalError, "metrics cannot be written"))?;
+        .map_err(unwritten)?;
     Ok(exposed(&headers, text))
 }
 
 async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreError> {
-    let totals = shared.reads.totals().await?;
-    now.register(
-        "belfry_notifications_accepted",
-        "Notifications ever accepted",
-        count(totals.accepted),
-    );
-    let standing = Family::<[(&str, &str); 1], Count>::default();
-    for (state, count) in totals.standing() {
-        standing.get_or_create(&[("state", state)]).set(count);
-    }
-    now.register("belfry_notifications", "Notifications by where they stand", standing);
+    add_account(shared.reads.totals().await?, now);
     let pauses = shared.reads.pauses().await?;
     let help =
         "Pauses: broadcasts, lanes, channels and tenants that are not sent until they are resumed";
     now.register("belfry_pauses", help, count(pauses.len() as u64));
-    let due = lag(oldest_due(&shared.reads.lanes().await?, &pauses), shared.intake.now());
-    let help = "For how many seconds the notification that waits longest has been due";
-    now.register("belfry_oldest_due_seconds", help, seconds(due));
+    add_oldest_due(&shared.reads.lanes().await?, &pauses, shared, now);
     let parked = Family::<[(&str, String); 1], Count>::default();
     for channel in shared.reads.parked(shared.intake.channel_names()).await? {
         let label = [("channel", channel.channel.to_string())];
@@ -88,6 +122,22 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
         add_cluster(&cluster, shared.worker.as_deref(), now);
     }
     Ok(())
+}
+
+fn add_account(account: Account, now: &mut Registry) {
+    let help = "Notifications ever accepted";
+    now.register("belfry_notifications_accepted", help, count(account.accepted));
+    let standing = Family::<[(&str, &str); 1], Count>::default();
+    for (state, count) in account.standing() {
+        standing.get_or_create(&[("state", state)]).set(count);
+    }
+    now.register("belfry_notifications", "Notifications by where they stand", standing);
+}
+
+fn add_oldest_due(lanes: &[LaneStatus], pauses: &Pauses, shared: &ApiState, now: &mut Registry) {
+    let due = lag(oldest_due(lanes, pauses), shared.intake.now());
+    let help = "For how many seconds the notification that waits longest has been due";
+    now.register("belfry_oldest_due_seconds", help, seconds(due));
 }
 
 /// The lag of each feed; that of the suppression list under the name that it had when it was alone, too.
@@ -132,4 +182,8 @@ fn count(value: u64) -> Count {
     let gauge = Count::default();
     gauge.set(value);
     gauge
+}
+
+fn unwritten(_error: std::fmt::Error) -> Problem {
+    Problem::new(ProblemCode::InternalError, "metrics cannot be written")
 }

@@ -14,6 +14,7 @@ use serde_json::json;
 use store::LogPosition;
 
 use crate::ApiState;
+use crate::account::TenantAccount;
 use crate::caller::Caller;
 use crate::limits::LOG_ENTRIES;
 use crate::problem::Problem;
@@ -29,6 +30,8 @@ pub(crate) struct AuditAnswer {
     balanced: bool,
     problem_count: u64,
     problems: Vec<String>,
+    /// The same of each tenant that has any, by name.
+    tenants: Vec<TenantAccount>,
 }
 
 /// Parameters of a request for the log.
@@ -52,6 +55,11 @@ pub(crate) async fn audit(
         totals: audit.account,
         problem_count: audit.problem_count,
         problems: audit.problems,
+        tenants: audit
+            .tenants
+            .iter()
+            .map(|(tenant, account)| TenantAccount::new(tenant, *account))
+            .collect(),
     })
     .into_response())
 }

@@ -195,6 +195,9 @@ problem_codes! {
     StoreFailed, "store_failed", SERVICE_UNAVAILABLE, "The store failed",
         "A write, sync or read of the store failed. The process ends by this, and takes no more work until it is started again.",
         "Send the request again, with its idempotency keys, when the engine is back, or to another process.";
+    AccountUnknown, "account_unknown", SERVICE_UNAVAILABLE, "Account not known yet",
+        "A version before this one counted for all tenants together. The engine counts anew, in the background, what each tenant has; until then no account of a tenant is given.",
+        "Come back after `Retry-After` seconds. It takes about as long as an audit.";
     NotReady, "not_ready", SERVICE_UNAVAILABLE, "Not ready",
         "The process starts or stops, or lacks something that it needs to take work: `detail` names it.",
         "Send requests to another process, or wait until `/readyz` answers 200.";

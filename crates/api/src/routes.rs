@@ -13,9 +13,9 @@ use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppre
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::{
-    ApiState, acts, broadcast_list, broadcasts, cancel, channels, compressed, create, events,
-    key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients, reload,
-    requeue, reschedule, resolve, status, suppressions,
+    ApiState, account, acts, broadcast_list, broadcasts, cancel, channels, compressed, create,
+    events, key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients,
+    reload, requeue, reschedule, resolve, status, suppressions,
 };
 
 /// A route that needs a key.
@@ -30,21 +30,23 @@ struct KeyedRoute {
 /// The callers that a site is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// All of them.
+    /// All of them: operators have no address of their own.
     All,
     /// Those that are no operators, who have an address of their own.
     Public,
+    /// Operators, at their own address.
+    Operators,
 }
 
 /// Every route that needs a key: its method, its path, and its rule.
 pub fn routes() -> Vec<(Method, &'static str, RouteRule)> {
-    let all = of_every_process().into_iter().chain(of_intake());
+    let all = of_every_process(Audience::All).into_iter().chain(of_intake());
     all.map(|route| (route.method, route.path, route.rule)).collect()
 }
 
 /// The routes of a process for `audience` as a router: a request whose key is not known, or lacks a scope, ends here.
 pub(crate) fn router(shared: &Arc<ApiState>, audience: Audience) -> Router<Arc<ApiState>> {
-    let mut routes = of_every_process();
+    let mut routes = of_every_process(audience);
     if shared.takes_in {
         routes.extend(of_intake());
     }
@@ -71,9 +73,14 @@ fn handler_elsewhere(method: Method) -> MethodRouter<Arc<ApiState>> {
         .map_or_else(|_| MethodRouter::new(), |on| routing::on(on, answer))
 }
 
-fn of_every_process() -> Vec<KeyedRoute> {
+fn of_every_process(audience: Audience) -> Vec<KeyedRoute> {
+    let metrics = match audience {
+        Audience::All => get("/metrics", &[Metrics], metrics::by_key),
+        Audience::Public => get("/metrics", &[Metrics], metrics::of_tenant),
+        Audience::Operators => get("/metrics", &[Metrics], metrics::of_process),
+    };
     vec![
-        get("/metrics", &[Metrics], metrics::metrics).watch(),
+        metrics.watch(),
         get("/v1/keys/self", &[], key_routes::own),
         get("/v1/status", &[Read, Operate], status::status).watch(),
         post("/v1/reload", &[Operate], reload::reload).act(),
@@ -87,6 +94,7 @@ fn of_intake() -> Vec<KeyedRoute> {
         get("/v1/broadcasts", &[Read], broadcast_list::list),
         get("/v1/broadcasts/{id}", &[Read], broadcasts::read),
         get("/v1/events", &[Read], events::read),
+        get("/v1/account", &[Read], account::read),
         get("/v1/channels", &[Read], channels::list),
         get("/v1/pauses", &[Read], pauses::list),
         get("/v1/acts", &[Read], acts::list),

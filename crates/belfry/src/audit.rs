@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use api::TenantAccount;
 use clap::Args;
 use notification::Account;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ struct AuditReport {
     #[serde(skip_serializing)]
     problem_count: u64,
     problems: Vec<String>,
+    /// Of each tenant that has any, by name. An older engine says nothing of them.
+    #[serde(default)]
+    tenants: Vec<TenantAccount>,
 }
 
 /// Prints the account; the exit code is 1 when it does not balance.
@@ -54,14 +58,21 @@ pub(crate) fn run(args: &AuditArgs, source: &ReadSource) -> anyhow::Result<ExitC
 
 impl AuditReport {
     fn of(audit: Audit) -> Self {
-        let Audit { account, problem_count, problems, .. } = audit;
+        let Audit { account, problem_count, problems, tenants, .. } = audit;
         let balanced = account.is_balanced() && problem_count == 0;
-        Self { totals: account, balanced, problem_count, problems }
+        let tenants = tenants.iter().map(|(tenant, account)| TenantAccount::new(tenant, *account));
+        Self { totals: account, balanced, problem_count, problems, tenants: tenants.collect() }
     }
 
     fn to_text(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         account::push_text(&self.totals, &mut text)?;
+        // Of one alone it is the account itself.
+        if self.tenants.len() > 1 {
+            for account in &self.tenants {
+                writeln!(text, "{}", account::to_line(account))?;
+            }
+        }
         for problem in &self.problems {
             writeln!(text, "problem: {problem}")?;
         }
@@ -88,7 +99,7 @@ mod tests {
         let json = serde_json::to_string(&AuditReport::of(audit)).unwrap();
         assert_eq!(
             json,
-            r#"{"accepted":3,"delivered":2,"refused":0,"expired":0,"cancelled":0,"suppressed":0,"in_doubt":0,"dead":0,"pending":1,"balanced":true,"problems":[]}"#
+            r#"{"accepted":3,"delivered":2,"refused":0,"expired":0,"cancelled":0,"suppressed":0,"in_doubt":0,"dead":0,"pending":1,"balanced":true,"problems":[],"tenants":[]}"#
         );
     }
 

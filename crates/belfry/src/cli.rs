@@ -3,6 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::account::AccountArgs;
 use crate::acts::ActsArgs;
 use crate::api_key::ApiKeyArgs;
 use crate::args::Global;
@@ -109,6 +110,8 @@ pub(crate) enum CliCommand {
     Requeue(RequeueArgs),
     /// Write down what became of notifications that are in doubt, without sending them
     Resolve(ResolveArgs),
+    /// Show where all notifications of a tenant stand (reads the store, or asks the engine at --url)
+    Account(AccountArgs),
     /// Count everything from the ground up (reads the store, or asks the engine at --url)
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look

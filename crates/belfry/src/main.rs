@@ -122,6 +122,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Erase(args) => erase::run(&args, &client()?)?,
         CliCommand::Reload(args) => reload::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
+        CliCommand::Account(args) => account::run(&args, &source(&args.store)?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &source(&args.store)?);
         }

@@ -40,7 +40,7 @@ docs/reference/http-api.md, beside the source, tells it as prose.
 - Errors are problem details (RFC 9457) with a `code` for programs. `x-problem-codes` names those of each answer. Further ones may come.
 - Every answer of an engine that has started has `x-request-id`, that of the request if it had one.
 - A process that only delivers (`belfry consume`) has `/v1/status`, `/v1/keys/self`, `/metrics` and the routes without a key, and answers others with 404 `unknown_path`. \
-Where operators have an address of their own, routes that take `operate` or `metrics` are answered there alone, and with 404 `unknown_path` elsewhere. \
+Where operators have an address of their own, routes that take `operate` are answered there alone, and with 404 `unknown_path` elsewhere. \
 A method that a path does not have is a 405 `method_not_allowed`, and `Allow` names those that it has.
 - Where no API keys are configured, requests from the same machine need none.";
 

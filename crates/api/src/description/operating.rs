@@ -59,10 +59,11 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .json("What was changed, and what takes a restart.", types.of::<ReloadAnswer>())
             .may(&[ConfigurationRefused, NotReady, UnknownPath])
             .writes(),
-        operation(Method::GET, "/metrics", "read_metrics", "Read the metrics of the process")
-            .about("In the text format of Prometheus if `Accept` prefers `text/plain`.")
+        operation(Method::GET, "/metrics", "read_metrics", "Read the metrics")
+            .about("Those of the process with an operator's key, and at the operator's address with any; else those of the caller's tenant. In the text format of Prometheus if `Accept` prefers `text/plain`.")
             .answers(200, "The metrics.", &expositions)
-            .may(&[InternalError]),
+            .may(&[InternalError])
+            .reads(),
     ]
 }
 

@@ -9,14 +9,15 @@ use store::DeliveryEvent;
 use super::operation::{LINES, Operation, component, lines_of};
 use super::parameters::{last_event_id, limit};
 use super::types::Types;
+use crate::account::TenantAccount;
 use crate::broadcast_list::BroadcastItem;
 use crate::broadcasts::BroadcastAnswer;
 use crate::channels::ChannelList;
 use crate::limits::{LIST_SLICE, LOG_ENTRIES};
 use crate::pauses::PauseList;
-use crate::problem_code::ProblemCode::{TenantStreams, TooManyStreams};
+use crate::problem_code::ProblemCode::{AccountUnknown, TenantStreams, TooManyStreams};
 use crate::view::{ListAnswer, Notification};
-use crate::{broadcast_list, events, notifications};
+use crate::{account, broadcast_list, events, notifications};
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     vec![
@@ -45,6 +46,13 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .polled("The broadcast.", types.of::<BroadcastAnswer>())
             .reads(),
         events_of_deliveries(types),
+        operation("/v1/account", "read_account", "Read the account of a tenant")
+            .about("The caller's; an operator may name another tenant.")
+            .takes(&account::PARAMETERS)
+            .example("tenant", &json!("default"))
+            .json("The account.", types.of::<TenantAccount>())
+            .may(&[AccountUnknown])
+            .reads(),
         operation("/v1/channels", "list_channels", "List channels")
             .about("Those that this process is configured with, as of now.")
             .polled("The channels.", types.of::<ChannelList>())

@@ -37,6 +37,7 @@ const ROUTES: &[Row] = &[
     ("DELETE", "/v1/recipients", &[Suppress], Asked::Nothing, ACT),
     ("DELETE", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
     ("GET", "/metrics", &[Metrics], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/account", &[Read], Asked::Nothing, NO_ACT),
     ("GET", "/v1/acts", &[Read], Asked::Nothing, NO_ACT),
     ("GET", "/v1/audit", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/broadcasts", &[Read], Asked::Nothing, NO_ACT),
