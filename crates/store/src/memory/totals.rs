@@ -11,7 +11,7 @@ use crate::TotalsAssignment;
 impl Memory {
     /// Has what is counted so far be without a tenant until it is assigned, as after an upgrade from a version that did not count by
     /// tenant.
-    pub fn forget_whose_totals(&self) {
+    pub fn unassign_totals(&self) {
         self.change(|books| books.is_unassigned = true);
     }
 }
