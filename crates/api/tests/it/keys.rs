@@ -159,8 +159,11 @@ async fn a_tenant_pauses_its_own_and_an_operator_anybodys() {
         (&status["lanes"][0]["paused"], &status["oldest_due_at"]),
         (&json!(true), &json!(null))
     );
-    let metrics = call(&fixture, "acme", Method::GET, "/metrics", "").await;
-    assert!(metrics.text.contains("belfry_pauses 4\n"), "{}", metrics.text);
+    for (name, pauses) in [("acme", 3), ("globex", 1), ("ops", 4)] {
+        let metrics = call(&fixture, name, Method::GET, "/metrics", "").await;
+        let line = format!("belfry_pauses {pauses}\n");
+        assert!(metrics.text.contains(&line), "{name}: {}", metrics.text);
+    }
 
     for was_paused in [true, false] {
         let resumed = post("acme", &format!("/v1/resume?broadcast={id}")).await.json();

@@ -7,6 +7,7 @@
 )]
 
 mod access_log;
+mod accounts;
 mod acts;
 mod bad_input;
 mod cancel;

@@ -35,8 +35,10 @@ pub(crate) const NOW: Duration = Duration::from_millis(1_795_249_800_250);
 /// An API and what is behind it.
 pub(crate) struct Fixture {
     pub(crate) site: Site,
-    /// The site beside it, where operators have an address of their own.
+    /// The sites in its place where operators have an address of their own: this one is that of the others.
     pub(crate) public: Site,
+    /// That of operators.
+    pub(crate) operators: Site,
     pub(crate) store: Arc<Memory>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) ready: watch::Sender<bool>,
@@ -133,7 +135,7 @@ fn build(
     let (ready, is_ready) = watch::channel(false);
     let configured_keys = watch::Sender::new(Keys::new(keys));
     let asked = AskedBy::default();
-    let (public, site) = api::sites(api::ApiState {
+    let state = Arc::new(api::ApiState {
         intake: Arc::clone(&intake),
         reads: Arc::clone(&store) as Arc<dyn ReadStore>,
         tenant_reads: Arc::new(NotedReads { store: Arc::clone(&store), asked: asked.clone() }),
@@ -176,7 +178,17 @@ fn build(
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });
-    Fixture { site, public, store, intake, ready, configured_keys, asked }
+    let (public, operators) = api::sites(&state);
+    Fixture {
+        site: api::site(&state),
+        public,
+        operators,
+        store,
+        intake,
+        ready,
+        configured_keys,
+        asked,
+    }
 }
 
 /// The way to a loop that always finds the same changes.

@@ -408,13 +408,13 @@ impl StageParts<'_> {
         (readiness, takes_in): (Readiness, bool),
     ) -> anyhow::Result<()> {
         let has_operator = self.config.server.operator.is_some();
-        let state = self.api_state(intake, readiness, takes_in)?;
+        let state = Arc::new(self.api_state(intake, readiness, takes_in)?);
         if has_operator {
-            let (public, operator) = api::sites(state);
+            let (public, operator) = api::sites(&state);
             sites.operator.send_replace(operator);
             sites.public.send_replace(public);
         } else {
-            sites.public.send_replace(api::site(state));
+            sites.public.send_replace(api::site(&state));
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ fn operators_are_answered_while_callers_have_every_connection() {
     for (path, end) in [
         ("/healthz", "ok\n"),
         ("/readyz", "ready"),
-        ("/metrics", "belfry_"),
+        ("/metrics", "belfry_available"),
         ("/v1/status", "\"totals\""),
         ("/v1/channels", "\"rehearsal\""),
     ] {
@@ -45,6 +45,8 @@ fn operators_are_answered_while_callers_have_every_connection() {
     workspace.get(&["status", "--url", &format!("http://{operator}")]);
     drop(taken);
     let mut socket = TcpStream::connect(&public).unwrap();
-    let text = get(&mut socket, "/metrics", "}").unwrap();
+    let text = get(&mut socket, "/v1/status", "}").unwrap();
     assert!(text.starts_with("HTTP/1.1 404 ") && text.contains("operator's address"), "{text}");
+    let text = get(&mut socket, "/metrics", "# EOF").unwrap();
+    assert!(text.starts_with("HTTP/1.1 200 ") && !text.contains("belfry_available"), "{text}");
 }
