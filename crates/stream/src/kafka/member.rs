@@ -9,6 +9,7 @@ use bytes::Bytes;
 use krafka::consumer::{
     Consumer, ConsumerRebalanceListener, ConsumerRecord, OffsetAndMetadata, TopicPartition,
 };
+use krafka::error::{ErrorCode, KrafkaError};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -259,7 +260,14 @@ impl Member {
             let partition = TopicPartition::new(self.settings.topic.clone(), *partition);
             (partition, OffsetAndMetadata::new(*offset))
         });
-        let committed = consumer.commit_offsets(offsets.collect::<Vec<_>>()).await;
+        let offsets: Vec<_> = offsets.collect();
+        let mut committed = consumer.commit_offsets(offsets.clone()).await;
+        if matches!(committed, Err(KrafkaError::Broker { code: ErrorCode::IllegalGeneration, .. }))
+        {
+            // It waited behind a join, and the group has another generation since. In the one that follows its own, no partition is
+            // with another member before this one has given it up.
+            committed = consumer.commit_offsets(offsets).await;
+        }
         committed.map_err(|error| explain(&self.settings, &error))?;
         let mut state = self.state();
         for (partition, offset) in due {

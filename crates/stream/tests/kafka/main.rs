@@ -8,11 +8,14 @@ mod refused;
 mod source;
 mod target;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use krafka::admin::{CreatePartitionsOptions, CreateTopicsOptions, NewTopic};
+use krafka::admin::{
+    CreatePartitionsOptions, CreateTopicsOptions, DescribeConsumerGroupsOptions, NewTopic,
+};
 use stream::kafka::{KafkaSettings, KafkaSource, KafkaTarget, connect};
 use stream::{Record, Source, StreamMessage, StreamReceipt, Target};
 use testbed::{Kafka, unique_prefix};
@@ -45,6 +48,11 @@ impl Topic {
         topic.configs.extend(configs.iter().map(|(name, value)| ((*name).into(), (*value).into())));
         let created = kafka.admin().create_topics([topic], CreateTopicsOptions::default()).await;
         created.unwrap().remove(&name).unwrap().unwrap();
+        // The broker that was asked learns of it a little later.
+        let known = async {
+            while stream::kafka::partitions(&kafka, &settings, PATIENCE).await.is_err() {}
+        };
+        tokio::time::timeout(PATIENCE, known).await.unwrap();
         Self { settings }
     }
 
@@ -58,7 +66,20 @@ impl Topic {
     }
 
     fn source(&self) -> KafkaSource {
-        KafkaSource::open(self.settings.clone(), fastrand::Rng::with_seed(1)).unwrap()
+        // Two members of a group must not draw the same numbers.
+        static SEED: AtomicU64 = AtomicU64::new(1);
+        let seed = SEED.fetch_add(1, Ordering::Relaxed);
+        KafkaSource::open(self.settings.clone(), fastrand::Rng::with_seed(seed)).unwrap()
+    }
+
+    /// The names of the members of its group; `None` while the group changes, or is not there yet.
+    async fn members(&self, kafka: &krafka::Kafka) -> Option<BTreeSet<String>> {
+        let group = self.settings.group.as_deref().unwrap();
+        let options = DescribeConsumerGroupsOptions::default();
+        let groups = kafka.admin().describe_consumer_groups([group], options).await;
+        let found = groups.unwrap().remove(group).unwrap().ok()?;
+        let names = found.members.into_iter().map(|member| member.member_id);
+        (found.state == "Stable").then(|| names.collect())
     }
 
     fn target(&self) -> KafkaTarget {

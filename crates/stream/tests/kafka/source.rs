@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use stream::kafka::KafkaSource;
+use stream::kafka::{KafkaSource, connect};
 use stream::{Source, StreamError, StreamMessage};
 
 use crate::{PATIENCE, Topic, acknowledge, assert_empty, fetch, node, number, receipts};
@@ -124,6 +124,48 @@ async fn read_until(sources: &[KafkaSource], seen: &mut BTreeSet<u32>, count: us
         }
     };
     tokio::time::timeout(PATIENCE, read).await.unwrap();
+}
+
+/// The group waits for a member that vanished, longer than a heartbeat takes to come, and the heartbeats of the others are answered as
+/// those of an old generation. Others that joined by new names for that left the next members that had vanished, for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_settles_when_a_member_vanishes_and_another_comes() {
+    let topic = Topic::new(6).await;
+    let kafka = connect(&topic.settings, PATIENCE).await.unwrap();
+    let elsewhere = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let vanishing = topic.clone();
+    elsewhere.spawn(async move {
+        let source = vanishing.source();
+        while source.fetch(1, PATIENCE).await.is_ok() {}
+    });
+    let mut sources = vec![topic.source(), topic.source()];
+    settled(&topic, &kafka, &sources, 3).await;
+    elsewhere.shutdown_background();
+    sources.push(topic.source());
+    settled(&topic, &kafka, &sources, 3).await;
+    topic.put(0..60, 60).await;
+    let mut seen = BTreeSet::new();
+    read_until(&sources, &mut seen, 60).await;
+    for source in sources {
+        source.close().await;
+    }
+}
+
+/// Fetches until the group has had the same `count` members for longer than two sessions.
+async fn settled(topic: &Topic, kafka: &krafka::Kafka, sources: &[KafkaSource], count: usize) {
+    const SAME: u32 = 26;
+    let settled = async {
+        let (mut before, mut same) = (BTreeSet::new(), 0);
+        while same < SAME {
+            let turns = sources.iter().map(|source| source.fetch(1, TURN));
+            let _none = futures_util::future::join_all(turns).await;
+            let members = topic.members(kafka).await.unwrap_or_default();
+            let is_same = members.len() == count && members == before;
+            same = if is_same { same + 1 } else { 0 };
+            before = members;
+        }
+    };
+    tokio::time::timeout(PATIENCE, settled).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
