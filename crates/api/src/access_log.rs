@@ -2,6 +2,7 @@
 //! answer of a process that works has the identifier of its request.
 
 use std::future::Future;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,8 +41,8 @@ pub enum AccessLog {
 pub(crate) struct RequestLog {
     shown: AccessLog,
     clock: Clock,
-    /// Begins the identifiers of this process.
-    process: u64,
+    /// An identifier of this process, whose number is still to be written behind [`PROCESS_BYTES`].
+    unnumbered: [u8; PROCESS_BYTES + NUMBER_BYTES],
     next: AtomicU64,
 }
 
@@ -90,6 +91,10 @@ struct LoggedBody {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// An identifier that a caller gives: bytes.
 const ID_BYTES: usize = 128;
+/// Bytes of an identifier that are the same in all of a process: a number in hexadecimal digits, and a dash.
+const PROCESS_BYTES: usize = 17;
+/// Bytes of the number behind them, at most.
+const NUMBER_BYTES: usize = 16;
 
 /// True for an identifier that may stand in a log and in a header.
 fn is_plain(id: &HeaderValue) -> bool {
@@ -103,7 +108,10 @@ impl RequestLog {
         let mut process = [0; 8];
         // Without random numbers identifiers are those of this process alone, and nothing depends on them.
         let _none = rand::fill(&mut process);
-        Self { shown, clock, process: u64::from_le_bytes(process), next: AtomicU64::new(1) }
+        let mut unnumbered = [0; PROCESS_BYTES + NUMBER_BYTES];
+        // There is room.
+        let _written = write!(unnumbered.as_mut_slice(), "{:016x}-", u64::from_le_bytes(process));
+        Self { shown, clock, unnumbered, next: AtomicU64::new(1) }
     }
 
     /// The line of `request`.
@@ -123,8 +131,13 @@ impl RequestLog {
 
     fn new_id(&self) -> HeaderValue {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{:016x}-{number:x}", self.process);
-        HeaderValue::try_from(id).unwrap_or_else(|_| HeaderValue::from_static("-"))
+        // Each answer has one: it is written without the detour by a text.
+        let mut id = self.unnumbered;
+        let (_, mut room) = id.split_at_mut(PROCESS_BYTES);
+        let _written = write!(room, "{number:x}");
+        let left = room.len();
+        let (id, _) = id.split_at(id.len() - left);
+        HeaderValue::from_bytes(id).unwrap_or_else(|_| HeaderValue::from_static("-"))
     }
 }
 

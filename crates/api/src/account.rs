@@ -42,13 +42,12 @@ pub(crate) async fn read(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let tenant = tenant_of(&mut Query::read(&uri, &PARAMETERS)?, &caller)?;
-    match shared.reads_of(&caller).tenant_totals(tenant.clone()).await? {
-        Some(account) => Ok(Json(TenantAccount::new(&tenant, account)).into_response()),
-        None => {
-            let detail = "an older version has counted for all tenants together: the engine counts anew what each of them has";
-            Err(Problem::new(ProblemCode::AccountUnknown, detail).retry_after(ASK_AGAIN_AFTER))
-        }
-    }
+    let totals = shared.reads_of(&caller).tenant_totals(tenant.clone()).await?;
+    let account = totals.ok_or_else(|| {
+        let detail = "an older version has counted for all tenants together: the engine counts anew what each of them has";
+        Problem::new(ProblemCode::AccountUnknown, detail).retry_after(ASK_AGAIN_AFTER)
+    })?;
+    Ok(Json(TenantAccount::new(&tenant, account)).into_response())
 }
 
 // === impl TenantAccount ===

@@ -1,18 +1,19 @@
 //! The trail of acts: each request that changes what was handed in before, or how it is sent, or a key, is written down durably before it
 //! is done, and what came of it afterwards.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{MatchedPath, Query, Request};
 use axum::http::Uri;
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use notification::{BroadcastId, Name, NotificationId};
 use percent_encoding::{AsciiSet, CONTROLS, PercentEncode, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use store::{ActBegun, ActEnded};
+use tower::{Service, ServiceExt as _};
 
 use crate::ApiState;
 use crate::problem::Problem;
@@ -88,14 +89,17 @@ pub(crate) fn noted(tenant: Option<Name>, answer: String, mut response: Response
 ///
 /// # Errors
 /// When the first cannot be written: then nothing is done.
-pub(crate) async fn recorded(
+pub(crate) async fn recorded<S>(
     shared: &Arc<ApiState>,
     (mark, is_operator): (&RequestMark, bool),
     request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
+    next: S,
+) -> Result<Response, Problem>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
     let Some(CallerNames { key, tenant: caller }) = mark.caller().cloned() else {
-        return Ok(next.run(request).await);
+        return Ok(answer_of(next, request).await);
     };
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let Asked { tenant, asked } = Asked::of(route, request.uri());
@@ -111,7 +115,7 @@ pub(crate) async fn recorded(
         asked,
     };
     let id = shared.trail.begin_act(begun).await?;
-    let mut response = next.run(request).await;
+    let mut response = answer_of(next, request).await;
     let outcome = response.extensions_mut().remove::<ActOutcome>();
     let status = response.status().as_u16();
     let (tenant, answer) = outcome.map(|it| (it.tenant, it.answer)).unzip();
@@ -121,6 +125,17 @@ pub(crate) async fn recorded(
         tracing::warn!(id, %error, "the trail of acts has no end of one");
     }
     Ok(response)
+}
+
+/// The answer of a route, which never fails.
+pub(crate) async fn answer_of<S>(route: S, request: Request) -> Response
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    match route.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
 }
 
 /// The request, as the trail has it.

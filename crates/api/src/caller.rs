@@ -2,28 +2,21 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::extract::{Extension, Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, ORIGIN};
-use axum::http::{HeaderMap, Uri, Version};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
 use notification::limits::OVERLOAD_RETRY_AFTER;
 use notification::{Name, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
 
 use crate::ApiState;
-use crate::act_trail;
 use crate::grants::{Grants, KeyScope};
 use crate::key_rates::{RateExceeded, RateLeft};
 use crate::key_ring::{KeyRing, KeysUnknown};
 use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
-use crate::request_mark::{CallerNames, RequestMark};
-use crate::tenant_connections::TenantStream;
-use crate::unauthenticated::ConnectionNote;
+use crate::request_mark::CallerNames;
 
 /// Caller of a request, as its key says.
 #[derive(Debug, Clone)]
@@ -48,82 +41,6 @@ pub struct RouteRule {
     pub watches: bool,
 }
 
-/// Lets a request pass whose key is known and has every scope that the route asks for, and says whose it is.
-pub(crate) async fn authorize(
-    State((shared, rule)): State<(Arc<ApiState>, RouteRule)>,
-    Extension(mark): Extension<RequestMark>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let caller = Caller::of(request.headers(), &shared.keys, &shared.default_tenant)?;
-    mark.set_caller(caller.names());
-    // Not before: requests without a known key have no line in the log.
-    if rule.is_act {
-        mark.set_act();
-    }
-    if let Some(key) = caller.key() {
-        let ended = |late| Problem::new(ProblemCode::ExpiredKey, late);
-        check_time(key, shared.intake.now()).map_err(ended)?;
-    }
-    let stream = match count_request(&caller, &request) {
-        Ok(stream) => stream,
-        Err(problem) => return Ok(beyond_share(problem, request.version())),
-    };
-    let left = match caller.take_of_rate(&shared) {
-        Ok(left) => left,
-        Err(exceeded) => return Ok(beyond_rate(exceeded)),
-    };
-    let mut response =
-        within_rate(&shared, rule, caller, (mark, request, next)).await.into_response();
-    if let Some(left) = left {
-        left.write(response.headers_mut());
-    }
-    if let Some(stream) = stream {
-        response.extensions_mut().insert(stream);
-    }
-    Ok(response)
-}
-
-/// Counts the connection of `request` for its tenant, and over HTTP/2 the request, which is counted until what is given is dropped.
-fn count_request(caller: &Caller, request: &Request) -> Result<Option<TenantStream>, Problem> {
-    // There is none where no socket is.
-    let Some(note) = request.extensions().get::<ConnectionNote>() else { return Ok(None) };
-    let tenant = caller.sharing();
-    note.note_key(tenant)?;
-    match tenant {
-        Some(tenant) if request.version() == Version::HTTP_2 => note.begin_stream(tenant).map(Some),
-        _ => Ok(None),
-    }
-}
-
-/// The answer to a request beyond a share of its tenant's connections. Over HTTP/2 its connection is told by a frame of its own.
-fn beyond_share(problem: Problem, version: Version) -> Response {
-    let closes = problem.code == ProblemCode::TenantConnections && version < Version::HTTP_2;
-    let mut response = problem.into_response();
-    if closes {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
-}
-
-/// Lets a request pass whose key has every scope that the route asks for.
-async fn within_rate(
-    shared: &Arc<ApiState>,
-    rule: RouteRule,
-    caller: Caller,
-    (mark, mut request, next): (RequestMark, Request, Next),
-) -> Result<Response, Problem> {
-    rule.needs.iter().try_for_each(|scope| caller.check_scope(*scope))?;
-    let is_operator = caller.is_operator;
-    let watching = caller.sharing().filter(|_| !caller.is_operator);
-    let _turn = if rule.watches { Some(shared.shares.watch(watching).await?) } else { None };
-    request.extensions_mut().insert(caller);
-    if rule.is_act {
-        return act_trail::recorded(shared, (&mark, is_operator), request, next).await;
-    }
-    Ok(next.run(request).await)
-}
-
 // === impl RouteRule ===
 
 impl RouteRule {
@@ -137,7 +54,7 @@ impl RouteRule {
 
 impl Caller {
     /// The caller with the key that `headers` have.
-    fn of(
+    pub(crate) fn of(
         headers: &HeaderMap,
         keys: &Arc<KeyRing>,
         default_tenant: &Name,
@@ -180,12 +97,12 @@ impl Caller {
         self.key.as_ref().map_or_else(everything, |key| key.grants.clone())
     }
 
-    fn names(&self) -> CallerNames {
+    pub(crate) fn names(&self) -> CallerNames {
         let key = self.key.as_ref().map(|key| key.name.clone());
         CallerNames { key, tenant: self.tenant.clone() }
     }
 
-    fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
+    pub(crate) fn check_scope(&self, scope: KeyScope) -> Result<(), Problem> {
         match &self.key {
             Some(key) if !key.grants.scopes.contains(&scope) => {
                 Err(Problem::missing_scope(format!(
@@ -198,7 +115,7 @@ impl Caller {
     }
 
     /// Takes this request out of the rate of its key, if it has one.
-    fn take_of_rate(&self, shared: &ApiState) -> Result<Option<RateLeft>, RateExceeded> {
+    pub(crate) fn take_of_rate(&self, shared: &ApiState) -> Result<Option<RateLeft>, RateExceeded> {
         let Some(key) = &self.key else { return Ok(None) };
         let Some(per_minute) = key.grants.requests_per_minute else { return Ok(None) };
         let now = shared.intake.clock().monotonic();
@@ -272,24 +189,13 @@ impl Caller {
 }
 
 /// Checks that `key` is good at `now`; says that it is not.
-fn check_time(key: &ApiKey, now: Timestamp) -> Result<(), String> {
+pub(crate) fn check_time(key: &ApiKey, now: Timestamp) -> Result<(), String> {
     match key.grants.not_after {
         Some(last) if now > last => {
             Err(format!("the API key {:?} was good until {last}: ask for a new one", key.name))
         }
         _ => Ok(()),
     }
-}
-
-fn beyond_rate(RateExceeded { left, retry_after }: RateExceeded) -> Response {
-    let detail = "the API key has made as many requests as it may: wait, send many notifications in one request, or ask for a higher rate";
-    let problem = Problem::new(ProblemCode::RateExceeded, detail);
-    // Whole seconds: a part of one is a whole one.
-    let whole =
-        Duration::from_secs(retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0));
-    let mut response = problem.retry_after(whole).into_response();
-    left.write(response.headers_mut());
-    response
 }
 
 /// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of

@@ -9,9 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
 use notification::Name;
 use tokio::time::Instant;
 
+use crate::problem::Problem;
+use crate::problem_code::ProblemCode;
 use crate::tenant_share::{LEFT, POLICY};
 
 /// The buckets of the keys that have a rate.
@@ -125,6 +128,22 @@ impl RateLeft {
 /// Whole seconds, rounded up.
 fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+// === impl RateExceeded ===
+
+impl IntoResponse for RateExceeded {
+    fn into_response(self) -> Response {
+        let Self { left, retry_after } = self;
+        let detail = "the API key has made as many requests as it may: wait, send many notifications in one request, or ask for a higher rate";
+        let problem = Problem::new(ProblemCode::RateExceeded, detail);
+        // Whole seconds: a part of one is a whole one.
+        let whole =
+            Duration::from_secs(retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0));
+        let mut response = problem.retry_after(whole).into_response();
+        left.write(response.headers_mut());
+        response
+    }
 }
 
 #[cfg(test)]

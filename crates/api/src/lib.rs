@@ -30,6 +30,7 @@ mod grants;
 mod grants_json;
 mod inflate;
 mod input;
+mod key_layer;
 mod key_rates;
 mod key_ring;
 mod key_routes;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::from_fn_with_state;
 use axum::routing::{self, MethodFilter, MethodRouter};
 
-use crate::caller::{self, RouteRule};
+use crate::caller::RouteRule;
 use crate::grants::KeyScope::{self, Cancel, Metrics, Operate, Read, Send, Suppress};
+use crate::key_layer::KeyLayer;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::{
@@ -54,9 +54,8 @@ pub(crate) fn router(shared: &Arc<ApiState>, audience: Audience) -> Router<Arc<A
         if audience == Audience::Public && rule.is_for_operators() {
             return router.route(path, handler_elsewhere(method));
         }
-        let state = (Arc::clone(shared), rule);
         // A layer on routes alone: an unknown path is a 404, with and without a key.
-        router.route(path, handler.route_layer(from_fn_with_state(state, caller::authorize)))
+        router.route(path, handler.route_layer(KeyLayer { shared: Arc::clone(shared), rule }))
     })
 }
 

@@ -161,8 +161,8 @@ async fn a_tenant_pauses_its_own_and_an_operator_anybodys() {
     );
     for (name, pauses) in [("acme", 3), ("globex", 1), ("ops", 4)] {
         let metrics = call(&fixture, name, Method::GET, "/metrics", "").await;
-        let line = format!("belfry_pauses {pauses}\n");
-        assert!(metrics.text.contains(&line), "{name}: {}", metrics.text);
+        let shown = format!("belfry_pauses {pauses}\n");
+        assert!(metrics.text.contains(&shown), "{name}: {}", metrics.text);
     }
 
     for was_paused in [true, false] {

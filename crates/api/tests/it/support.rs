@@ -160,19 +160,7 @@ fn build(
         policies: watch::channel(BTreeMap::new()).1,
         channels: watch::channel(configured).1,
         sources: vec![("orders".parse().unwrap(), Arc::default())],
-        feeds: vec![
-            feed::FeedPlan {
-                name: "feed".parse().unwrap(),
-                source: feed::FeedSource::Suppressions,
-            },
-            feed::FeedPlan {
-                name: "outcomes".parse().unwrap(),
-                source: feed::FeedSource::Deliveries {
-                    filter: store::DeliveryFilter::ends_of("default".parse().unwrap()),
-                    from_start: true,
-                },
-            },
-        ],
+        feeds: feed_plans(),
         shares: api::ApiShares::default(),
         access_log,
         takes_in: true,
@@ -189,6 +177,14 @@ fn build(
         configured_keys,
         asked,
     }
+}
+
+/// One of the suppression list, and one of deliveries.
+fn feed_plans() -> Vec<feed::FeedPlan> {
+    let filter = store::DeliveryFilter::ends_of("default".parse().unwrap());
+    let outcomes = feed::FeedSource::Deliveries { filter, from_start: true };
+    let plans = [("feed", feed::FeedSource::Suppressions), ("outcomes", outcomes)];
+    plans.map(|(name, source)| feed::FeedPlan { name: name.parse().unwrap(), source }).into()
 }
 
 /// The way to a loop that always finds the same changes.

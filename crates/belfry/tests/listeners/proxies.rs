@@ -55,7 +55,8 @@ fn write_chunk(stream: &mut TlsConnection, text: &str) {
 
 fn through(program: ReverseProxyProgram, configuration: &str, (from, to): (&str, &str)) {
     let workspace = Workspace::new("");
-    let key = workspace.get(&["api-key", "proxy", "--tenant", "shop", "--scopes", "send,read,metrics"]);
+    let key =
+        workspace.get(&["api-key", "proxy", "--tenant", "shop", "--scopes", "send,read,metrics"]);
     let text = key.lines().find_map(|line| line.split_once("BELFRY_API_KEY=")).unwrap().1;
     let socket = "[server]\nlisten = \"none\"\nsocket = \"api.sock\"\n";
     workspace.write("belfry.toml", &format!("{socket}{CHANNEL}{key}"));
