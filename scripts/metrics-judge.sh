@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Has promtool, the linter of Prometheus, judge the metrics of an engine that has delivered, has something to try again, a feed whose
-# receiver is not there, and a source that cannot be reached. It fails at whatever promtool says, and if a metric of these is missing.
+# receiver is not there, and a source that cannot be reached, and those that it shows to a tenant. It fails at whatever promtool says, and
+# if a metric of these is missing.
 # promtool is one that is in PATH, or unpacked by unpack-servers.sh. One that cannot be had is an error, and never passed over.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,8 +11,9 @@ promtool=$(command -v promtool || echo "$tools/../servers/prometheus/usr/bin/pro
 [ -x "$promtool" ] || { echo "$0 needs promtool: unpack it (make setup-servers does)" >&2; exit 1; }
 need curl curl
 
+"$binary" api-key shop --tenant shop --scopes metrics >"$work/shop"
 # Nothing listens at port 1.
-start_engine '
+start_engine "$(grep -v '^#' "$work/shop")"'
 [[feeds]]
 name = "ends"
 channel = "hooks"
@@ -25,7 +27,7 @@ run() { (cd "$work" && "$binary" "$@") >"$work/said" 2>&1 || { cat "$work/said" 
 run test ios anyone
 run send --channel hooks --to http://127.0.0.1:1/hook --content '{}'
 
-scrape() { curl -sS --fail -H "authorization: Bearer $key" -H 'accept: text/plain' "$BELFRY_URL/metrics" -o "$work/metrics"; }
+scrape() { curl -sS --fail -H "authorization: Bearer ${1:-$key}" -H 'accept: text/plain' "$BELFRY_URL/metrics" -o "$work/metrics"; }
 has() { grep -q "^$1 [0-9]" "$work/metrics"; }
 present=('belfry_deliveries_total{channel="ios",outcome="delivered"}' 'belfry_deliveries_total{channel="hooks",outcome="deferred"}'
     'belfry_due_to_accepted_seconds_count{channel="ios"}' 'belfry_feed_lag_seconds{feed="ends"}' 'belfry_removed_total{what="contents"}'
@@ -39,5 +41,10 @@ for ((tries = 0; ; tries++)); do
     sleep 0.2
 done
 "$promtool" check metrics <"$work/metrics"
+of_all=$(grep -c '^# TYPE' "$work/metrics")
+scrape "$(sed -n 's/^# BELFRY_API_KEY=//p' "$work/shop")"
+has belfry_notifications_accepted || { cat "$work/metrics" >&2; echo "the metrics of a tenant lack its account" >&2; exit 1; }
+if has 'belfry_store_used_bytes'; then echo "a tenant sees the metrics of the process" >&2; exit 1; fi
+"$promtool" check metrics <"$work/metrics"
 stop_engine
-echo "promtool: $(grep -c '^# TYPE' "$work/metrics") metrics"
+echo "promtool: $of_all metrics, and $(grep -c '^# TYPE' "$work/metrics") of a tenant"
