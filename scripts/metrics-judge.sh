@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Has promtool, the linter of Prometheus, judge the metrics of an engine that has delivered, has something to try again, a feed whose
-# receiver is not there, and a source that cannot be reached, and those that it shows to a tenant. It fails at whatever promtool says, and
-# if a metric of these is missing.
+# Has promtool, the linter of Prometheus, judge the alerts that are shipped; the metrics of an engine that has delivered, has something to
+# try again, a feed whose receiver is not there, and a source that cannot be reached; and those that it shows to a tenant. It fails at
+# whatever promtool says, and if a metric of these is missing.
 # promtool is one that is in PATH, or unpacked by unpack-servers.sh. One that cannot be had is an error, and never passed over.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +10,18 @@ cd "$(dirname "$0")/.."
 promtool=$(command -v promtool || echo "$tools/../servers/prometheus/usr/bin/promtool")
 [ -x "$promtool" ] || { echo "$0 needs promtool: unpack it (make setup-servers does)" >&2; exit 1; }
 need curl curl
+
+# The alerts: each fires when it should, names a section of the runbooks, and looks at metrics that there are.
+rules=packaging/prometheus/belfry.rules.yml
+"$promtool" check rules --lint-fatal "$rules"
+"$promtool" test rules "${rules%.yml}.test.yml"
+sed -n "s/^ *runbook: [\"']\(.*\)[\"']$/\1/p" "$rules" | while IFS= read -r title; do
+    grep -qxF "## $title" docs/runbooks.md || { echo "docs/runbooks.md has no section \"$title\"" >&2; exit 1; }
+done
+grep -oE 'belfry_[a-z_]+' "$rules" | sort -u | while IFS= read -r name; do
+    # The library adds the suffix of a counter.
+    grep -qrF "\"${name%_total}\"" crates --include=*.rs || { echo "$rules looks at $name, which no process has" >&2; exit 1; }
+done
 
 "$binary" api-key shop --tenant shop --scopes metrics >"$work/shop"
 # Nothing listens at port 1.
