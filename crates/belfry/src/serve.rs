@@ -18,6 +18,7 @@ mod role;
 mod senders;
 mod sources;
 mod stages;
+mod totals;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -120,6 +120,7 @@ impl Engine {
             stages.feed(&parts, &intake)?;
             stages.read_sources(sources::open(&mut parts, &intake, route)?);
             stages.index(&parts);
+            stages.assign_totals(&parts)?;
         }
         if let Some(certificates) = &certificates {
             stages.watch_certificates(&mut parts, certificates);

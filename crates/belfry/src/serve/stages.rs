@@ -23,6 +23,7 @@ use super::listeners::Listeners;
 use super::live::Live;
 use super::retention::{RetentionMetrics, RetentionTask};
 use super::senders::Senders;
+use super::totals::TotalsTask;
 use crate::config::Config;
 
 /// Threads for what callers ask: one may be busy with a long request while the other answers.
@@ -238,6 +239,19 @@ impl Stages {
         let changes = Claims::<Chunk>::changes(&*store);
         let indexing = Indexing { index: store as _, changes };
         self.start("search", indexing.run(self.stopping()));
+    }
+
+    /// Gives what an older version counted without its tenant to the tenants.
+    pub(super) fn assign_totals(&mut self, parts: &StageParts<'_>) -> anyhow::Result<()> {
+        let task = TotalsTask {
+            reads: parts.backend.reads(),
+            operations: parts.backend.store() as _,
+            worker: parts.backend.worker().map(str::to_owned),
+            tenant: "default".parse()?,
+            clock: parts.clock,
+        };
+        self.start("totals", task.run(self.stopping()));
+        Ok(())
     }
 
     /// Looks at the size of the store now and then.

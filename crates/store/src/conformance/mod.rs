@@ -9,6 +9,7 @@
     reason = "a suite fails by panicking"
 )]
 
+mod accounts;
 mod acts;
 mod broadcasts;
 mod cancelling;
@@ -155,6 +156,8 @@ pub async fn exercise_slices<S: Store>(
         rescheduling:
             what_is_not_released_yet_is_due_at_the_new_time
             a_paused_broadcast_is_resumed_to_its_new_time;
+        accounts:
+            what_waits_is_in_the_account_of_its_tenant;
     }
 }
 
@@ -239,6 +242,13 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_would_be_tried_too_late_has_expired_with_its_attempt
             what_is_handed_back_keeps_its_attempt_and_is_not_logged
             a_stale_part_leaves_the_others_alone;
+        accounts:
+            outcomes_are_in_the_account_of_their_tenant
+            what_ends_without_an_attempt_is_counted_for_its_tenant
+            operators_change_the_account_of_the_tenant_that_they_name
+            broadcasts_are_in_the_account_of_their_tenant
+            a_fallback_is_in_the_account_of_its_tenant
+            what_is_erased_or_gone_stays_in_the_account_of_its_tenant;
         acts:
             an_act_is_there_from_its_beginning_on
             acts_are_listed_newest_first_by_what_they_concern

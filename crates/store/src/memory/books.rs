@@ -54,6 +54,10 @@ pub(super) struct Books {
     pub(super) tombstones: BTreeMap<Name, BTreeMap<State, u64>>,
     /// Those of broadcasts of which others are left.
     pub(super) broadcast_tombstones: BTreeMap<BroadcastId, BTreeMap<State, u64>>,
+    /// True while what is counted is without a tenant.
+    pub(super) is_unassigned: bool,
+    /// Number of assignments of what was without a tenant.
+    pub(super) assignments: i64,
     numbers: u64,
 }
 

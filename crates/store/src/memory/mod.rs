@@ -22,6 +22,7 @@ mod resolve;
 mod settle;
 mod source_shards;
 mod suppress;
+mod totals;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -303,7 +304,7 @@ impl ReadStore for Memory {
     }
 
     async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError> {
-        Ok(Some(self.read(|books| books.accounts().remove(&tenant).unwrap_or_default())))
+        Ok(self.read(|books| books.tenant_totals(&tenant)))
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
@@ -483,9 +484,8 @@ impl Operations for Memory {
         Ok(self.change(|books| books.move_shard((source, shard), from.as_ref(), to)))
     }
 
-    /// Nothing is without its tenant here, so no audit makes one.
-    async fn assign_totals(&self, _: TotalsAssignment) -> Result<bool, StoreError> {
-        Ok(false)
+    async fn assign_totals(&self, assignment: TotalsAssignment) -> Result<bool, StoreError> {
+        Ok(self.change(|books| books.assign_totals(&assignment)))
     }
 }
 

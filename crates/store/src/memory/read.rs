@@ -159,28 +159,6 @@ impl Books {
         BroadcastPage::of(filter, items, rows)
     }
 
-    pub(super) fn account(&self) -> Account {
-        let mut account = Account::default();
-        self.accounts().values().for_each(|of_tenant| account.add_all(of_tenant));
-        account
-    }
-
-    /// The account of each tenant that has any.
-    pub(super) fn accounts(&self) -> BTreeMap<Name, Account> {
-        let mut accounts = BTreeMap::<Name, Account>::new();
-        for (tenant, ended) in &self.tombstones {
-            add_counts(ended, accounts.entry(tenant.clone()).or_default());
-        }
-        for batch in self.batches.values().filter(|batch| self.is_accepted(batch)) {
-            let account = accounts.entry(batch.envelope.lane.tenant.clone()).or_default();
-            account.accepted += batch.entries.len() as u64;
-            for entry in &batch.entries {
-                account.add(entry.state, 1);
-            }
-        }
-        accounts
-    }
-
     pub(super) fn audit(&self) -> Audit {
         let mut chunks_of: BTreeMap<(BatchId, u16), u64> = BTreeMap::new();
         for piece in self.chunks.values() {
@@ -201,7 +179,7 @@ impl Books {
         Audit {
             account: self.account(),
             tenants: self.accounts(),
-            unassigned: None,
+            unassigned: self.unassigned(),
             problem_count: problems.len() as u64,
             problems,
         }

@@ -30,13 +30,16 @@ async fn every_panic_is_a_failure(deployment: Deployment, at_least: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_of_any_task_ends_an_engine_on_one_machine() {
-    every_panic_is_a_failure(Deployment::OneMachine, &["api", "search", "dispatch", "settle"])
-        .await;
+    every_panic_is_a_failure(
+        Deployment::OneMachine,
+        &["api", "search", "totals", "dispatch", "settle"],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_of_any_task_ends_a_process_of_a_cluster() {
-    let stages = ["api", "outbox", "share", "dispatch", "collect", "settle"];
+    let stages = ["api", "outbox", "totals", "share", "dispatch", "collect", "settle"];
     let below = ["store-intake", "store-work", "store-listener", "store-worker", "broker-session"];
     let all = [&stages[..], &below[..]].concat();
     every_panic_is_a_failure(Deployment::Behind(BrokerKind::Nats), &all).await;

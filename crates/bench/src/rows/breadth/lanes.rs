@@ -303,6 +303,6 @@ fn fill_sqlite(count: u64, due_at: u128) -> String {
            tenant, options, payload, items, NULL FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
          INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count) \
            SELECT batch, lane, {due_at} + number, 1, 0, 0, 1 FROM waiting; \
-         UPDATE totals SET count = count + {count} WHERE state = 0; COMMIT;"
+         UPDATE totals SET count = count + {count} WHERE tenant = 'default' AND state = 0; COMMIT;"
     )
 }
