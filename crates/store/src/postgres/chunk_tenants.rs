@@ -13,7 +13,7 @@ use super::columns::narrow;
 use super::transaction::{RunError, Transaction};
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::model::ChunkRow;
+use crate::rows::model::{BatchRow, ChunkRow};
 
 /// The tenants of batches.
 #[derive(Debug, Default)]
@@ -85,18 +85,22 @@ impl Transaction<'_> {
         rows.iter().map(tenant).collect()
     }
 
-    /// Remembers the tenant of a lane, in which `batch` of `tenant` was seen.
-    pub(super) async fn note_tenant(
+    /// Remembers the tenants of the lanes of `chunks`, by their `batches`: they will be settled here.
+    pub(super) async fn note_tenants(
         &mut self,
-        lane: LaneId,
-        (batch, tenant): (BatchId, &Name),
+        chunks: &[ChunkRow],
+        batches: &HashMap<BatchId, BatchRow>,
     ) -> Result<(), Error> {
-        if self.state.lane_tenants.get(lane).is_some() {
-            return Ok(());
-        }
-        // One of another tenant that is as old may lie in a lane of `default`.
-        if tenant.as_str() == OF_OLD_LANES || batch > self.mixed_through().await? {
-            self.state.lane_tenants.insert(lane, tenant.clone());
+        for chunk in chunks {
+            let Some(batch) = batches.get(&chunk.batch) else { continue };
+            if self.state.lane_tenants.get(chunk.lane).is_some() {
+                continue;
+            }
+            let tenant = &batch.envelope.lane.tenant;
+            // One of another tenant that is as old may lie in a lane of `default`.
+            if tenant.as_str() == OF_OLD_LANES || chunk.batch > self.mixed_through().await? {
+                self.state.lane_tenants.insert(chunk.lane, tenant.clone());
+            }
         }
         Ok(())
     }

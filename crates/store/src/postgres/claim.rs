@@ -228,12 +228,7 @@ impl Transaction<'_> {
             (chunk.lease_until, chunk.begun_through) = (Some(lease.until), None);
         }
         let batches = self.batches(leased.iter()).await?;
-        for chunk in &leased {
-            if let Some(batch) = batches.get(&chunk.batch) {
-                let tenant = &batch.envelope.lane.tenant;
-                self.note_tenant(chunk.lane, (chunk.batch, tenant)).await?;
-            }
-        }
+        self.note_tenants(&leased, &batches).await?;
         let contents = self.end_what_must_not_be_sent(&leased, &batches, now).await?;
         let store_id = self.state.store_id;
         let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
