@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 
 use super::columns::signed;
 use super::request::WriterRequest;
-use super::totals_changes::{ChangeColumns, FoldPace};
+use super::totals_changes::ChangeColumns;
 use super::transaction::{RunError, Transaction};
 use crate::TotalsAssignment;
 
@@ -86,7 +86,7 @@ impl Transaction<'_> {
         let rows = self.execute(INSERT_CHANGES, &[&tenants, &states, &changes]).await?;
         if self.state.fold_pace.note(rows) {
             let left = self.execute(FOLD, &[]).await?;
-            self.state.fold_pace = FoldPace::folded(left);
+            self.state.fold_pace.folded(left);
         }
         Ok(())
     }

@@ -17,8 +17,10 @@ pub(super) struct ChangeColumns<'a> {
 }
 
 /// The rows of a writer since it last folded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FoldPace {
+    /// Transactions between two foldings, at least.
+    every: u32,
     transactions: u32,
     rows: u64,
     /// Rows that its last folding has left.
@@ -26,7 +28,7 @@ pub(super) struct FoldPace {
 }
 
 /// Transactions of a writer between two foldings of its own, at least.
-const FOLD_EVERY: u32 = 256;
+pub(super) const FOLD_EVERY: u32 = 256;
 
 // === impl TotalsChanges ===
 
@@ -60,17 +62,21 @@ impl<'a> ChangeColumns<'a> {
 // === impl FoldPace ===
 
 impl FoldPace {
+    pub(super) fn new(every: u32) -> Self {
+        Self { every, transactions: 0, rows: 0, left: 0 }
+    }
+
     /// Notes a transaction that has added `rows`; says whether to fold. A folding rewrites all rows, so it comes after as many new
     /// ones as the last one has left: each new row costs the rewriting of two, however many tenants there are.
     pub(super) fn note(&mut self, rows: u64) -> bool {
         self.transactions = self.transactions.saturating_add(1);
         self.rows = self.rows.saturating_add(rows);
-        self.transactions >= FOLD_EVERY && self.rows >= self.left
+        self.transactions >= self.every && self.rows >= self.left
     }
 
     /// Begins anew after a folding that has left so many rows.
-    pub(super) fn folded(left: u64) -> Self {
-        Self { left, ..Self::default() }
+    pub(super) fn folded(&mut self, left: u64) {
+        *self = Self { left, ..Self::new(self.every) };
     }
 }
 
@@ -85,18 +91,19 @@ mod tests {
 
     #[test]
     fn few_rows_are_folded_with_every_256th_transaction() {
-        let mut pace = FoldPace::default();
+        let mut pace = FoldPace::new(FOLD_EVERY);
         for left in [0, 8, 512] {
             assert_eq!(until_folding(&mut pace, 2), FOLD_EVERY);
-            pace = FoldPace::folded(left);
+            pace.folded(left);
         }
     }
 
     #[test]
     fn many_rows_are_folded_when_as_many_have_come_in() {
-        let mut pace = FoldPace::folded(80_000);
+        let mut pace = FoldPace::new(FOLD_EVERY);
+        pace.folded(80_000);
         assert_eq!(until_folding(&mut pace, 2), 40_000);
-        pace = FoldPace::folded(80_000);
+        pace.folded(80_000);
         assert_eq!(until_folding(&mut pace, 20_000), FOLD_EVERY);
     }
 

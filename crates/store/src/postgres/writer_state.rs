@@ -14,7 +14,7 @@ use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::placement::{HOT_FROM, RecentArrivals};
 use super::time::DatabaseTime;
-use super::totals_changes::FoldPace;
+use super::totals_changes::{FOLD_EVERY, FoldPace};
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::lanes::Lanes;
@@ -147,7 +147,7 @@ impl WriterState {
             pauses: watch::channel(Arc::default()).1,
             logs,
             lane_tenants: LaneTenants::default(),
-            fold_pace: FoldPace::default(),
+            fold_pace: FoldPace::new(FOLD_EVERY),
             slicing: Slicing::DEFAULT,
             notify,
             is_notifying: false,

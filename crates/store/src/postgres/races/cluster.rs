@@ -17,6 +17,7 @@ use super::super::placement::{HOT_FROM, RecentArrivals};
 use super::super::reader::PostgresReader;
 use super::super::request::WriterHandle;
 use super::super::time::DatabaseTime;
+use super::super::totals_changes::FoldPace;
 use super::super::writer::{Notices, Writer};
 use super::super::writer_state::{Membership, WriterState};
 use super::applications::Application;
@@ -63,6 +64,8 @@ pub(super) const APPLICATIONS: usize = 2;
 pub(super) const STORE_ID: u16 = 7;
 /// Slices of one batch, made when a schedule calls for them.
 const SLICING: Slicing = Slicing { batches: 1, goes_on: false };
+/// Transactions of a writer between two foldings of the totals.
+const FOLD_EVERY: u32 = 3;
 /// Batches of notices under way to a writer.
 const NOTICES: usize = 64;
 /// Writers that have arrived and were not seen yet: more than there are.
@@ -80,11 +83,12 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
        'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq', 'outbox_id_seq']::regclass[]) AS numbers; \
      INSERT INTO worker (name, version, produces, consumes, alive_until) \
        SELECT '', '', true, true, clock_timestamp() + interval '1 hour' FROM generate_series(1, engines); \
+     UPDATE meta SET value = 0 WHERE key = 'totals_assigned'; \
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// Deleted rows stay in the tables until these are made anew.
 const RENEW: &str = "TRUNCATE tenant_lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
      suppression_event, totals_delta, broadcast, unreleased, pause, resuming, commit_token, worker, feed, outbox, outbox_rejected; \
-     VACUUM partition; VACUUM outbox_position";
+     VACUUM partition; VACUUM meta; VACUUM outbox_position";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, alive_until) \
@@ -225,6 +229,7 @@ impl Cluster {
             let (membership, notify) = (is_member.clone(), Arc::clone(&notify));
             let mut state = WriterState::new(STORE_ID, membership, self.time, notify, logs);
             state.recent_arrivals = RecentArrivals::new(hot_from);
+            state.fold_pace = FoldPace::new(FOLD_EVERY);
             (state.slicing, state.pauses) = (SLICING, self.pauses.subscribe());
             let mut writer = Writer {
                 connector,
