@@ -20,6 +20,7 @@ use notification::{BroadcastId, Chunk, NotificationId, Scope, State, Timestamp};
 use store::conformance::{claim_all, name, settle_all, the_books_balance};
 use store::{
     BroadcastFilter, Claims, DeliveryFilter, EventPosition, Filter, KeyUse, Requeued, Store,
+    assign_totals,
 };
 
 /// Recipients and states as the engine of before listed them.
@@ -50,8 +51,14 @@ async fn list(store: &dyn Store, filter: Filter) -> Listed {
     }
 }
 
-/// Everything is there as it was, and is found by what this version has added.
+/// Everything is there as it was, and is found by what this version has added. What was counted is without a tenant at first.
 async fn all_is_there(store: &dyn Store, before: &Listed) {
+    let (reads, tenant) = (store.reader(), name("default"));
+    assert_eq!(reads.tenant_totals(tenant.clone()).await.unwrap(), None);
+    let totals = reads.totals().await.unwrap();
+    assert_eq!(totals.accepted, before.len() as u64);
+    assert!(assign_totals(reads, store, &tenant).await.unwrap());
+    assert_eq!(reads.tenant_totals(tenant).await.unwrap(), Some(totals));
     the_books_balance(store).await;
     assert_eq!(&list(store, Filter::default()).await, before);
     let tenant = name("default");

@@ -65,6 +65,8 @@ mod settle;
 mod source_shards;
 mod suppress;
 mod totals;
+#[cfg(test)]
+mod totals_tests;
 mod transaction;
 mod wal;
 #[cfg(test)]
