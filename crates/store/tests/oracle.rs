@@ -117,6 +117,7 @@ impl<F: Fast> Pair<F> {
             guarantee: if once { Guarantee::AtMostOnce } else { Guarantee::AtLeastOnce },
             due_at: self.now + due_in,
             expires_at: expires_in.map(|millis| self.now + millis),
+            tenant: ["tenant", "tenant", "tenant", "other"][lane],
             ..Shape::default()
         }
     }
@@ -377,6 +378,10 @@ impl<F: Fast> Pair<F> {
             self.memory.totals().await.unwrap(),
             self.fast.store().reader().totals().await.unwrap()
         );
+        for tenant in ["tenant", "other"].map(name) {
+            let fast = self.fast.store().reader().tenant_totals(tenant.clone()).await;
+            assert_eq!(self.memory.tenant_totals(tenant).await, fast);
+        }
         assert_eq!(
             self.memory.lanes().await.unwrap(),
             self.fast.store().reader().lanes().await.unwrap()

@@ -242,13 +242,6 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_would_be_tried_too_late_has_expired_with_its_attempt
             what_is_handed_back_keeps_its_attempt_and_is_not_logged
             a_stale_part_leaves_the_others_alone;
-        accounts:
-            outcomes_are_in_the_account_of_their_tenant
-            what_ends_without_an_attempt_is_counted_for_its_tenant
-            operators_change_the_account_of_the_tenant_that_they_name
-            broadcasts_are_in_the_account_of_their_tenant
-            a_fallback_is_in_the_account_of_its_tenant
-            what_is_erased_or_gone_stays_in_the_account_of_its_tenant;
         acts:
             an_act_is_there_from_its_beginning_on
             acts_are_listed_newest_first_by_what_they_concern
@@ -328,6 +321,13 @@ async fn exercise_everything_else(make: &impl AsyncFn() -> Subject) {
 
 async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
     cases! { make,
+        accounts:
+            outcomes_are_in_the_account_of_their_tenant
+            what_ends_without_an_attempt_is_counted_for_its_tenant
+            operators_change_the_account_of_the_tenant_that_they_name
+            broadcasts_are_in_the_account_of_their_tenant
+            a_fallback_is_in_the_account_of_its_tenant
+            what_is_erased_or_gone_stays_in_the_account_of_its_tenant;
         keys:
             keys_are_added_rotated_and_revoked;
         ledger:
