@@ -31,8 +31,8 @@ const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRA
 /// One that another process is about to raise is not waited for, and counts as raised.
 const RAISE_ASSIGNED: &str = "UPDATE meta SET value = value + 1 WHERE key = ANY(ARRAY( \
      SELECT key FROM meta WHERE key = 'totals_assigned' AND value = $1 FOR UPDATE SKIP LOCKED))";
-/// What is given to the tenants is taken from the rows without one, whatever these have by now. Rows that an earlier version folds at
-/// the moment are passed over: then a row without a tenant is left that is negative by as much, and the next assignment clears both.
+/// Takes from the rows without a tenant what it gives to the tenants, however much those have by now. Rows that an earlier version folds
+/// at the moment are passed over: then a row without a tenant is left that is negative by as much, and the next assignment clears both.
 const ASSIGN: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
      SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' AND tenant IS NULL FOR UPDATE SKIP LOCKED)) RETURNING state, change), \
      given AS (SELECT * FROM unnest($1::text[], $2::int2[], $3::int8[]) AS given (tenant, state, change)) \

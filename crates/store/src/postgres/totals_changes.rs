@@ -86,7 +86,7 @@ mod tests {
 
     /// Transactions that add `rows` each, until one folds.
     fn until_folding(pace: &mut FoldPace, rows: u64) -> u32 {
-        (1..).find(|_| pace.note(rows)).unwrap()
+        (1..100_000).find(|_| pace.note(rows)).unwrap()
     }
 
     #[test]

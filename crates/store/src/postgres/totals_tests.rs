@@ -21,7 +21,7 @@ use crate::{
     Settlements as _, TotalsAssignment, assign_totals,
 };
 
-/// As a process of schema 30 folds, whoever's the rows are.
+/// As a process of schema 30 folds: of whichever tenant the rows are, it leaves sums without one.
 pub(super) const FOLD_BEFORE: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
      SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
      INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
@@ -108,8 +108,7 @@ async fn what_an_earlier_version_folds_is_assigned_again() {
     the_books_balance(&store).await;
 }
 
-/// What waits is of tenant `a` as the earlier version counts it, and is settled by this one: until it is assigned, `a` has less than
-/// nothing that waits.
+/// Until it is assigned, the tenant has less than nothing that waits.
 #[tokio::test]
 async fn what_an_earlier_version_accepts_and_this_one_settles_comes_to_its_tenant() {
     let (database, mut tasks) = (fresh(), Tasks::default());
