@@ -13,6 +13,7 @@
 
 mod acts;
 mod api_keys;
+mod assignment;
 mod broadcasts;
 mod cancel;
 mod claim;
@@ -49,6 +50,7 @@ mod totals;
 
 pub use acts::{Act, ActBegun, ActEnded, ActFilter, ActPage, ActTrail};
 pub use api_keys::{FormerKey, KeyChange, KeyChanged, KeyHash, KeyStore, StoredKey, StoredKeys};
+pub use assignment::TotalsAssignment;
 pub use broadcasts::{BroadcastFilter, BroadcastPage, ListedBroadcast};
 pub use cancel::{CancelPage, CancelPlace, CancelPlaceError, CancelScope, CancelTarget, Cancelled};
 pub use claim::{
@@ -87,7 +89,7 @@ pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,
     SuppressionPage,
 };
-pub use totals::{TotalsAssignment, assign_totals};
+pub use totals::assign_totals;
 
 use notification::Chunk;
 

@@ -204,9 +204,9 @@ pub struct ParkedChannel {
 pub struct Audit {
     /// Counted from batches, chunks and log, not from running totals.
     pub account: Account,
-    /// What was counted for each tenant that has any: `account` is the sum of these.
+    /// The counted account of each tenant that has any: `account` is the sum of these.
     pub tenants: BTreeMap<Name, Account>,
-    /// What the running totals have without a tenant, because an older version counted it, to be given to the tenants
+    /// The assignment to the tenants of what the running totals have without one, because an older version counted it
     /// ([`assign_totals`](crate::assign_totals)); `None` when every count has its tenant.
     pub unassigned: Option<TotalsAssignment>,
     /// The contradictions, in words; empty when there are none. At most 100, then counted only.

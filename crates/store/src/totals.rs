@@ -4,21 +4,8 @@ use std::collections::BTreeMap;
 
 use notification::{Account, Name, State};
 
+use crate::assignment::{StateCounts, TotalsAssignment};
 use crate::{Audit, Operations, ReadStore, StoreError};
-
-/// Changes of the running totals that give each tenant what was counted for it without its name. An audit makes it, and
-/// [`Operations::assign_totals`] applies it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TotalsAssignment {
-    /// Number of assignments that were applied before the instant of the audit: one that is applied later makes this one void.
-    pub(crate) generation: i64,
-    /// What is added to the count of a tenant and the code of a state, and taken from the count of that state without a tenant.
-    /// Negative where more was counted for the tenant than it has; never zero.
-    pub(crate) changes: BTreeMap<(Name, u8), i64>,
-}
-
-/// Counts by the code of a state. One of a tenant may be negative while some of it is counted without a tenant.
-pub(crate) type StateCounts = BTreeMap<u8, i64>;
 
 /// The running totals of one instant, as they are stored.
 #[derive(Debug, Default)]
@@ -28,20 +15,6 @@ pub(crate) struct RecordedTotals {
     tenants: BTreeMap<Name, StateCounts>,
     /// The counts without a tenant; `None` if no row is without one.
     unassigned: Option<StateCounts>,
-}
-
-// === impl TotalsAssignment ===
-
-impl TotalsAssignment {
-    /// The sums of the changes by the code of a state, which are taken from what has no tenant; none of them is zero.
-    pub(crate) fn sums(&self) -> StateCounts {
-        let mut sums = StateCounts::new();
-        for ((_, state), change) in &self.changes {
-            *sums.entry(*state).or_default() += change;
-        }
-        sums.retain(|_, sum| *sum != 0);
-        sums
-    }
 }
 
 // === impl RecordedTotals ===
