@@ -161,7 +161,7 @@ const LANES_OF_BEFORE: &str = "CREATE TABLE lane (id INTEGER PRIMARY KEY, channe
      CREATE TABLE before (state INTEGER PRIMARY KEY, count INTEGER NOT NULL) STRICT; \
      INSERT INTO before (state, count) SELECT state, sum(count) FROM totals GROUP BY state; \
      DROP TABLE totals; ALTER TABLE before RENAME TO totals; \
-     DELETE FROM meta WHERE key IN ('mixed_lanes_through', 'totals_generation'); \
+     DELETE FROM meta WHERE key IN ('mixed_batches_through', 'totals_generation'); \
      DROP TABLE tombstone; DROP TABLE broadcast_tombstone; DROP TABLE retention_walk; DROP TABLE retention_later; \
      DELETE FROM refinery_schema_history WHERE version >= 5";
 

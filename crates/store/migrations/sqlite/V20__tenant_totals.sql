@@ -10,7 +10,7 @@ INSERT INTO tenant_totals (tenant, state, count) SELECT '', state, count FROM to
 DROP TABLE totals;
 ALTER TABLE tenant_totals RENAME TO totals;
 
--- The last lane that may be older than lanes of tenants (decision 0027), and so may hold what several tenants sent.
-INSERT INTO meta (key, value) SELECT 'mixed_lanes_through', coalesce(max(id), 0) FROM tenant_lane;
+-- The last batch that may be older than lanes of tenants (decision 0027), and so may be in a lane of another tenant.
+INSERT INTO meta (key, value) SELECT 'mixed_batches_through', coalesce(max(id), 0) FROM batch;
 -- Number of times that what was without its tenant was given to the tenants.
 INSERT INTO meta (key, value) VALUES ('totals_generation', 0);

@@ -151,7 +151,8 @@ impl WriterRequest for SealBroadcast {
         let row = transaction.row(SEAL, &[&number, &now.millis()]).await?;
         let recipients = row.try_get::<_, i64>(0)?.cast_unsigned();
         // Not while recipients are added: before it is sealed nothing of a broadcast is accepted, and it may still be abandoned.
-        transaction.count_accepted(usize::try_from(recipients).unwrap_or(usize::MAX));
+        let accepted = usize::try_from(recipients).unwrap_or(usize::MAX);
+        transaction.count_accepted(&envelope.lane.tenant, accepted);
         // A broadcast of one slice is due with this transaction.
         let slice = transaction.slice(number, 0).await?;
         transaction.release(&slice).await?;

@@ -74,7 +74,7 @@ impl WriterRequest for CancelNotification {
             if chunk.lease_until.is_some() {
                 cancelled.under_way = 1;
             } else {
-                transaction.withdraw(&mut writes, &chunk, &only, self.now);
+                transaction.withdraw(&mut writes, (&self.tenant, &chunk), &only, self.now);
                 cancelled.cancelled = 1;
             }
         }
@@ -147,7 +147,8 @@ impl CancelNotification {
         }
         let mut writes = Writes::default();
         let line = LogLine::unattempted(self.now, State::Cancelled);
-        transaction.end(&mut writes, batch, &line, &Members::from_iter([index]));
+        let of = (&self.tenant, batch);
+        transaction.end(&mut writes, of, &line, &Members::from_iter([index]));
         transaction.write(writes).await?;
         // Withdrawing the broadcast counts its waiting notifications by this number, which counts the cancelled one here.
         transaction.uncount_waiting(broadcast, 1).await?;
@@ -240,7 +241,12 @@ impl Transaction<'_> {
             }
             cancelled += count;
             if !request.is_dry {
-                self.withdraw(&mut writes, &chunk, &chunk.members(), request.now);
+                self.withdraw(
+                    &mut writes,
+                    (&request.tenant, &chunk),
+                    &chunk.members(),
+                    request.now,
+                );
             }
         }
         self.write(writes).await?;
@@ -281,7 +287,8 @@ impl Transaction<'_> {
         if !request.is_dry {
             let update = "UPDATE unreleased SET withdrawn_at = $2 WHERE broadcast = $1";
             self.execute(update, &[&broadcast, &request.now.millis()]).await?;
-            self.count_ended(State::Cancelled, usize::try_from(waiting).unwrap_or(usize::MAX));
+            let cancelled = usize::try_from(waiting).unwrap_or(usize::MAX);
+            self.count_ended(&request.tenant, State::Cancelled, cancelled);
         }
         Ok(())
     }
@@ -300,7 +307,7 @@ impl Transaction<'_> {
     pub(super) fn withdraw(
         &mut self,
         writes: &mut Writes,
-        chunk: &ChunkRow,
+        (tenant, chunk): (&Name, &ChunkRow),
         members: &Members,
         now: Timestamp,
     ) {
@@ -308,7 +315,8 @@ impl Transaction<'_> {
         for index in members.iter() {
             rest.remove(index);
         }
-        self.end(writes, chunk.batch, &LogLine::unattempted(now, State::Cancelled), members);
+        let line = LogLine::unattempted(now, State::Cancelled);
+        self.end(writes, (tenant, chunk.batch), &line, members);
         writes.set_members(chunk, &rest);
     }
 

@@ -130,7 +130,8 @@ impl CancelScope {
             let end = LogLine::unattempted(self.now, State::Cancelled);
             let mut writes = Writes::default();
             for batch in &slice.batches {
-                transaction.end(&mut writes, batch.number(), &end, &batch.rest);
+                let of = (&self.tenant, batch.number());
+                transaction.end(&mut writes, of, &end, &batch.rest);
             }
             transaction.write(writes).await?;
             // A withdrawal of the broadcast would count them as cancelled a second time.
@@ -195,7 +196,7 @@ impl CancelScope {
                 continue;
             }
             page.cancelled += chunk.count as u64;
-            transaction.withdraw(&mut writes, &chunk, &chunk.members(), self.now);
+            transaction.withdraw(&mut writes, (&self.tenant, &chunk), &chunk.members(), self.now);
         }
         // A claim took them meanwhile and put them away, or cut them: their fate is not known here.
         page.under_way += ready.values().sum::<u64>();

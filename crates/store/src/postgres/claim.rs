@@ -228,6 +228,7 @@ impl Transaction<'_> {
             (chunk.lease_until, chunk.begun_through) = (Some(lease.until), None);
         }
         let batches = self.batches(leased.iter()).await?;
+        self.note_tenants(&leased, &batches).await?;
         let contents = self.end_what_must_not_be_sent(&leased, &batches, now).await?;
         let store_id = self.state.store_id;
         let chunk = |(chunk, deliveries): (&ChunkRow, Vec<Delivery>)| {
@@ -270,12 +271,14 @@ impl Transaction<'_> {
             let places = place..place + deliveries.len();
             place = places.end;
             let row = batches.get(&batch).ok_or_else(|| missing(batch))?;
+            let tenant = &row.envelope.lane.tenant;
             let is_expired = row.envelope.expires_at.is_some_and(|expires_at| expires_at <= now);
             let later = put_away_until(&pauses, &held, &row.envelope, now);
             // Expiry first: what is paused expires on time.
             let ended: Members = if is_expired {
                 let members = chunk.members();
-                self.end(&mut writes, batch, &LogLine::unattempted(now, State::Expired), &members);
+                let line = LogLine::unattempted(now, State::Expired);
+                self.end(&mut writes, (tenant, batch), &line, &members);
                 members
             } else if let Some(later) = later {
                 // The chunk that came up is leased in this transaction already, so what is put away becomes a ready one of its
@@ -288,7 +291,7 @@ impl Transaction<'_> {
                 };
                 let listed: SuppressedMembers =
                     deliveries.iter().zip(places).filter_map(detail).collect();
-                self.count_ended(State::Suppressed, listed.len());
+                self.count_ended(tenant, State::Suppressed, listed.len());
                 writes.log(batch, &listing::log_row(&listed, now));
                 let is_listed = |delivery: &&Delivery| listed.contains_key(&delivery.index);
                 let gone = deliveries.iter().filter(is_listed);
@@ -355,7 +358,7 @@ fn deliveries_of(
     chosen.iter().map(of).collect()
 }
 
-fn missing(batch: BatchId) -> StoreError {
+pub(super) fn missing(batch: BatchId) -> StoreError {
     StoreError::Damaged(format!("batch {} is missing", batch.0))
 }
 

@@ -222,7 +222,7 @@ impl Transaction<'_> {
             let Lane { channel, destination, .. } = &batch.envelope.lane;
             let destination = DestinationHash::of(channel.as_str(), destination);
             chunks.push((destination, NewChunk { is_whole: true, ..chunk }));
-            self.count_accepted(batch.items.len());
+            self.count_accepted(&batch.envelope.lane.tenant, batch.items.len());
             batches.push((lane, batch));
         }
         self.placed(chunks).for_each(|chunk| writes.chunk(chunk));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use notification::{ChunkId, State, Timestamp, limits};
+use notification::{ChunkId, Name, State, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{chunk_at, counted, select_chunk};
@@ -98,19 +98,19 @@ impl Transaction<'_> {
         let partitions = self.state.membership.borrow().partitions.clone();
         let rows = self.rows(SELECT_OVERDUE, &[&before, &now.millis(), &partitions]).await?;
         let mut writes = Writes::default();
-        let mut unleased = Vec::new();
-        for row in &rows {
-            let chunk = chunk_at(row)?;
-            self.end_lease(&mut writes, &chunk, now, "lease ended");
+        let chunks: Vec<ChunkRow> = rows.iter().map(chunk_at).collect::<Result<_, _>>()?;
+        let tenants = self.tenants_of(chunks.iter()).await?;
+        for chunk in &chunks {
+            let of = (tenants.of(chunk.batch)?, chunk);
+            self.end_lease(&mut writes, of, now, "lease ended");
             // This process claims on in the same transaction, from partitions that are its own.
             let weight = chunk.count + chunk.weight + limits::CHUNK_WEIGHT;
             let load = LaneLoad { deliveries: chunk.count, weight };
             self.state.claiming.lanes.free(chunk.lane, load);
             self.state.claiming.add_due(chunk.lane, chunk.due_at);
-            unleased.push(chunk);
         }
         // Before the writes: those delete the chunks of which nothing is left, and each must still be found here.
-        self.unlease(&unleased).await?;
+        self.unlease(&chunks).await?;
         self.write(writes).await?;
         // The next lease to end: of a claim by another process, or of a chunk that was locked just now.
         let select =
@@ -133,7 +133,7 @@ impl Transaction<'_> {
     pub(super) fn end_lease(
         &mut self,
         writes: &mut Writes,
-        chunk: &ChunkRow,
+        (tenant, chunk): (&Name, &ChunkRow),
         now: Timestamp,
         detail: &str,
     ) -> Members {
@@ -141,7 +141,7 @@ impl Transaction<'_> {
         if !begun.is_empty() {
             let (attempt, state) = (chunk.attempt, State::InDoubt);
             let line = LogLine { at: now, attempt, state, status: 0, detail };
-            self.end(writes, chunk.batch, &line, &begun);
+            self.end(writes, (tenant, chunk.batch), &line, &begun);
             writes.set_members(chunk, &rest);
         }
         if !rest.is_empty() {

@@ -20,6 +20,9 @@ mod broadcasts;
 mod cancel;
 mod cancel_scope;
 mod choose;
+mod chunk_tenants;
+#[cfg(test)]
+mod chunk_tenants_tests;
 mod claim;
 mod columns;
 mod commit;
@@ -34,6 +37,7 @@ mod keys;
 mod lane_rows;
 #[cfg(test)]
 mod lane_rows_tests;
+mod lane_tenants;
 mod lease;
 mod leave;
 mod list;
@@ -92,6 +96,10 @@ mod store_id;
 mod suppress;
 mod time;
 mod tls;
+mod totals;
+mod totals_changes;
+#[cfg(test)]
+mod totals_tests;
 mod transaction;
 mod writer;
 mod writer_state;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::{
     Postgres, acts, broadcast, cancel, claim, erase, ingest, pause, prune, requeue, reschedule,
-    resolve, settle, source_shards, suppress,
+    resolve, settle, source_shards, suppress, totals,
 };
 use crate::{
     ActBegun, ActEnded, ActTrail, Admission, Begin, BroadcastDraft, BroadcastOpened, CancelPage,
@@ -234,8 +234,8 @@ impl Operations for Postgres {
         self.work.run_or_give_up(move_shard).await
     }
 
-    async fn assign_totals(&self, _assignment: TotalsAssignment) -> Result<bool, StoreError> {
-        Ok(false)
+    async fn assign_totals(&self, assignment: TotalsAssignment) -> Result<bool, StoreError> {
+        self.work.run_or_give_up(totals::AssignTotals(assignment)).await
     }
 }
 

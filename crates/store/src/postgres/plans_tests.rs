@@ -24,6 +24,7 @@ use super::writer::PLANS;
 use crate::Postgres;
 use crate::postgres::Options;
 use crate::statements::{self, Statement};
+pub(super) use growth_tests::Seat;
 use growth_tests::state;
 
 /// Kinds of sessions, by the way in which their plans are made.
@@ -270,7 +271,7 @@ async fn fill(client: &Client) {
          INSERT INTO source_shard SELECT n::text, 'shard', '', 1, 1 FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO act (at, request, caller, tenant, call, asked) SELECT n, '', 'tenant', 'tenant', '', '' FROM generate_series(1, {ROWS}) AS n; \
          INSERT INTO api_key SELECT n::text, 'tenant', '', NULL, NULL, '{{}}', n FROM generate_series(1, {ROWS}) AS n; \
-         INSERT INTO totals_delta VALUES (0, 1), (1, 1);"
+         INSERT INTO totals_delta VALUES (0, 1, 'tenant'), (1, 1, NULL);"
     );
     client.batch_execute(&fill).await.unwrap();
 }

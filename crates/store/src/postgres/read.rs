@@ -186,6 +186,21 @@ impl<'a> Snapshot<'a> {
         Ok(account)
     }
 
+    /// Totals of `tenant`; `None` while there is a row without a tenant.
+    pub(super) async fn tenant_totals(&self, tenant: &Name) -> Result<Option<Account>, StoreError> {
+        // One walk over the rows, which are few for each tenant and have no index.
+        let select = "SELECT state, sum(change)::int8, tenant IS NULL FROM totals_delta \
+             WHERE tenant = $1 OR tenant IS NULL GROUP BY state, tenant IS NULL";
+        let mut account = Account::default();
+        for row in &self.rows(select, &[&tenant.as_str()]).await? {
+            if row.try_get(2)? {
+                return Ok(None);
+            }
+            add_count(row, &mut account)?;
+        }
+        Ok(Some(account))
+    }
+
     /// Adds notifications by state: the rows of `sql` are states and counts.
     pub(super) async fn add_counts(
         &self,
@@ -194,11 +209,7 @@ impl<'a> Snapshot<'a> {
         account: &mut Account,
     ) -> Result<(), StoreError> {
         for row in self.transaction.query(sql, parameters).await? {
-            let code = u8::try_from(row.try_get::<_, i16>(0)?).unwrap_or(u8::MAX);
-            let count = unsigned(&row, 1)?;
-            account.add(codes::state(code)?, count);
-            // Each notification stands in one state, so together they are all that were accepted.
-            account.accepted += count;
+            add_count(&row, account)?;
         }
         Ok(())
     }
@@ -345,6 +356,16 @@ fn log_entries(row: &Row, store_id: u16) -> Result<Vec<LogEntry>, StoreError> {
         indexes.into_iter().map(entry)
     };
     Ok(decode_log(row.try_get(3)?)?.into_iter().flat_map(entries).collect())
+}
+
+/// Adds a number of notifications, in the second column, by the state in the first.
+fn add_count(row: &Row, account: &mut Account) -> Result<(), StoreError> {
+    let code = u8::try_from(row.try_get::<_, i16>(0)?).unwrap_or(u8::MAX);
+    let count = unsigned(row, 1)?;
+    account.add(codes::state(code)?, count);
+    // Each notification stands in one state, so together they are all that were accepted.
+    account.accepted += count;
+    Ok(())
 }
 
 fn worker_at(row: &Row) -> Result<WorkerStatus, StoreError> {

@@ -175,8 +175,8 @@ impl ReadStore for PostgresReader {
         Ok(answer!(self, totals))
     }
 
-    async fn tenant_totals(&self, _tenant: Name) -> Result<Option<Account>, StoreError> {
-        Ok(None)
+    async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError> {
+        Ok(answer!(self, tenant_totals, &tenant))
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {

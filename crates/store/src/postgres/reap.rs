@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use notification::{State, Timestamp, limits};
 
+use super::chunk_tenants::BatchTenants;
 use super::columns::{chunk_at, select_chunk, signed};
 use super::request::WriterRequest;
 use super::transaction::{RunError, Transaction, Writes};
@@ -71,9 +72,12 @@ impl WriterRequest for ReapWorker {
             transaction.rows(SELECT_HELD, &[&worker.id, &signed(CHUNKS_PER_TRANSACTION)]).await?;
         let mut writes = Writes::default();
         let (mut ended, mut returned) = (Vec::with_capacity(rows.len()), Vec::new());
-        for row in &rows {
-            let (chunk, is_ticket): (ChunkRow, bool) = (chunk_at(row)?, row.try_get("is_ticket")?);
-            let rest = transaction.end_lease(&mut writes, &chunk, self.now, "process ended");
+        let chunks: Vec<ChunkRow> = rows.iter().map(chunk_at).collect::<Result<_, _>>()?;
+        let tenants = transaction.tenants_of(chunks.iter()).await?;
+        for (chunk, row) in chunks.into_iter().zip(&rows) {
+            let is_ticket: bool = row.try_get("is_ticket")?;
+            let of = (tenants.of(chunk.batch)?, &chunk);
+            let rest = transaction.end_lease(&mut writes, of, self.now, "process ended");
             // To the producers of its partitions, whose windows the dead worker filled.
             transaction.freed(&chunk, chunk.count, true);
             recovery.in_doubt += (chunk.count - rest.len()) as u64;
@@ -87,7 +91,7 @@ impl WriterRequest for ReapWorker {
         }
         // Before the writes: those delete the chunks of which nothing is left, and each must still be found here.
         transaction.unlease(&ended).await?;
-        judge(transaction, &mut writes, &mut recovery, (worker.end, returned)).await?;
+        judge(transaction, &mut writes, &mut recovery, (worker.end, returned), &tenants).await?;
         transaction.write(writes).await?;
         // Before the broadcasts, which may take several transactions: the partitions have new owners meanwhile.
         transaction.free_partitions(&[worker.id]).await?;
@@ -125,6 +129,7 @@ async fn judge(
     writes: &mut Writes,
     recovery: &mut Recovery,
     (end, returned): (ProcessEnd, Vec<(ChunkRow, Members)>),
+    tenants: &BatchTenants,
 ) -> Result<(), RunError> {
     let in_flight: Vec<InFlight> =
         returned.iter().map(|(chunk, rest)| chunk.in_flight(rest)).collect();
@@ -157,7 +162,8 @@ async fn judge(
             Fate::Quarantined => {
                 let (at, attempt, state) = (end.now, chunk.attempt, State::Dead);
                 let line = LogLine { at, attempt, state, status: 0, detail: blame::QUARANTINED };
-                transaction.end(writes, chunk.batch, &line, rest);
+                let of = (tenants.of(chunk.batch)?, chunk.batch);
+                transaction.end(writes, of, &line, rest);
                 writes.set_members(chunk, &Members::default());
             }
         }

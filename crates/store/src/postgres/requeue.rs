@@ -45,7 +45,7 @@ impl WriterRequest for RequeueNotifications {
             let asked = asked.get(&owned.id).map(Vec::as_slice).unwrap_or_default();
             let returned = owned.answer(&self.states, self.now, asked, &mut answers);
             for (state, members) in returned.by_state() {
-                transaction.count_taken_back(state, members.len());
+                transaction.count_taken_back(&self.tenant, state, members.len());
             }
             writes.log(owned.id, &returned.log_row(self.now));
             let members = returned.into_members();

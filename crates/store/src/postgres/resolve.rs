@@ -36,9 +36,10 @@ impl WriterRequest for ResolveNotifications {
             if !members.is_empty() {
                 taken_back.push(&lines.taking_back(), members.iter());
             }
-            transaction.count_taken_back(State::InDoubt, members.len());
+            transaction.count_taken_back(&self.tenant, State::InDoubt, members.len());
             writes.log(owned.id, &taken_back);
-            transaction.end(&mut writes, owned.id, &lines.end(), &members);
+            let of = (&self.tenant, owned.id);
+            transaction.end(&mut writes, of, &lines.end(), &members);
         }
         transaction.write(writes).await?;
         Ok(answers)

@@ -35,6 +35,7 @@ impl WriterRequest for SettleChunks {
         let ids: Vec<i64> = settlements.iter().map(|part| part.chunk.0.cast_signed()).collect();
         // Locked before anything is judged: the epoch that is compared below must still be the chunk's when its rows are written.
         let mut chunks = transaction.lock_chunks(&ids).await?;
+        let tenants = transaction.tenants_of(chunks.values()).await?;
         let mut writes = Writes::default();
         let mut answers = Vec::with_capacity(settlements.len());
         let (mut suppressed, mut again) = (Vec::new(), Vec::new());
@@ -46,8 +47,9 @@ impl WriterRequest for SettleChunks {
                 answers.push(Settled::Stale);
                 continue;
             };
+            let tenant = tenants.of(chunk.batch)?;
             for &(state, items) in &applied.ended {
-                transaction.count_ended(state, items);
+                transaction.count_ended(tenant, state, items);
             }
             writes.log(chunk.batch, &applied.log);
             again.extend(applied.parts);

@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures_util::try_join;
-use notification::{BatchId, ByteString, ChunkId, Name, State, Timestamp, limits};
+use notification::{BatchId, ByteString, ChunkId, Name, Timestamp, limits};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::LOG_WRITERS;
-use super::columns::{ChunkColumns, INSERT_CHUNK, chunk_at, counted, select_chunk, signed};
+use super::columns::{ChunkColumns, INSERT_CHUNK, chunk_at, counted, select_chunk};
 use super::commit::SentCommit;
 use super::connection::PostgresSession;
 use super::growth::MANY;
 use super::notices::to_payloads;
 use super::pause_points::COMMITTED;
 use super::placement::DestinationHash;
+use super::totals_changes::TotalsChanges;
 use super::writer_state::{Effects, Membership, WriterState};
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
@@ -40,7 +41,7 @@ pub(super) struct Transaction<'a> {
     pub(super) key_uses: HashMap<TenantKey, (KeyUse, [u8; 32])>,
     /// All idempotency keys that were looked up, used or not.
     pub(super) looked_up: HashSet<TenantKey>,
-    pub(super) totals: BTreeMap<u8, i64>,
+    pub(super) totals: TotalsChanges,
 }
 
 /// An idempotency key, and whose it is.
@@ -73,11 +74,6 @@ pub(super) enum RunError {
 const SELECT_ANNOUNCED: &str = "SELECT announced FROM search_progress WHERE is_one";
 /// A worker came or went.
 pub(super) const NOTIFY_CLUSTER: &str = "SELECT pg_notify('belfry_cluster', '')";
-/// Transactions between two foldings of the totals.
-const FOLD_EVERY: u32 = 256;
-const FOLD: &str = "WITH gone AS (DELETE FROM totals_delta WHERE ctid = ANY(ARRAY( \
-     SELECT ctid FROM totals_delta WHERE ctid >= '(0,0)' FOR UPDATE SKIP LOCKED)) RETURNING state, change) \
-     INSERT INTO totals_delta (state, change) SELECT state, sum(change) FROM gone GROUP BY state";
 
 // === impl Transaction ===
 
@@ -108,7 +104,7 @@ impl<'a> Transaction<'a> {
             packer: BatchPacker::default(),
             key_uses: HashMap::new(),
             looked_up: HashSet::new(),
-            totals: BTreeMap::new(),
+            totals: TotalsChanges::default(),
         })
     }
 
@@ -145,26 +141,6 @@ impl<'a> Transaction<'a> {
         self.session.pause("COMMIT").await?;
         self.session.client.batch_execute("COMMIT").await?;
         Ok(self.session.pause(COMMITTED).await?)
-    }
-
-    async fn write_totals(&mut self) -> Result<(), Error> {
-        // What one request ends another may requeue, and a change of nothing would only be a row to fold.
-        let changes = || self.totals.iter().filter(|(_, change)| **change != 0);
-        let states: Vec<i16> = changes().map(|(&state, _)| i16::from(state)).collect();
-        let changes: Vec<i64> = changes().map(|(_, &change)| change).collect();
-        if states.is_empty() {
-            return Ok(());
-        }
-        // A new row, and not a change of one: transactions of all processes would wait for each other there.
-        let insert =
-            "INSERT INTO totals_delta (state, change) SELECT * FROM unnest($1::int2[], $2::int8[])";
-        self.execute(insert, &[&states, &changes]).await?;
-        self.state.transactions += 1;
-        if self.state.transactions.is_multiple_of(FOLD_EVERY) {
-            // By place in the table: it has no index, and a writer's session reads no table in sequence.
-            self.execute(FOLD, &[]).await?;
-        }
-        Ok(())
     }
 
     /// Notifies the cluster's other processes, if there are any.
@@ -230,28 +206,11 @@ impl<'a> Transaction<'a> {
         check_changed(self.execute(sql, parameters).await?, ids)
     }
 
-    /// Counts `items` that were accepted.
-    pub(super) fn count_accepted(&mut self, items: usize) {
-        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
-    }
-
-    /// Counts `items` that were pending and ended.
-    pub(super) fn count_ended(&mut self, state: State, items: usize) {
-        *self.totals.entry(State::Pending.code()).or_default() -= signed(items);
-        *self.totals.entry(state.code()).or_default() += signed(items);
-    }
-
-    /// Counts `items` that had ended in `state`, which is taken back: they are pending again.
-    pub(super) fn count_taken_back(&mut self, state: State, items: usize) {
-        *self.totals.entry(state.code()).or_default() -= signed(items);
-        *self.totals.entry(State::Pending.code()).or_default() += signed(items);
-    }
-
-    /// Ends `members` as `line` says. The caller takes them out of their chunk.
+    /// Ends `members` of a tenant's batch as `line` says. The caller takes them out of their chunk.
     pub(super) fn end(
         &mut self,
         writes: &mut Writes,
-        batch: BatchId,
+        (tenant, batch): (&Name, BatchId),
         line: &LogLine<'_>,
         members: &Members,
     ) {
@@ -260,7 +219,7 @@ impl<'a> Transaction<'a> {
         }
         let mut row = LogRow::new();
         row.push(line, members.iter());
-        self.count_ended(line.state, members.len());
+        self.count_ended(tenant, line.state, members.len());
         // Feeds wait for the same changes as claims.
         self.effects.woke = true;
         writes.log(batch, &row);

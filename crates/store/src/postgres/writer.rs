@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use super::commit::{CommitOutcome, SentCommit};
 use super::connection::{Connector, PostgresSession};
 use super::errors::{self, ErrorRemedy};
+use super::lane_tenants::LaneTenants;
 use super::listed::ListedRecipients;
 use super::notices::{NoticeReceiver, NoticeSender};
 use super::request::Command;
@@ -332,6 +333,8 @@ impl Writer {
                 Ok(session) => {
                     // Another server may have taken over, which gives numbers of transactions anew that the one before it gave.
                     self.state.listed = ListedRecipients::default();
+                    // The same of numbers of lanes.
+                    self.state.lane_tenants = LaneTenants::default();
                     self.available.send_replace(true);
                     return Ok(Some(session));
                 }

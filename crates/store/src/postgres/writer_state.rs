@@ -8,11 +8,13 @@ use notification::{ChunkId, Lane, Name, Pauses, Timestamp};
 use tokio::sync::watch;
 
 use super::commit::SentCommit;
+use super::lane_tenants::LaneTenants;
 use super::listed::ListedRecipients;
 use super::notices::Notice;
 use super::notify::NotifyPolicy;
 use super::placement::{HOT_FROM, RecentArrivals};
 use super::time::DatabaseTime;
+use super::totals_changes::{FOLD_EVERY, FoldPace};
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::lanes::Lanes;
@@ -58,8 +60,8 @@ pub(super) struct WriterState {
     pub(super) pauses: watch::Receiver<Arc<Pauses>>,
     /// True if this writer's transactions write to the log.
     pub(super) logs: bool,
-    /// Transactions since totals were folded.
-    pub(super) transactions: u32,
+    pub(super) lane_tenants: LaneTenants,
+    pub(super) fold_pace: FoldPace,
     pub(super) slicing: Slicing,
     pub(super) notify: Arc<NotifyPolicy>,
     /// True if the transaction under way notifies other processes.
@@ -144,7 +146,8 @@ impl WriterState {
             offered: None,
             pauses: watch::channel(Arc::default()).1,
             logs,
-            transactions: 0,
+            lane_tenants: LaneTenants::default(),
+            fold_pace: FoldPace::new(FOLD_EVERY),
             slicing: Slicing::DEFAULT,
             notify,
             is_notifying: false,

@@ -23,7 +23,7 @@ use super::owner::Owner;
 use super::pause::pauses;
 use super::restored;
 use super::suppress::listed_recipients;
-use super::totals::mixed_lanes_through;
+use super::totals::mixed_batches_through;
 use super::transaction::{Transaction, WriterState};
 
 use crate::rows::lanes::Lanes;
@@ -141,7 +141,7 @@ pub(super) fn open(
         waits: true,
         new_lanes: Vec::new(),
         kept_lanes: HashMap::new(),
-        mixed_lanes_through: mixed_lanes_through(&connection)?,
+        mixed_batches_through: mixed_batches_through(&connection)?,
         audits: AuditLock::open(directory)?,
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
         keys: watch::Sender::new(Arc::new(keys(&connection)?)),

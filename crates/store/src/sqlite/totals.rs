@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::Snapshot;
 use super::transaction::Transaction;
-use crate::rows::codes::{self, LaneId};
+use crate::rows::codes;
 use crate::rows::model::ChunkRow;
 use crate::totals::RecordedTotals;
 use crate::{StoreError, TotalsAssignment};
@@ -86,13 +86,14 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// The tenant of a chunk: that of its lane, and of its batch in a lane that may hold what several tenants sent.
+    /// The tenant of a chunk: that of its lane, or of its batch where this may be older than lanes of tenants.
     pub(super) fn tenant_of(&self, chunk: &ChunkRow) -> Result<Name, StoreError> {
-        if chunk.lane > self.state.mixed_lanes_through {
+        let batch = chunk.batch.0.cast_signed();
+        if batch > self.state.mixed_batches_through {
             return Ok(self.lane(chunk.lane)?.tenant);
         }
         let mut select = self.sql("SELECT tenant FROM batch WHERE id = ?1")?;
-        let tenant: String = select.query_row([chunk.batch.0.cast_signed()], |row| row.get(0))?;
+        let tenant: String = select.query_row([batch], |row| row.get(0))?;
         codes::name(&tenant)
     }
 }
@@ -102,9 +103,9 @@ fn generation(connection: &Connection) -> Result<i64, StoreError> {
     Ok(meta(connection, "totals_generation")?.unwrap_or(0))
 }
 
-/// The last lane that may hold what several tenants sent.
-pub(super) fn mixed_lanes_through(connection: &Connection) -> Result<LaneId, StoreError> {
-    Ok(meta(connection, "mixed_lanes_through")?.unwrap_or(0))
+/// The last batch that may be in a lane of another tenant.
+pub(super) fn mixed_batches_through(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(meta(connection, "mixed_batches_through")?.unwrap_or(0))
 }
 
 fn meta(connection: &Connection, key: &str) -> Result<Option<i64>, StoreError> {

@@ -32,7 +32,7 @@ use crate::{
 const BEFORE: &str = "CREATE TABLE before (state INTEGER PRIMARY KEY, count INTEGER NOT NULL) STRICT; \
      INSERT INTO before (state, count) SELECT state, sum(count) FROM totals GROUP BY state; \
      DROP TABLE totals; ALTER TABLE before RENAME TO totals; \
-     DELETE FROM meta WHERE key IN ('mixed_lanes_through', 'totals_generation'); \
+     DELETE FROM meta WHERE key IN ('mixed_batches_through', 'totals_generation'); \
      DELETE FROM refinery_schema_history WHERE version >= 20";
 
 /// Two tenants that send.

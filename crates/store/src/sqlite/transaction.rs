@@ -40,8 +40,8 @@ pub(super) struct WriterState {
     pub(super) new_lanes: Vec<LaneId>,
     /// Lanes, and the number up to which batches may be written to them.
     pub(super) kept_lanes: HashMap<LaneId, u64>,
-    /// Last lane that may hold what several tenants sent, because it is older than lanes of tenants.
-    pub(super) mixed_lanes_through: LaneId,
+    /// Last batch that may be in a lane of another tenant, because it is older than lanes of tenants.
+    pub(super) mixed_batches_through: i64,
     /// Keeps audits and the removal of outcomes apart.
     pub(super) audits: AuditLock,
     /// Pauses, for claims and for deliver.

@@ -288,7 +288,7 @@ fn fill_postgres(count: u64, due_at: u128) -> String {
          INSERT INTO chunk (batch, lane, partition, due_at, attempt, count) \
            SELECT batch, lane.id, number % 64, {due_at} + number, 1, 1 \
            FROM waiting JOIN tenant_lane AS lane ON lane.destination = 'https://' || number || '.example'; \
-         INSERT INTO totals_delta VALUES (0, {count})"
+         INSERT INTO totals_delta VALUES (0, {count}, 'default')"
     )
 }
 

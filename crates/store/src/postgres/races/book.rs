@@ -56,6 +56,8 @@ pub(super) struct Book {
     pub(super) given: BTreeMap<NotificationId, GivenTime>,
     /// Notifications that were said to be erased.
     pub(super) erased: BTreeSet<NotificationId>,
+    /// Assignments of totals that were said to be applied, by the number of those before.
+    pub(super) assigned: BTreeSet<i64>,
     pub(super) feed: Feed,
     pub(super) rows: Rows,
     /// Moment at which each engine was last declared dead.

@@ -101,6 +101,8 @@ impl Caller<'_> {
             Kind::MoveFeed => Some(self.move_feed(engine)),
             Kind::Prune => Some(self.prune(engine)),
             Kind::Erase => self.erase(engine),
+            Kind::IngestOther => Some(self.ingest_other(engine)),
+            Kind::Assign => Some(self.assign(engine)),
         }
     }
 

@@ -17,6 +17,7 @@ use super::super::placement::{HOT_FROM, RecentArrivals};
 use super::super::reader::PostgresReader;
 use super::super::request::WriterHandle;
 use super::super::time::DatabaseTime;
+use super::super::totals_changes::{FOLD_EVERY, FoldPace};
 use super::super::writer::{Notices, Writer};
 use super::super::writer_state::{Membership, WriterState};
 use super::applications::Application;
@@ -63,6 +64,8 @@ pub(super) const APPLICATIONS: usize = 2;
 pub(super) const STORE_ID: u16 = 7;
 /// Slices of one batch, made when a schedule calls for them.
 const SLICING: Slicing = Slicing { batches: 1, goes_on: false };
+/// Transactions of a writer between two foldings of the totals, in three of four schedules.
+const FOLD_OFTEN: u32 = 3;
 /// Batches of notices under way to a writer.
 const NOTICES: usize = 64;
 /// Writers that have arrived and were not seen yet: more than there are.
@@ -80,11 +83,12 @@ const BEGIN: &str = "CREATE FUNCTION races_begin(engines integer) RETURNS void L
        'suppression_event_id_seq', 'broadcast_id_seq', 'worker_id_seq', 'outbox_id_seq']::regclass[]) AS numbers; \
      INSERT INTO worker (name, version, produces, consumes, alive_until) \
        SELECT '', '', true, true, clock_timestamp() + interval '1 hour' FROM generate_series(1, engines); \
+     UPDATE meta SET value = 0 WHERE key = 'totals_assigned'; \
      UPDATE partition SET owner = id % engines + 1, epoch = 0; END $$";
 /// Deleted rows stay in the tables until these are made anew.
 const RENEW: &str = "TRUNCATE tenant_lane, batch, chunk, log, idempotency, suppression, suppression_lift, \
      suppression_event, totals_delta, broadcast, unreleased, pause, resuming, commit_token, worker, feed, outbox, outbox_rejected; \
-     VACUUM partition; VACUUM outbox_position";
+     VACUUM partition; VACUUM meta; VACUUM outbox_position";
 /// Schedules between two of these.
 const RENEW_EVERY: u64 = 64;
 const JOIN: &str = "INSERT INTO worker (name, version, produces, consumes, alive_until) \
@@ -175,6 +179,7 @@ impl Cluster {
         }
         // Chunks of one lane lie in many partitions, or in one.
         let hot_from = if seed.is_multiple_of(4) { HOT_FROM } else { 0 };
+        let fold_every = if seed.is_multiple_of(4) { FOLD_EVERY } else { FOLD_OFTEN };
         let mut random = fastrand::Rng::with_seed(seed);
         let mut engines = Vec::new();
         for number in 0..count {
@@ -182,7 +187,8 @@ impl Cluster {
             let is_own = |id: &i16| usize::from(id.unsigned_abs()) % count == number;
             let partitions = (0..limits::PARTITIONS.cast_signed()).filter(is_own).collect();
             let membership = Membership { worker, partitions, producers: count, consumers: count };
-            engines.push(self.engine(number, membership, hot_from, &mut random));
+            let paces = (hot_from, fold_every);
+            engines.push(self.engine(number, membership, paces, &mut random));
         }
         engines
     }
@@ -208,7 +214,7 @@ impl Cluster {
         &mut self,
         number: usize,
         membership: Membership,
-        hot_from: u32,
+        (hot_from, fold_every): (u32, u32),
         random: &mut fastrand::Rng,
     ) -> Engine {
         let (membership, is_member) = watch::channel(membership);
@@ -225,6 +231,7 @@ impl Cluster {
             let (membership, notify) = (is_member.clone(), Arc::clone(&notify));
             let mut state = WriterState::new(STORE_ID, membership, self.time, notify, logs);
             state.recent_arrivals = RecentArrivals::new(hot_from);
+            state.fold_pace = FoldPace::new(fold_every);
             (state.slicing, state.pauses) = (SLICING, self.pauses.subscribe());
             let mut writer = Writer {
                 connector,

@@ -4,9 +4,11 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::super::totals_tests::FOLD_BEFORE;
 use super::super::writer_state::Membership;
 use super::applications::Step;
 use super::cluster::{APPLICATIONS, Cluster, Engine};
+use super::themes::Kind;
 
 /// An event that is over at once.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +23,8 @@ pub(super) enum Event {
     HandOver(usize, usize),
     /// An application goes on with its transaction.
     Apply(usize, Step),
+    /// A process of an earlier version folds the totals.
+    FoldBefore,
 }
 
 const SILENCE: &str = "UPDATE worker SET alive_until = clock_timestamp() - interval '1 second' WHERE id IN \
@@ -38,9 +42,12 @@ pub(super) const ONLY_ONE: &str = "UPDATE partition SET owner = $1";
 // === impl Event ===
 
 impl Event {
-    /// The event that a generator draws, with `engines` engines; `has_outbox` when applications write.
-    pub(super) fn draw(random: &mut fastrand::Rng, engines: usize, has_outbox: bool) -> Self {
-        if has_outbox && random.u8(..3) > 0 {
+    /// The event that a generator draws in a schedule of `theme`, with `engines` engines.
+    pub(super) fn draw(random: &mut fastrand::Rng, engines: usize, theme: &[Kind]) -> Self {
+        if theme.contains(&Kind::Assign) && random.bool() {
+            return Self::FoldBefore;
+        }
+        if theme.contains(&Kind::Drain) && random.u8(..3) > 0 {
             let step = match random.u8(..5) {
                 0..3 => Step::Write { has_key: random.u8(..4) == 0 },
                 3 => Step::Commit,
@@ -64,6 +71,7 @@ impl Cluster {
     pub(super) async fn happen(&self, event: Event, engines: &[Engine]) {
         match event {
             Event::Wait(_) | Event::Apply(..) => {}
+            Event::FoldBefore => _ = self.change(FOLD_BEFORE, &[]).await,
             Event::Silence(engine) => _ = self.change(SILENCE, &[&engines[engine].worker()]).await,
             Event::Beat(engine) => self.beat(&engines[engine]).await,
             Event::HandOver(one, other) => {

@@ -16,6 +16,7 @@ use super::cluster::Engine;
 use super::controls::ONLY_ONE;
 use super::feed;
 use super::schedule::Schedule;
+use super::themes::Kind;
 use crate::conformance::{DELIVERED, at, indexes, name, part};
 use crate::{Change, ClaimRequest, EventPosition, Filter, History, Mark, ReadStore as _};
 
@@ -59,6 +60,9 @@ impl Schedule<'_> {
         self.bring_to_an_end().await;
         if self.pending().await.is_none() {
             return self.book.find("a running total is below zero".to_owned());
+        }
+        if self.theme.contains(&Kind::Assign) {
+            self.assign_all().await;
         }
         self.audit().await;
         let histories = self.histories().await;

@@ -10,6 +10,7 @@
 //! and `BELFRY_RACE_FIRST` the first seed.
 
 mod applications;
+mod assignments;
 mod book;
 mod calls;
 mod cluster;

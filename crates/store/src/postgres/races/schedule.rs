@@ -22,7 +22,7 @@ pub(super) struct Schedule<'a> {
     pub(super) engines: Vec<Engine>,
     pub(super) book: Book,
     random: fastrand::Rng,
-    theme: Vec<Kind>,
+    pub(super) theme: Vec<Kind>,
     actors: Vec<Actor>,
     calls: FuturesUnordered<BoxFuture<'static, (usize, usize, Heard)>>,
     called: usize,
@@ -167,8 +167,7 @@ impl<'a> Schedule<'a> {
     /// A call, or an event.
     async fn step(&mut self) {
         if self.random.u8(..3) == 0 {
-            let has_outbox = self.theme.contains(&Kind::Drain);
-            let event = Event::draw(&mut self.random, self.engines.len(), has_outbox);
+            let event = Event::draw(&mut self.random, self.engines.len(), &self.theme);
             self.note(format_args!("{event:?}"));
             match event {
                 Event::Wait(millis) => self.book.now += millis,
@@ -177,7 +176,7 @@ impl<'a> Schedule<'a> {
                     let rows = &mut self.book.rows;
                     self.cluster.applications[application].go(step, rows).await;
                 }
-                Event::Beat(_) | Event::HandOver(..) => {}
+                Event::Beat(_) | Event::HandOver(..) | Event::FoldBefore => {}
             }
             self.cluster.happen(event, &self.engines).await;
         } else if let Some(call) = self.draw()

@@ -3,9 +3,10 @@
 use std::iter::repeat_n;
 
 use Kind::{
-    AddOrSeal, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die, Doubt,
-    Drain, Erase, Ingest, IngestKeyed, Issue, Lift, MoveFeed, OpenBroadcast, Pause, Prune, Reap,
-    Release, Requeue, Reschedule, Resolve, Resume, Settle, SettleLate, Suppress, Take, WriteOff,
+    AddOrSeal, Assign, Begin, CancelBroadcast, CancelMember, CancelOne, CancelScope, Claim, Die,
+    Doubt, Drain, Erase, Ingest, IngestKeyed, IngestOther, Issue, Lift, MoveFeed, OpenBroadcast,
+    Pause, Prune, Reap, Release, Requeue, Reschedule, Resolve, Resume, Settle, SettleLate,
+    Suppress, Take, WriteOff,
 };
 
 /// A kind of call.
@@ -48,11 +49,15 @@ pub(super) enum Kind {
     Prune,
     /// Erases one that was said to have ended, perhaps.
     Erase,
+    /// Of another tenant.
+    IngestOther,
+    /// Gives what was counted without a tenant to the tenants.
+    Assign,
 }
 
 /// Kinds with the number of their places, which is their frequency; a schedule keeps to one of these themes. Where the first kind is
 /// a claim, every other schedule begins with all chunks claimed; where it is a slice, all begin with a sealed broadcast.
-const THEMES: [&[(Kind, usize)]; 16] = [
+const THEMES: [&[(Kind, usize)]; 17] = [
     &[
         (Ingest, 1),
         (IngestKeyed, 1),
@@ -207,6 +212,18 @@ const THEMES: [&[(Kind, usize)]; 16] = [
         (CancelMember, 1),
         (CancelBroadcast, 1),
         (WriteOff, 1),
+        (Reap, 1),
+    ],
+    // Processes of an earlier version fold the totals, and several callers assign them while two tenants send.
+    &[
+        (Claim, 3),
+        (Assign, 5),
+        (IngestOther, 2),
+        (Ingest, 1),
+        (Begin, 1),
+        (Settle, 3),
+        (SettleLate, 1),
+        (Doubt, 1),
         (Reap, 1),
     ],
 ];
