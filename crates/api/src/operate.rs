@@ -30,7 +30,7 @@ pub(crate) struct AuditAnswer {
     balanced: bool,
     problem_count: u64,
     problems: Vec<String>,
-    /// The same of each tenant that has any, by name.
+    /// The account of each tenant that has any, by name.
     tenants: Vec<TenantAccount>,
 }
 
