@@ -90,7 +90,7 @@ async fn relay(
         started = Engine::start_relay(config, route, clock) => started?,
         () = ends.next() => return Ok(None),
     };
-    let mut watch = RelayWatch::new(args, &engine, counts, clock).await?;
+    let mut watch = RelayWatch::new(args, &engine, counts, clock);
     let mut looks = interval(LOOK_EVERY);
     let (failure, looked) = loop {
         tokio::select! {
@@ -185,23 +185,18 @@ fn dead_letters(
 // === impl RelayWatch ===
 
 impl RelayWatch {
-    async fn new(
-        args: &RelayArgs,
-        engine: &Engine,
-        counts: Arc<SourceCounts>,
-        clock: Clock,
-    ) -> anyhow::Result<Self> {
+    fn new(args: &RelayArgs, engine: &Engine, counts: Arc<SourceCounts>, clock: Clock) -> Self {
         let begun = clock.monotonic();
-        Ok(Self {
+        Self {
             counts,
-            before: engine.account().await?,
+            before: engine.began_with(),
             clock,
             begun,
             until_empty: args.until_empty(),
             line: RelayLine::new(),
             read: 0,
             silent_since: begun,
-        })
+        }
     }
 
     /// Tells how far it is; true when it is at its end.

@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     places: ListenPlaces,
     certificates: Option<Arc<Certificates>>,
     backend: Backend,
+    /// Of a relay: the account of its store before it read anything.
+    began_with: Account,
     link: Option<BrokerLink>,
     /// True from the end of the start to the beginning of the drain.
     works: watch::Sender<bool>,
@@ -89,6 +91,9 @@ impl Engine {
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());
         check_keys(config, &*backend.store())?;
+        // Before its source is read: messages are accepted and delivered while the rest starts.
+        let began_with =
+            if route.is_some() { backend.reads().totals().await? } else { Account::default() };
         // Before anything is claimed: what waits for a channel that is not configured stays parked.
         backend.store().offer(live.channel_names()).await?;
         let link = BrokerLink::open(role, &config.queue, clock, &mut random).await?;
@@ -141,7 +146,18 @@ impl Engine {
         // Before it is ready: a caller that is let in must not meet the site of the start.
         parts.open_sites(&sites, Arc::clone(&intake), (readiness, role.produces()))?;
         works.send_replace(true);
-        Ok(Self { places, certificates, backend, link, works, stages, intake, live, reload_calls })
+        Ok(Self {
+            places,
+            certificates,
+            backend,
+            began_with,
+            link,
+            works,
+            stages,
+            intake,
+            live,
+            reload_calls,
+        })
     }
 
     /// Goes by `config` from now on, as far as that needs no restart.
@@ -173,6 +189,11 @@ impl Engine {
     /// Where it listens.
     pub(super) fn places(&self) -> &ListenPlaces {
         &self.places
+    }
+
+    /// The account of its store before a relay read anything.
+    pub(crate) const fn began_with(&self) -> Account {
+        self.began_with
     }
 
     /// The account of its store.

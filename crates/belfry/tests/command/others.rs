@@ -341,7 +341,7 @@ fn a_store_is_read_without_an_engine() {
     workspace.make_store();
     let ended = workspace.belfry(&["audit", "--json"]);
     let account = "{\"accepted\":0,\"delivered\":0,\"refused\":0,\"expired\":0,\"cancelled\":0,\"suppressed\":0,\
-                   \"in_doubt\":0,\"dead\":0,\"pending\":0,\"balanced\":true,\"problems\":[]}\n";
+                   \"in_doubt\":0,\"dead\":0,\"pending\":0,\"balanced\":true,\"problems\":[],\"tenants\":[]}\n";
     assert_eq!((ended.code, ended.out.as_str()), (0, account));
     let ended = workspace.belfry(&["audit"]);
     assert!(ended.out.ends_with("the account balances\n"), "{}", ended.out);

@@ -4,6 +4,7 @@
 //! waits; otherwise all partitions are paused, and a poll costs no request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -73,8 +74,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 // === impl KafkaSource ===
 
 impl KafkaSource {
-    /// Starts to connect, and returns at once. `random` draws the jitter of pauses and the member's name in the group: two members by
-    /// the same numbers would drive each other out of it.
+    /// Starts to connect, and returns at once. `random` draws the jitter of pauses.
     ///
     /// # Errors
     /// When `settings` cannot work: they contradict each other, or have no topic or no group.
@@ -98,8 +98,7 @@ impl KafkaSource {
             return Err(StreamError::Refused(text.to_owned()));
         }
         let member = Arc::new(Member::new(settings, departure));
-        let instance = format!("belfry-{:016x}", random.u64(..));
-        let poller = Poller { member: Arc::clone(&member), instance };
+        let poller = Poller { member: Arc::clone(&member), instance: new_instance(&mut random) };
         let mut tasks = Tasks::default();
         tasks.spawn("kafka-source", poller.run(random));
         Ok(Self { member, tasks: Mutex::new(tasks) })
@@ -359,6 +358,14 @@ impl Poller {
             Err(trouble) => Ok(Some(trouble)),
         }
     }
+}
+
+/// The identity of a member: no other has it, of this process by a count, and of others by their number and `random`. Two members with
+/// one would drive each other out of their group.
+fn new_instance(random: &mut fastrand::Rng) -> String {
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    let number = OPENED.fetch_add(1, Ordering::Relaxed);
+    format!("belfry-{:016x}-{}-{number}", random.u64(..), std::process::id())
 }
 
 /// How far each partition of a member is read, and its end.
