@@ -120,29 +120,13 @@ impl Engine {
             reloads,
         };
         if role.produces() {
-            stages.retain(&mut parts);
-            stages.drain_outbox(&parts, &intake);
-            stages.feed(&parts, &intake)?;
-            stages.read_sources(sources::open(&mut parts, &intake, route)?);
-            stages.index(&parts);
-            stages.assign_totals(&parts)?;
+            take_in(&mut stages, &mut parts, &intake, route)?;
         }
         if let Some(certificates) = &certificates {
             stages.watch_certificates(&mut parts, certificates);
         }
         stages.watch_growth(&parts);
-        match &link {
-            None => stages.dispatch(&mut parts)?,
-            Some(link) => {
-                stages.follow(&backend, link);
-                if role.produces() {
-                    stages.issue(&parts, link);
-                }
-                if role.consumes() {
-                    stages.collect(&mut parts, link)?;
-                }
-            }
-        }
+        deliver(role, &mut stages, &mut parts, link.as_ref())?;
         // Before it is ready: a caller that is let in must not meet the site of the start.
         parts.open_sites(&sites, Arc::clone(&intake), (readiness, role.produces()))?;
         works.send_replace(true);
@@ -322,6 +306,39 @@ async fn first_end(ended: Option<watch::Receiver<Option<Ended>>>) -> Failed {
 fn sender_end(ended: Result<(), Failed>, stage_ended: &watch::Receiver<Option<Ended>>) -> Failed {
     let cause = || stage_ended.borrow().map(Failed::from);
     ended.err().or_else(cause).unwrap_or_else(|| Failed::otherwise("a sender ended"))
+}
+
+/// Starts what a process that takes notifications in does beside the API.
+fn take_in(
+    stages: &mut Stages,
+    parts: &mut StageParts<'_>,
+    intake: &Arc<Intake>,
+    route: Option<RelayRoute>,
+) -> anyhow::Result<()> {
+    stages.retain(parts);
+    stages.drain_outbox(parts, intake);
+    stages.feed(parts, intake)?;
+    stages.read_sources(sources::open(parts, intake, route)?);
+    stages.index(parts);
+    stages.assign_totals(parts)
+}
+
+/// Starts the stages that deliver, or that hand on to them and to others by the broker at the end of `link`.
+fn deliver(
+    role: Role,
+    stages: &mut Stages,
+    parts: &mut StageParts<'_>,
+    link: Option<&BrokerLink>,
+) -> anyhow::Result<()> {
+    let Some(link) = link else { return stages.dispatch(parts) };
+    stages.follow(parts.backend, link);
+    if role.produces() {
+        stages.issue(parts, link);
+    }
+    if role.consumes() {
+        stages.collect(parts, link)?;
+    }
+    Ok(())
 }
 
 /// Different in every process; nothing secret is drawn from it.
