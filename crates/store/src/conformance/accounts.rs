@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notification::{
-    Alternative, Bytes, Chunk, Disposition, Draft, Fallback, Guarantee, NotificationId, Settlement,
-    State,
+    Alternative, Bytes, Chunk, Disposition, Fallback, Guarantee, NotificationId, Settlement, State,
 };
 
+use super::fallbacks::refusal;
 use super::resolving::{IN_DOUBT, end_all};
 use super::support::{
-    BroadcastShape, DELIVERED, LEASE, Shape, at, cancel_scope, claim_all, groups, indexes, name,
-    part, settle_all, settle_one, suppression, tenant_totals, the_books_balance,
+    BroadcastShape, DELIVERED, LEASE, Shape, at, cancel_scope, claim_all, groups, kept_for_a_day,
+    name, part, prune_all, settle_all, settle_one, suppression, tenant_totals, the_books_balance,
 };
 use crate::{
-    BroadcastDraft, BroadcastOpened, CancelTarget, Erased, Lifetimes, Mark, MarkAnswer, Requeued,
-    Resolution, Resolved, Retention, Settled, Store, TenantRetention,
+    BroadcastDraft, BroadcastOpened, CancelTarget, Erased, Mark, MarkAnswer, Requeued, Resolution,
+    Resolved, Settled, Store,
 };
 
 /// Two tenants; the destination is the same, so that their lanes differ by the tenant alone.
@@ -198,15 +198,6 @@ pub(super) async fn a_fallback_is_in_the_account_of_its_tenant(store: &dyn Store
         draft.content.fallback = Some(Arc::new(Fallback { of: None, next: vec![next] }));
         store.ingest(vec![draft], at(0)).await.unwrap();
     }
-    let refusal = |chunk: &Chunk| {
-        let fallback = |delivery: &notification::Delivery| {
-            let id = chunk.notification_id(delivery.index);
-            Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, at(7))
-        };
-        let fallbacks = chunk.deliveries.iter().filter_map(fallback).collect();
-        let refused = Disposition::Ended(State::Refused);
-        Settlement { fallbacks, ..part(chunk, &indexes(chunk), refused) }
-    };
     let [news, shop] = claim_two(store, 0).await;
     store.settle(vec![refusal(&shop)]).await.unwrap();
     accounts_are(store, "pending 1", "refused 1, pending 1").await;
@@ -233,26 +224,8 @@ pub(super) async fn what_is_erased_or_gone_stays_in_the_account_of_its_tenant(st
     let erased = store.erase(news[..1].to_vec(), name("news")).await.unwrap();
     assert_eq!(erased, [Erased::Erased]);
     accounts_are(store, "dead 3", "delivered 3").await;
-    let day = Some(Duration::from_hours(24));
-    let lifetimes = Lifetimes { content: day, recipient: day, outcome: day };
-    let of = TenantRetention { lifetimes, by_state: BTreeMap::new() };
-    let retention = Retention {
-        default: of,
-        tenants: BTreeMap::new(),
-        idempotency_keys: None,
-        suppression_events: None,
-        outbox_rejects: None,
-        acts: None,
-    };
-    let mut gone = 0;
-    loop {
-        let step = store.prune(&retention, later).await.unwrap();
-        gone += step.removed.outcomes;
-        if !step.goes_on {
-            break;
-        }
-    }
-    assert_eq!(gone, 5);
+    let gone = prune_all(store, &kept_for_a_day(), later).await;
+    assert_eq!(gone.outcomes, 5);
     assert_eq!(store.reader().find(news[1]).await.unwrap(), None);
     accounts_are(store, "dead 3", "delivered 3").await;
 }

@@ -32,7 +32,7 @@ fn draft(recipient: &str, next: &[&str]) -> Draft {
 }
 
 /// All of `chunk` refused, with what stands in for it.
-fn refusal(chunk: &Chunk) -> Settlement {
+pub(super) fn refusal(chunk: &Chunk) -> Settlement {
     let fallback = |delivery: &notification::Delivery| {
         let id = chunk.notification_id(delivery.index);
         Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, at(7))

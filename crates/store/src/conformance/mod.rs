@@ -48,7 +48,7 @@ pub use support::{
     name, settle_all, the_books_balance,
 };
 #[cfg(test)]
-pub(crate) use support::{DELIVERED, indexes, list_in_pages, part};
+pub(crate) use support::{DELIVERED, indexes, kept_for_a_day, list_in_pages, part, prune_all};
 
 /// A store under test, empty, and whatever must live as long.
 #[derive(Debug)]

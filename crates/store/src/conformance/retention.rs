@@ -10,7 +10,7 @@ use notification::{
 use super::resolving::{IN_DOUBT, end_all};
 use super::support::{
     BroadcastShape, DELIVERED, Shape, at, claim_all, find, groups_in_turn, indexes, part,
-    settle_one, suppression, whole_log,
+    prune_all, settle_one, suppression, whole_log,
 };
 use crate::{
     Admission, BroadcastDraft, BroadcastOpened, EventPosition, Filter, Lifetimes, Removed,
@@ -43,18 +43,8 @@ fn day(day: u32) -> Timestamp {
     at(0).plus(DAY * day + Duration::from_hours(2))
 }
 
-/// Prunes until nothing is left to do at `now`.
 async fn prune(store: &dyn Store, now: Timestamp) -> Removed {
-    let mut removed = Removed::default();
-    for _ in 0..1_000 {
-        let step = store.prune(&retention(), now).await.unwrap();
-        removed.add(&step.removed);
-        if !step.goes_on {
-            assert!(step.next_at.is_none_or(|next_at| next_at > now), "{step:?}");
-            return removed;
-        }
-    }
-    panic!("pruning does not end");
+    prune_all(store, &retention(), now).await
 }
 
 /// Settles all deliveries of `chunk` alike, at `millis`.

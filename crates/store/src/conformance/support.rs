@@ -1,6 +1,6 @@
 //! Shapes of notifications, and helpers of the cases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use notification::{
@@ -13,7 +13,8 @@ pub use notification::sample::name;
 
 use crate::{
     Admission, BroadcastDraft, BroadcastOpened, CancelPage, CancelScope, ClaimRequest, Filter,
-    History, ListOrder, LogEntry, LogPosition, RecipientGroup, Settled, Store, Suppression,
+    History, Lifetimes, ListOrder, LogEntry, LogPosition, Prune, RecipientGroup, Removed,
+    Retention, Settled, Store, Suppression, TenantRetention,
 };
 
 /// A notification to be stored, with defaults for all that a case does not set.
@@ -286,6 +287,7 @@ pub async fn the_books_balance(store: &dyn Store) {
     assert_eq!(audit.unassigned, None, "every count has its tenant");
     let mut sum = Account::default();
     for (tenant, counted) in audit.tenants {
+        assert!(counted.accepted > 0, "{tenant} has none");
         assert_eq!(tenant_totals(store, tenant.as_str()).await, counted, "of {tenant}");
         sum.add_all(&counted);
     }
@@ -383,4 +385,26 @@ pub(super) async fn whole_log(store: &dyn Store, entries: usize) -> Vec<LogEntry
         all.extend(page.entries);
         position = page.next;
     }
+}
+
+/// Notifications are kept for a day, with all that they have.
+pub(crate) fn kept_for_a_day() -> Retention {
+    let day = Some(Duration::from_hours(24));
+    let lifetimes = Lifetimes { content: day, recipient: day, outcome: day };
+    let default = TenantRetention { lifetimes, by_state: BTreeMap::new() };
+    Retention { default, ..Retention::for_ever() }
+}
+
+/// Prunes until nothing is left to do at `now`.
+pub(crate) async fn prune_all(store: &dyn Prune, retention: &Retention, now: Timestamp) -> Removed {
+    let mut removed = Removed::default();
+    for _ in 0..1_000 {
+        let step = store.prune(retention, now).await.expect("prune");
+        removed.add(&step.removed);
+        if !step.goes_on {
+            assert!(step.next_at.is_none_or(|next_at| next_at > now), "{step:?}");
+            return removed;
+        }
+    }
+    panic!("pruning does not end");
 }

@@ -45,6 +45,10 @@ impl Audit {
 
     /// Adds what was counted for a tenant.
     pub(crate) fn add(&mut self, tenant: &Name, account: &Account) {
+        // One that has an open broadcast alone has nothing.
+        if *account == Account::default() {
+            return;
+        }
         self.account.add_all(account);
         match self.tenants.get_mut(tenant) {
             Some(of_tenant) => of_tenant.add_all(account),

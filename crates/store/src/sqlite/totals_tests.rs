@@ -1,6 +1,5 @@
 //! Totals of tenants in a store that an older version has counted without them.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +16,14 @@ use super::open::Options;
 use super::release::SliceResult;
 use super::writer::Durability::Synced;
 use crate::conformance::{
-    BroadcastShape, DELIVERED, Shape, at, claim_all, groups, indexes, name, part, settle_all,
-    the_books_balance,
+    BroadcastShape, DELIVERED, Shape, at, claim_all, groups, indexes, kept_for_a_day, name, part,
+    prune_all, settle_all, the_books_balance,
 };
 use crate::rows::release::Slicing;
 use crate::{Begin as _, Operations as _};
 use crate::{
-    BroadcastDraft, BroadcastOpened, CancelTarget, Ingest as _, Lifetimes, Mark, MarkAnswer,
-    Prune as _, ReadStore as _, Requeued, Retention, Settlements as _, TenantRetention,
-    assign_totals,
+    BroadcastDraft, BroadcastOpened, CancelTarget, Ingest as _, Mark, MarkAnswer, ReadStore as _,
+    Requeued, Settlements as _, assign_totals,
 };
 
 /// Undoes the migration to totals of tenants.
@@ -100,25 +98,8 @@ async fn settle_one_of_each(store: &Sqlite, chunks: &mut [Chunk], states: &[Stat
 
 /// Removes all that ended more than a day before the day 400.
 async fn prune(store: &Sqlite) -> u64 {
-    let day = Some(Duration::from_hours(24));
-    let lifetimes = Lifetimes { content: day, recipient: day, outcome: day };
-    let retention = Retention {
-        default: TenantRetention { lifetimes, by_state: BTreeMap::new() },
-        tenants: BTreeMap::new(),
-        idempotency_keys: None,
-        suppression_events: None,
-        outbox_rejects: None,
-        acts: None,
-    };
-    let mut gone = 0;
-    loop {
-        let step = store.prune(&retention, at(0).plus(Duration::from_hours(24 * 400))).await;
-        let step = step.unwrap();
-        gone += step.removed.outcomes;
-        if !step.goes_on {
-            return gone;
-        }
-    }
+    let now = at(0).plus(Duration::from_hours(24 * 400));
+    prune_all(store, &kept_for_a_day(), now).await.outcomes
 }
 
 /// Fills a store with notifications of two tenants: ended, gone, pending, tried; and a broadcast of each, which waits with most of
