@@ -1,5 +1,6 @@
 //! `GET /v1/account`: where all notifications of a tenant stand.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,5 +57,10 @@ impl TenantAccount {
     /// The account of `tenant`.
     pub fn new(tenant: &Name, account: Account) -> Self {
         Self { tenant: show(tenant), account }
+    }
+
+    /// The accounts of `tenants`, by name.
+    pub fn of_all(tenants: &BTreeMap<Name, Account>) -> Vec<Self> {
+        tenants.iter().map(|(tenant, account)| Self::new(tenant, *account)).collect()
     }
 }

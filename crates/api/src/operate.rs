@@ -55,11 +55,7 @@ pub(crate) async fn audit(
         totals: audit.account,
         problem_count: audit.problem_count,
         problems: audit.problems,
-        tenants: audit
-            .tenants
-            .iter()
-            .map(|(tenant, account)| TenantAccount::new(tenant, *account))
-            .collect(),
+        tenants: TenantAccount::of_all(&audit.tenants),
     })
     .into_response())
 }

@@ -60,8 +60,8 @@ impl AuditReport {
     fn of(audit: Audit) -> Self {
         let Audit { account, problem_count, problems, tenants, .. } = audit;
         let balanced = account.is_balanced() && problem_count == 0;
-        let tenants = tenants.iter().map(|(tenant, account)| TenantAccount::new(tenant, *account));
-        Self { totals: account, balanced, problem_count, problems, tenants: tenants.collect() }
+        let tenants = TenantAccount::of_all(&tenants);
+        Self { totals: account, balanced, problem_count, problems, tenants }
     }
 
     fn to_text(&self) -> Result<String, std::fmt::Error> {
