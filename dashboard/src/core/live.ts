@@ -1,0 +1,143 @@
+/**
+ * What the page knows as it happens, by one stream for all of it: `GET /v1/live` for operators. A key that sees its tenant alone has no
+ * such stream; its account is asked for every five seconds. While the page is hidden nothing is asked for. What came is kept as
+ * samples, of which rates are made.
+ */
+import { asProblem, get, isAborted, problemOf, request, type Problem } from "./api";
+import { cell } from "./cell";
+import { now } from "./clock";
+import { location } from "./router";
+import { findSession, isOperator, login } from "./session";
+import type { Account, Session, Status } from "./types";
+
+/** One state of the counts. `lag` is null where only the account is known. */
+export interface Sample {
+  at: number;
+  totals: Account;
+  lag: number | null;
+}
+
+export interface Live {
+  /** The last status that came; null before the first, and for keys that are no operator's. */
+  status: Status | null;
+  samples: readonly Sample[];
+  connected: boolean;
+  /** When the last data came, or null before the first. */
+  at: number | null;
+  /** Since when there is no connection, while there is none. */
+  lostSince: number | null;
+  problem: Problem | null;
+}
+
+/** Ten minutes at one a second. */
+const samplesMax = 600;
+const empty: Live = { status: null, samples: [], connected: false, at: null, lostSince: null, problem: null };
+
+export const live = cell<Live>(empty);
+
+function took(totals: Account, lag: number | null, status: Status | null): void {
+  const before = live.get();
+  const samples = [...before.samples, { at: now(), totals, lag }].slice(-samplesMax);
+  live.set({ status, samples, connected: true, at: now(), lostSince: null, problem: null });
+}
+
+function lost(problem: Problem | null): void {
+  const before = live.get();
+  live.set({ ...before, connected: false, lostSince: before.lostSince ?? now(), problem });
+}
+
+/** Reads server-sent events and hands on the data of those that are a status (WHATWG HTML, 9.2.6). */
+async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
+  const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const events = (rest + value.replaceAll("\r", "")).split("\n\n");
+    rest = events.pop() ?? "";
+    for (const event of events) {
+      const lines = event.split("\n");
+      if (!lines.includes("event: status")) continue;
+      const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim());
+      const status = JSON.parse(data.join("\n")) as Status;
+      took(status.totals, status.lag_seconds, status);
+    }
+  }
+}
+
+async function follow(signal: AbortSignal): Promise<void> {
+  const response = await request("GET", "/v1/live", { headers: { accept: "text/event-stream" }, signal });
+  if (!response.ok || response.body === null) {
+    const problem = await problemOf(response);
+    if (problem.status === 401) await findSession();
+    throw problem;
+  }
+  await readEvents(response.body);
+}
+
+async function poll(signal: AbortSignal): Promise<void> {
+  for (;;) {
+    const tenant = location.get().query.get("tenant");
+    took(await get<Account>("/v1/account", { tenant }, signal), null, null);
+    await pause(5000, signal);
+  }
+}
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+/** Connects, and anew after a loss: at once at first, then after 1, 2, 4, 8 and at last every 15 s, each by up to a half more. */
+async function run(session: Session, signal: AbortSignal): Promise<void> {
+  let failures = 0;
+  while (!signal.aborted) {
+    const began = now();
+    try {
+      await (isOperator(session) ? follow(signal) : poll(signal));
+      lost(null);
+    } catch (error) {
+      if (signal.aborted || isAborted(error)) return;
+      lost(asProblem(error));
+    }
+    failures = now() - began > 10_000 ? 0 : failures + 1;
+    await pause(Math.min(15_000, failures === 0 ? 0 : 500 * 2 ** failures) * (1 + Math.random() / 2), signal);
+  }
+}
+
+let running: { session: Session; stop: AbortController } | null = null;
+
+function adjust(): void {
+  const state = login.get();
+  const wanted = state.is === "in" && !document.hidden && state.session.scopes.includes("read") ? state.session : null;
+  if (wanted === (running?.session ?? null)) return;
+  running?.stop.abort();
+  running = null;
+  if (wanted === null) {
+    if (state.is === "out") live.set(empty);
+    return;
+  }
+  running = { session: wanted, stop: new AbortController() };
+  void run(wanted, running.stop.signal);
+}
+
+/** Keeps the stream open while there is a session and the page is seen. */
+export function startLive(): void {
+  login.subscribe(adjust);
+  document.addEventListener("visibilitychange", adjust);
+  adjust();
+}
+
+/** Changes per second between two samples that are about `seconds` apart, the later one the last; null while there are too few. */
+export function ratePerSecond(samples: readonly Sample[], seconds: number, count: (totals: Account) => number): number | null {
+  const last = samples.at(-1);
+  if (last === undefined) return null;
+  const first = samples.find((sample) => sample.at >= last.at - seconds * 1000);
+  if (first === undefined || last.at - first.at < 900) return null;
+  return Math.max(0, ((count(last.totals) - count(first.totals)) * 1000) / (last.at - first.at));
+}

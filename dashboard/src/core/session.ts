@@ -1,0 +1,78 @@
+/**
+ * The session: who is logged in and what for. The key itself is sent once and kept nowhere in the page; the cookie of the session
+ * cannot be read by it.
+ */
+import { asProblem, onSessionEnd, Problem, problemOf, request, setCsrf } from "./api";
+import { cell, useCell } from "./cell";
+import type { Scope, Session } from "./types";
+
+/**
+ * `loading` until the engine has said; `over` once a session that was there is none any more: its pages stay behind the log-in.
+ */
+export type Login =
+  | { is: "loading" }
+  | { is: "failed"; problem: Problem }
+  | { is: "out" }
+  | { is: "over"; session: Session }
+  | { is: "in"; session: Session };
+
+export const login = cell<Login>({ is: "loading" });
+
+onSessionEnd(() => {
+  const before = login.get();
+  if (before.is === "in") login.set({ is: "over", session: before.session });
+});
+
+function begin(session: Session): void {
+  setCsrf(session.csrf);
+  login.set({ is: "in", session });
+}
+
+/** Asks whether there is a session. */
+export async function findSession(): Promise<void> {
+  try {
+    const response = await request("GET", "/v1/session");
+    if (response.ok) return begin((await response.json()) as Session);
+    const problem = await problemOf(response);
+    login.set(problem.status === 401 ? { is: "out" } : { is: "failed", problem });
+  } catch (error) {
+    login.set({ is: "failed", problem: asProblem(error) });
+  }
+}
+
+/** Makes a session of a key; throws a `Problem` where the key is not good. */
+export async function logIn(key: string): Promise<void> {
+  const response = await request("POST", "/v1/session", { body: { key } });
+  if (!response.ok) throw await problemOf(response);
+  begin((await response.json()) as Session);
+}
+
+export async function logOut(): Promise<void> {
+  const response = await request("DELETE", "/v1/session");
+  if (!response.ok && response.status !== 401) throw await problemOf(response);
+  setCsrf("");
+  login.set({ is: "out" });
+}
+
+/** Whether all of the scopes are granted. */
+export function granted(session: Session, scopes: readonly Scope[]): boolean {
+  return scopes.every((scope) => session.scopes.includes(scope));
+}
+
+/** The session, in parts of the page that are there only while there is one. */
+export function useSession(): Session {
+  const state = useCell(login);
+  if (state.is === "in" || state.is === "over") return state.session;
+  throw new Error("there is no session");
+}
+
+/** Whether the key may do what takes these scopes. What it may not do is not shown. */
+export function useGranted(...scopes: Scope[]): boolean {
+  return granted(useSession(), scopes);
+}
+
+/** Whether a session sees all tenants: `GET /v1/status` and the like. */
+export function isOperator(session: Session): boolean {
+  return granted(session, ["read", "operate"]);
+}
+
