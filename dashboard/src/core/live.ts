@@ -1,9 +1,9 @@
 /**
- * What the page knows as it happens, by one stream for all of it: `GET /v1/live` for operators. A key that sees its tenant alone has no
+ * What the page knows as it happens, by one stream for all of it: `GET /v1/status` as server-sent events, for operators. A key that sees its tenant alone has no
  * such stream; its account is asked for every five seconds. While the page is hidden nothing is asked for. What came is kept as
  * samples, of which rates are made.
  */
-import { asProblem, get, isAborted, problemOf, request, type Problem } from "./api";
+import { asProblem, get, isAborted, Problem, problemOf, request, type ProblemFields } from "./api";
 import { cell } from "./cell";
 import { now } from "./clock";
 import { location } from "./router";
@@ -22,7 +22,7 @@ export interface Live {
   status: Status | null;
   samples: readonly Sample[];
   connected: boolean;
-  /** When the last data came, or null before the first. */
+  /** As of when the status is known: the engine tells of changes, so it holds until the next one. Null before the first. */
   at: number | null;
   /** Since when there is no connection, while there is none. */
   lostSince: number | null;
@@ -46,7 +46,15 @@ function lost(problem: Problem | null): void {
   live.set({ ...before, connected: false, lostSince: before.lostSince ?? now(), problem });
 }
 
-/** Reads server-sent events and hands on the data of those that are a status (WHATWG HTML, 9.2.6). */
+/** Takes a second in which nothing has changed: the engine tells of nothing then. */
+function tookNothing(): void {
+  const { connected, status, at, problem } = live.get();
+  if (connected && status !== null && problem === null && at !== null && now() - at >= 1500) {
+    took(status.totals, status.lag_seconds, status);
+  }
+}
+
+/** Reads server-sent events (WHATWG HTML, 9.2.6): of the status, and of why there is none, because the store is away. */
 async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
   const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
   let rest = "";
@@ -57,22 +65,31 @@ async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
     rest = events.pop() ?? "";
     for (const event of events) {
       const lines = event.split("\n");
-      if (!lines.includes("event: status")) continue;
       const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim());
-      const status = JSON.parse(data.join("\n")) as Status;
-      took(status.totals, status.lag_seconds, status);
+      if (lines.includes("event: status")) {
+        const status = JSON.parse(data.join("\n")) as Status;
+        took(status.totals, status.lag_seconds, status);
+      } else if (lines.includes("event: unavailable")) {
+        const problem = new Problem(503, JSON.parse(data.join("\n")) as ProblemFields);
+        live.set({ ...live.get(), connected: true, problem });
+      }
     }
   }
 }
 
 async function follow(signal: AbortSignal): Promise<void> {
-  const response = await request("GET", "/v1/live", { headers: { accept: "text/event-stream" }, signal });
+  const response = await request("GET", "/v1/status", { headers: { accept: "text/event-stream" }, signal });
   if (!response.ok || response.body === null) {
     const problem = await problemOf(response);
     if (problem.status === 401) await findSession();
     throw problem;
   }
-  await readEvents(response.body);
+  const quiet = setInterval(tookNothing, 1000);
+  try {
+    await readEvents(response.body);
+  } finally {
+    clearInterval(quiet);
+  }
 }
 
 async function poll(signal: AbortSignal): Promise<void> {

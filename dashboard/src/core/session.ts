@@ -24,7 +24,7 @@ onSessionEnd(() => {
 });
 
 function begin(session: Session): void {
-  setCsrf(session.csrf);
+  setCsrf(session.csrf ?? "");
   login.set({ is: "in", session });
 }
 
@@ -42,7 +42,7 @@ export async function findSession(): Promise<void> {
 
 /** Makes a session of a key; throws a `Problem` where the key is not good. */
 export async function logIn(key: string): Promise<void> {
-  const response = await request("POST", "/v1/session", { body: { key } });
+  const response = await request("POST", "/v1/session", { headers: { authorization: `Bearer ${key}` } });
   if (!response.ok) throw await problemOf(response);
   begin((await response.json()) as Session);
 }
