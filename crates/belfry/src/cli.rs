@@ -42,6 +42,8 @@ use crate::send::SendArgs;
 use crate::serve::RunArgs;
 use crate::status::StatusArgs;
 use crate::suppressions::SuppressionsCommand;
+#[cfg(feature = "top")]
+use crate::top::TopArgs;
 use crate::try_channel::TestArgs;
 
 /// Delivers notifications, and accounts for every single one
@@ -82,6 +84,9 @@ pub(crate) enum CliCommand {
     Test(TestArgs),
     /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
+    /// Show an engine as it works, in the terminal
+    #[cfg(feature = "top")]
+    Top(TopArgs),
     /// Tell by the exit code whether the engine lives, for supervisors and containers
     Health(HealthArgs),
     /// Show how long a broadcast would take that is not created yet

@@ -55,6 +55,8 @@ mod signals;
 mod status;
 mod streams;
 mod suppressions;
+#[cfg(feature = "top")]
+mod top;
 mod try_channel;
 mod vapid_key;
 
@@ -101,6 +103,8 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Import(args) => import::run(&args, &client()?)?,
         CliCommand::Send(args) => send::run(&args, &client()?)?,
         CliCommand::Status(args) => status::run(&args, &status_source(&args, config, client)?)?,
+        #[cfg(feature = "top")]
+        CliCommand::Top(args) => top::run(&args, client()?)?,
         CliCommand::Health(args) => return health::run(&args, client),
         CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
