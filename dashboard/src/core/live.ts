@@ -7,7 +7,7 @@ import { asProblem, get, isAborted, problemOf, request, type Problem } from "./a
 import { cell } from "./cell";
 import { now } from "./clock";
 import { location } from "./router";
-import { findSession, isOperator, login } from "./session";
+import { isOperator, login, sessionOver } from "./session";
 import type { Account, Session, Status } from "./types";
 
 /** One state of the counts. `lag` is null where only the account is known. */
@@ -69,7 +69,7 @@ async function follow(signal: AbortSignal): Promise<void> {
   const response = await request("GET", "/v1/live", { headers: { accept: "text/event-stream" }, signal });
   if (!response.ok || response.body === null) {
     const problem = await problemOf(response);
-    if (problem.status === 401) await findSession();
+    if (problem.status === 401) sessionOver();
     throw problem;
   }
   await readEvents(response.body);

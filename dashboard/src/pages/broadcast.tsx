@@ -9,12 +9,12 @@ import { useTenant } from "../core/tenant";
 import type { Broadcast as One, Estimate } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
 import { askCancel, askMissed, askReschedule, type Meant } from "../parts/broadcast-acts";
+import { LabelWords } from "../parts/labels";
 import { Copy, Facts, PageHead, Panel } from "../parts/panel";
 import { askPause, askResume } from "../parts/pausing";
 import { AccountBar } from "../parts/progress";
 import { Failed, Waiting } from "../parts/states";
 import { Age, Instant } from "../parts/time";
-import { LabelWords } from "./broadcasts";
 
 export function Broadcast({ params }: { params: Record<string, string> }) {
   const id = params["id"] ?? "";
@@ -69,7 +69,7 @@ function Details({ one, tenant }: { one: One; tenant: string }) {
                 ),
               ],
               one.paused_since !== null && ["Paused", <Age at={one.paused_since} />],
-              (one.external_id != null || (one.tags ?? []).length > 0) && ["Labels", <LabelWords of={one} />],
+              (one.external_id != null || (one.tags ?? []).length > 0) && ["Labels", <LabelWords of={one} path="/broadcasts" />],
               one.metadata != null && ["Metadata", <code>{JSON.stringify(one.metadata)}</code>],
             ]}
           />

@@ -4,9 +4,10 @@ import { count, words } from "../core/format";
 import { useLoad } from "../core/load";
 import { address, useLocation } from "../core/router";
 import { useTenant } from "../core/tenant";
-import type { BroadcastItem, Channel, Labels, Listed } from "../core/types";
+import type { BroadcastItem, Channel, Listed } from "../core/types";
 import { Badge } from "../parts/badge";
 import { FilterBar } from "../parts/filters";
+import { LabelWords } from "../parts/labels";
 import { Pager, usePage } from "../parts/pager";
 import { PageHead } from "../parts/panel";
 import { Failed, Waiting } from "../parts/states";
@@ -48,7 +49,7 @@ export function Broadcasts() {
             empty={page.data.next === null ? "No broadcast matches." : "Nothing on this page matches; more follow."}
             columns={[
               { key: "id", head: "Broadcast", cell: ({ id }) => <a href={address(`/broadcasts/${encodeURIComponent(id)}`)}>{id}</a> },
-              { key: "labels", head: "Labels", cell: (item) => <LabelWords of={item} /> },
+              { key: "labels", head: "Labels", cell: (item) => <LabelWords of={item} path="/broadcasts" /> },
               { key: "channel", head: "Channel", cell: ({ channel }) => channel },
               { key: "accepted", head: "Notifications", number: true, cell: ({ accepted }) => count(accepted) },
               { key: "priority", head: "Priority", cell: ({ priority }) => priority },
@@ -63,19 +64,5 @@ export function Broadcasts() {
         </>
       )}
     </>
-  );
-}
-
-/** The external id and the tags of something, each of which leads to what else has it. */
-export function LabelWords({ of, path = "/broadcasts" }: { of: Labels; path?: string }) {
-  return (
-    <span class="labels">
-      {of.external_id != null && <a href={address(path, { external_id: of.external_id })}>{of.external_id}</a>}
-      {of.tags?.map((tag) => (
-        <a key={tag} class="tag" href={address(path, { tag })}>
-          {tag}
-        </a>
-      ))}
-    </span>
   );
 }

@@ -8,10 +8,10 @@ import type { Page } from "./page";
 import { Workers } from "./workers";
 
 export const pages: readonly Page[] = [
-  { path: "/", title: "Overview", scopes: ["read"], listed: true, view: Overview },
-  { path: "/broadcasts", title: "Broadcasts", scopes: ["read"], listed: true, view: Broadcasts },
+  { path: "/", title: "Overview", scopes: ["read"], listed: true, letter: "o", view: Overview },
+  { path: "/broadcasts", title: "Broadcasts", scopes: ["read"], listed: true, letter: "b", view: Broadcasts },
   { path: "/broadcasts/:id", title: "Broadcast", scopes: ["read"], listed: false, view: Broadcast },
-  { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, view: Lanes },
-  { path: "/channels", title: "Channels", scopes: ["read"], listed: true, view: Channels },
-  { path: "/workers", title: "Workers", scopes: ["read", "operate"], listed: true, view: Workers },
+  { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, letter: "l", view: Lanes },
+  { path: "/channels", title: "Channels", scopes: ["read"], listed: true, letter: "c", view: Channels },
+  { path: "/workers", title: "Workers", scopes: ["read", "operate"], listed: true, letter: "w", view: Workers },
 ];

@@ -3,9 +3,10 @@ import { post, type Query } from "../core/api";
 import { now } from "../core/clock";
 import { count, instant, plural } from "../core/format";
 import { add, countingMax, throughAll } from "../core/many";
-import type { Account, CancelCount, RequeueCount, RescheduleCount } from "../core/types";
-import { act, type Counted, type Progress, type Values } from "./act";
+import type { Account, CancelCount, RescheduleCount } from "../core/types";
+import { act, type Counted, type Field, type Values } from "./act";
 import type { Fact } from "./panel";
+import { countRequeue, requeueAll } from "./requeue";
 
 /** A broadcast, and whose it is: by name, and as calls name it (null for the key's own tenant). */
 export interface Meant {
@@ -71,40 +72,18 @@ function missedQuery(meant: Meant, values: Values): Query {
   return { broadcast: meant.id, tenant: meant.asked, state: chosen.join(","), may_repeat: values["in_doubt"] === "true" ? true : null };
 }
 
-function left(sum: Record<string, number>): Fact[] {
-  const facts: [string, string][] = [
-    ["expired", "Expired, not sent again"],
-    ["content_removed", "Content was removed"],
-    ["replaced", "A fallback was sent instead"],
-    ["not_yet", "Not released yet, ask again"],
-  ];
-  return facts.filter(([name]) => (sum[name] ?? 0) > 0).map(([name, words]) => [words, count(sum[name] ?? 0)] as const);
-}
-
 export function askMissed(meant: Meant, account: Account, done: () => void): void {
   act({
     title: `Send again what was missed of ${meant.id}`,
     button: "Send again",
-    facts: [...about(meant), ["Dead", count(account.dead)], ["Cancelled", count(account.cancelled)], ["In doubt", count(account.in_doubt)]],
+    facts: about(meant),
     text: "They are sent as further attempts of the same notifications. What has expired is not.",
-    fields: [
-      { name: "dead", label: `What is dead (${count(account.dead)})`, kind: "check", initial: account.dead > 0 ? "true" : "" },
-      { name: "cancelled", label: `What was cancelled (${count(account.cancelled)})`, kind: "check", initial: "" },
-      {
-        name: "in_doubt",
-        label: `What is in doubt (${count(account.in_doubt)})`,
-        kind: "check",
-        initial: "",
-        warning: "These may have arrived. Sent again, some recipients get them twice. Do this only where twice is better than not at all; where the provider’s records tell what arrived, resolve them instead.",
-      },
-    ],
+    fields: missedFields(account),
     countOf: "would be sent again",
     word: "send",
     async count(values, signal): Promise<Counted> {
       if (missedQuery(meant, values)["state"] === "") return { total: 0, atLeast: false };
-      const sum: Record<string, number> = {};
-      const whole = await throughAll<RequeueCount>("/v1/requeue", { ...missedQuery(meant, values), dry_run: true }, (answer) => add(sum, answer), { signal, patience: countingMax });
-      return { total: sum["requeued"] ?? 0, atLeast: !whole, facts: left(sum) };
+      return countRequeue(missedQuery(meant, values), signal);
     },
     async run(values, progress) {
       const words = await requeueAll(missedQuery(meant, values), expected(account, values), progress);
@@ -114,17 +93,22 @@ export function askMissed(meant: Meant, account: Account, done: () => void): voi
   });
 }
 
-function expected(account: Account, values: Values): number {
-  return states.reduce((sum, state) => sum + (values[state] === "true" ? account[state] : 0), 0);
+/** Ticks for those of the states that any is in. */
+function missedFields(account: Account): Field[] {
+  const fields: Field[] = [
+    { name: "dead", label: `What is dead (${count(account.dead)})`, kind: "check", initial: account.dead > 0 ? "true" : "" },
+    { name: "cancelled", label: `What was cancelled (${count(account.cancelled)})`, kind: "check", initial: "" },
+    {
+      name: "in_doubt",
+      label: `What is in doubt (${count(account.in_doubt)})`,
+      kind: "check",
+      initial: "",
+      warning: "These may have arrived. Sent again, some recipients get them twice. Do this only where twice is better than not at all; where the provider’s records tell what arrived, resolve them instead.",
+    },
+  ];
+  return fields.filter(({ name }) => account[name as (typeof states)[number]] > 0);
 }
 
-/** Requeues all that match, in pages, and says how far it is; it can be stopped between two pages. */
-export async function requeueAll(query: Query, whole: number, progress: Progress): Promise<string> {
-  const sum: Record<string, number> = {};
-  const complete = await throughAll<RequeueCount>("/v1/requeue", query, (answer) => {
-    add(sum, answer);
-    progress.told(`${count(sum["requeued"] ?? 0)} sent again so far`, sum["matched"] ?? 0, whole);
-  }, progress);
-  const rest = left(sum).map(([words, number]) => `${words.toLowerCase()}: ${String(number)}`);
-  return [`${complete ? "" : "Stopped: "}${plural(sum["requeued"] ?? 0, "notification")} sent again`, ...rest].join("; ");
+function expected(account: Account, values: Values): number {
+  return states.reduce((sum, state) => sum + (values[state] === "true" ? account[state] : 0), 0);
 }
