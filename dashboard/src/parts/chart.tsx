@@ -93,7 +93,7 @@ function Numbers({ label, times, series, say }: { label: string; times: readonly
   return (
     <details class="numbers">
       <summary>As a table</summary>
-      <div class="table" role="region" aria-label={label} tabIndex={0}>
+      <div class="table" role="group" aria-label={label} tabIndex={0}>
         <table>
           <caption class="hidden">{label}</caption>
           <thead>
