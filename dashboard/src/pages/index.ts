@@ -1,7 +1,17 @@
 /** All pages, in the order of the navigation: what is wrong first, then what is sent, by what, and what it goes by. */
+import { Broadcast } from "./broadcast";
+import { Broadcasts } from "./broadcasts";
+import { Channels } from "./channels";
 import { Lanes } from "./lanes";
+import { Overview } from "./overview";
 import type { Page } from "./page";
+import { Workers } from "./workers";
 
 export const pages: readonly Page[] = [
-  { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, view: Lanes },
+  { path: "/", title: "Overview", scopes: ["read"], listed: true, letter: "o", view: Overview },
+  { path: "/broadcasts", title: "Broadcasts", scopes: ["read"], listed: true, letter: "b", view: Broadcasts },
+  { path: "/broadcasts/:id", title: "Broadcast", scopes: ["read"], listed: false, view: Broadcast },
+  { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, letter: "l", view: Lanes },
+  { path: "/channels", title: "Channels", scopes: ["read"], listed: true, letter: "c", view: Channels },
+  { path: "/workers", title: "Workers", scopes: ["read", "operate"], listed: true, letter: "w", view: Workers },
 ];
