@@ -39,3 +39,4 @@ mod sockets;
 mod support;
 mod suppressions;
 mod templates;
+mod tenants;

@@ -65,9 +65,11 @@ fn an_engine_says_the_same_as_its_store() {
         assert!(run(&["log", "--id", waits.out.trim()]).out.contains("order 7"));
         run(&["audit"]);
     }
-    let other = told(&["list", "--tenant", "shop"]);
-    assert_eq!(other.code, 2, "{other:?}");
-    assert!(other.err[0].contains("leave --tenant out"), "{other:?}");
+    for list in ["list", "broadcasts"] {
+        let run = |tenant| both(&workspace, &engine, &[list, "--tenant", tenant]);
+        assert_eq!(run("default").out, both(&workspace, &engine, &[list]).out);
+        assert_eq!(run("shop").out, "");
+    }
 }
 
 #[test]
