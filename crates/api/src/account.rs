@@ -41,11 +41,14 @@ pub(crate) async fn read(
 ) -> Result<Response, Problem> {
     let tenant = tenant_alone(&uri, &caller)?;
     let totals = shared.reads_of(&caller).tenant_totals(tenant.clone()).await?;
-    let account = totals.ok_or_else(|| {
-        let detail = "an older version has counted for all tenants together: the engine counts anew what each of them has";
-        Problem::new(ProblemCode::AccountUnknown, detail).retry_after(ASK_AGAIN_AFTER)
-    })?;
+    let account = totals.ok_or_else(unknown)?;
     Ok(Json(TenantAccount::new(&tenant, account)).into_response())
+}
+
+/// No tenant has an account as long as something is counted without its tenant.
+pub(crate) fn unknown() -> Problem {
+    let detail = "an older version has counted for all tenants together: the engine counts anew what each of them has";
+    Problem::new(ProblemCode::AccountUnknown, detail).retry_after(ASK_AGAIN_AFTER)
 }
 
 // === impl TenantAccount ===

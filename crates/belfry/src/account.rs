@@ -70,7 +70,8 @@ pub(crate) fn to_line(account: &TenantAccount) -> String {
     format!("{tenant}: accepted {}{}", account.accepted, standing.collect::<String>())
 }
 
-fn unknown() -> CliError {
+/// No tenant has an account as long as something is counted without its tenant.
+pub(crate) fn unknown() -> CliError {
     CliError::new(
         FailureKind::Failed,
         "an older version has counted for all tenants together: an engine of this version counts anew what each of them has, soon after its start",

@@ -55,6 +55,7 @@ mod signals;
 mod status;
 mod streams;
 mod suppressions;
+mod tenants;
 mod try_channel;
 mod vapid_key;
 
@@ -123,6 +124,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Reload(args) => reload::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Account(args) => account::run(&args, &source(&args.store)?)?,
+        CliCommand::Tenants(args) => tenants::run(&args, &source(&args.store)?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &source(&args.store)?);
         }
