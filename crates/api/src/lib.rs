@@ -70,6 +70,7 @@ mod stream;
 mod suppressions;
 mod tenant_connections;
 mod tenant_share;
+mod tenants;
 mod unauthenticated;
 mod view;
 mod yield_budget;

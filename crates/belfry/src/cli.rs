@@ -42,6 +42,7 @@ use crate::send::SendArgs;
 use crate::serve::RunArgs;
 use crate::status::StatusArgs;
 use crate::suppressions::SuppressionsCommand;
+use crate::tenants::TenantsArgs;
 #[cfg(feature = "top")]
 use crate::top::TopArgs;
 use crate::try_channel::TestArgs;
@@ -117,6 +118,8 @@ pub(crate) enum CliCommand {
     Resolve(ResolveArgs),
     /// Show where all notifications of a tenant stand (reads the store, or asks the engine at --url)
     Account(AccountArgs),
+    /// List the tenants that have anything, with their accounts (reads the store, or asks the engine at --url)
+    Tenants(TenantsArgs),
     /// Count everything from the ground up (reads the store, or asks the engine at --url)
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look

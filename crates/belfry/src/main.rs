@@ -55,6 +55,7 @@ mod signals;
 mod status;
 mod streams;
 mod suppressions;
+mod tenants;
 #[cfg(feature = "top")]
 mod top;
 mod try_channel;
@@ -127,6 +128,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Reload(args) => reload::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Account(args) => account::run(&args, &source(&args.store)?)?,
+        CliCommand::Tenants(args) => tenants::run(&args, &source(&args.store)?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &source(&args.store)?);
         }

@@ -65,6 +65,30 @@ async fn a_tenant_reads_its_own_account_and_an_operator_any() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operator_lists_the_tenants_that_have_anything() {
+    let fixture = two_tenants().await;
+    let list = async |name: &str, query: &str| {
+        call(&fixture, name, Method::GET, &format!("/v1/tenants{query}"), "").await
+    };
+    let all = list("ops", "").await.json();
+    let mut items = all["items"].as_array().unwrap().clone();
+    assert_eq!(all["next"], Value::Null);
+    for item in &mut items {
+        item.as_object_mut().unwrap().retain(|_, count| *count != json!(0));
+    }
+    let acme = json!({"tenant": "acme", "accepted": 2, "cancelled": 1, "pending": 1});
+    let globex = json!({"tenant": "globex", "accepted": 1, "pending": 1});
+    assert_eq!(items, [acme, globex]);
+    let first = list("ops", "?limit=1").await.json();
+    assert_eq!((&first["items"][0]["tenant"], &first["next"]), (&json!("acme"), &json!("acme")));
+    let second = list("ops", "?limit=1&after=acme").await.json();
+    assert_eq!((&second["items"][0]["tenant"], &second["next"]), (&json!("globex"), &Value::Null));
+    assert_eq!(list("ops", "?after=globex").await.json()["items"], json!([]));
+    list("ops", "?after=A%20b").await.problem(400);
+    list("acme", "").await.problem(403);
+}
+
+#[tokio::test(start_paused = true)]
 async fn metrics_are_those_of_the_tenant_but_for_operators() {
     let fixture = two_tenants().await;
     tokio::time::advance(Duration::from_secs(3)).await;
@@ -104,6 +128,8 @@ async fn an_account_that_is_not_known_yet_is_not_shown() {
     let answer = call(&fixture, "acme", Method::GET, "/v1/account", "").await;
     assert_eq!(answer.problem(503)["code"], "account_unknown");
     assert_eq!(answer.header("retry-after"), "60");
+    let tenants = call(&fixture, "ops", Method::GET, "/v1/tenants", "").await;
+    assert_eq!(tenants.problem(503)["code"], "account_unknown");
     let of_tenant = metrics(&fixture.site, "acme").await;
     assert!(!of_tenant.contains("belfry_notifications"), "{of_tenant}");
     assert!(of_tenant.contains("belfry_pauses 0\n"), "{of_tenant}");
