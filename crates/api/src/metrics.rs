@@ -11,6 +11,7 @@ use axum::response::Response;
 use feed::{FeedProgress, FeedSource};
 use notification::{Account, Pauses};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -126,7 +127,7 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
 
 fn add_account(account: Account, now: &mut Registry) {
     let help = "Notifications ever accepted";
-    now.register("belfry_notifications_accepted", help, count(account.accepted));
+    now.register("belfry_notifications_accepted", help, ConstCounter::new(account.accepted));
     let standing = Family::<[(&str, &str); 1], Count>::default();
     for (state, count) in account.standing() {
         standing.get_or_create(&[("state", state)]).set(count);
