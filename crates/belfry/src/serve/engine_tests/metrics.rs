@@ -133,6 +133,15 @@ async fn the_metrics_of_an_engine_are_as_the_page_says() {
         &*format!("belfry_build_info{{version=\"{version}\",role=\"serve\"}} 1\n"),
         "belfry_config_last_reload_successful 1\n",
         "belfry_notifications_accepted_total 3\n",
+        "belfry_attempts_total{channel=\"hooks\",code=\"200\"} 3\n",
+        "belfry_attempt_wire_seconds_count{channel=\"hooks\"} 3\n",
+        "belfry_pushes_back_total{channel=\"hooks\",kind=\"busy\"} 0\n",
+        "belfry_attempts_lost_total{channel=\"hooks\"} 0\n",
+        "belfry_attempts_in_flight{channel=\"hooks\"} 0",
+        "belfry_destinations{channel=\"hooks\"} 1",
+        "belfry_lanes_waiting{channel=\"hooks\",priority=\"normal\"} 0\n",
+        "belfry_connections_open{channel=\"hooks\"} ",
+        "belfry_connections_failed_total{channel=\"hooks\",cause=\"tls\"} 0\n",
     ] {
         assert!(metrics.contains(line), "{line}{metrics}");
     }
