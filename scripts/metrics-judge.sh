@@ -55,7 +55,7 @@ done
 "$promtool" check metrics <"$work/metrics"
 of_all=$(grep -c '^# TYPE' "$work/metrics")
 scrape "$(sed -n 's/^# BELFRY_API_KEY=//p' "$work/shop")"
-has belfry_notifications_accepted || { cat "$work/metrics" >&2; echo "the metrics of a tenant lack its account" >&2; exit 1; }
+has belfry_notifications_accepted_total || { cat "$work/metrics" >&2; echo "the metrics of a tenant lack its account" >&2; exit 1; }
 if has 'belfry_store_used_bytes'; then echo "a tenant sees the metrics of the process" >&2; exit 1; fi
 "$promtool" check metrics <"$work/metrics"
 stop_engine

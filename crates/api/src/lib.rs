@@ -36,6 +36,7 @@ mod key_rates;
 mod key_ring;
 mod key_routes;
 mod keys;
+mod lane_metrics;
 pub mod limits;
 mod lines;
 mod live;

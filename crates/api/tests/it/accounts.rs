@@ -93,13 +93,14 @@ async fn metrics_are_those_of_the_tenant_but_for_operators() {
     let fixture = two_tenants().await;
     tokio::time::advance(Duration::from_secs(3)).await;
     let own = [
-        "belfry_notifications_accepted 1\n",
+        "belfry_notifications_accepted_total 1\n",
         "belfry_notifications{state=\"pending\"} 1\n",
         "belfry_notifications{state=\"cancelled\"} 0\n",
         "belfry_pauses 0\n",
         "belfry_oldest_due_seconds 3.",
     ];
-    let of_all = ["belfry_notifications_accepted 3\n", "belfry_available{part=\"start\"} 0\n"];
+    let of_all =
+        ["belfry_notifications_accepted_total 3\n", "belfry_available{part=\"start\"} 0\n"];
     // With an address of their own for operators, it says who asks: any key is answered there as theirs, and none elsewhere.
     for (site, name, is_operator) in [
         (&fixture.site, "globex", false),
@@ -117,7 +118,7 @@ async fn metrics_are_those_of_the_tenant_but_for_operators() {
         assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     }
     let ops = metrics(&fixture.public, "ops").await;
-    assert!(ops.contains("belfry_notifications_accepted 0\n"), "{ops}");
+    assert!(ops.contains("belfry_notifications_accepted_total 0\n"), "{ops}");
 }
 
 /// A store that an older version wrote has counted for all tenants together.
@@ -134,7 +135,7 @@ async fn an_account_that_is_not_known_yet_is_not_shown() {
     assert!(!of_tenant.contains("belfry_notifications"), "{of_tenant}");
     assert!(of_tenant.contains("belfry_pauses 0\n"), "{of_tenant}");
     let of_all = metrics(&fixture.site, "ops").await;
-    assert!(of_all.contains("belfry_notifications_accepted 3\n"), "{of_all}");
+    assert!(of_all.contains("belfry_notifications_accepted_total 3\n"), "{of_all}");
     let (store, acme) = (&*fixture.store, "acme".parse().unwrap());
     assert!(store::assign_totals(store, store, &acme).await.unwrap());
     assert_eq!(account(&fixture, "acme", "").await["accepted"], 2);
