@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Request, Uri};
 use notification::limits::OVERLOAD_RETRY_AFTER;
 use notification::{Name, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
+use tokio::time::Instant;
 
 use crate::ApiState;
 use crate::grants::{Grants, KeyScope};
@@ -17,6 +18,7 @@ use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::request_mark::CallerNames;
+use crate::sessions::OpenSession;
 
 /// Caller of a request, as its key says.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub(crate) struct Caller {
     pub(crate) is_operator: bool,
     /// `None` where no keys are configured: then every caller may do everything.
     key: Option<Arc<ApiKey>>,
+    /// The session of its browser, where that stands for the key.
+    session: Option<Arc<OpenSession>>,
     /// The keys that are good as time goes by.
     ring: Arc<KeyRing>,
 }
@@ -53,32 +57,48 @@ impl RouteRule {
 // === impl Caller ===
 
 impl Caller {
-    /// The caller with the key that `headers` have.
-    pub(crate) fn of(
-        headers: &HeaderMap,
+    /// The caller of `request`: by the key that it has, or, where sessions are taken, by the one that its browser has as of
+    /// `sessions_at`.
+    pub(crate) fn of<B>(
+        request: &Request<B>,
         keys: &Arc<KeyRing>,
         default_tenant: &Name,
+        sessions_at: Option<Instant>,
     ) -> Result<Self, Problem> {
-        let ring = Arc::clone(keys);
+        let (headers, ring) = (request.headers(), Arc::clone(keys));
         if keys.is_open() {
             check_local(headers)?;
-            return Ok(Self { tenant: default_tenant.clone(), is_operator: true, key: None, ring });
+            let tenant = default_tenant.clone();
+            return Ok(Self { tenant, is_operator: true, key: None, session: None, ring });
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let parts = given.and_then(|text| text.split_once(' '));
-        let Some((_, key)) = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        else {
-            let detail = "give an API key: Authorization: Bearer belfry_...";
-            return Err(Problem::new(ProblemCode::MissingKey, detail));
+        let key = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let session = match (key, sessions_at) {
+            (None, Some(now)) => keys.sessions().find(request, now)?.map(Arc::new),
+            (Some(_), _) | (None, None) => None,
+        };
+        let hash = match (&session, key) {
+            (Some(session), _) => session.key,
+            (None, Some((_, key))) => sha256(key.trim()),
+            (None, None) => {
+                let detail = "give an API key: Authorization: Bearer belfry_...";
+                return Err(Problem::new(ProblemCode::MissingKey, detail));
+            }
         };
         let unknown = || Problem::new(ProblemCode::UnknownKey, "the API key is not known");
         let cut_off = |KeysUnknown| {
             let detail = "the database is away, and the API key may have been revoked there";
             Problem::new(ProblemCode::StoreUnavailable, detail).retry_after(OVERLOAD_RETRY_AFTER)
         };
-        let key = keys.find(&sha256(key.trim())).map_err(cut_off)?.ok_or_else(unknown)?;
+        let key = keys.find(&hash).map_err(cut_off)?.ok_or_else(unknown)?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
-        Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), ring })
+        Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), session, ring })
+    }
+
+    /// The session by which it came, if it did.
+    pub(crate) fn session(&self) -> Option<&OpenSession> {
+        self.session.as_deref()
     }
 
     /// Its key; `None` where no keys are configured.

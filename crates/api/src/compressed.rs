@@ -109,7 +109,7 @@ fn weaken(headers: &mut HeaderMap) {
 }
 
 /// True if the caller accepts gzip, and likes it no less than none.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     for item in values.flat_map(|value| value.split(',')) {

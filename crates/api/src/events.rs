@@ -28,9 +28,9 @@ use crate::problem_code::ProblemCode;
 use crate::query::Query;
 
 const LINES: &str = "application/x-ndjson";
-const STREAM: &str = "text/event-stream";
+pub(crate) const STREAM: &str = "text/event-stream";
 /// Time after which a stream without an event has a comment, so that proxies and the reader know that it lives.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Events that a stream writes at a time: with those that the socket has, all that it holds.
 const STREAM_EVENTS: usize = 1_000;
 
@@ -68,8 +68,7 @@ pub(crate) async fn read(
     };
     // Read in any case, so that a wrong one is never passed over.
     let last = last_event(&headers)?;
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    if accept.is_some_and(|accept| accept.contains(STREAM)) {
+    if wants_stream(&headers) {
         // A browser that connects anew says where it was; that is later than what its address says.
         return stream((shared, caller), filter, last.or(position)).await;
     }
@@ -146,6 +145,12 @@ fn stream_bytes(page: &DeliveryPage, before: EventPosition) -> serde_json::Resul
 }
 
 // === helpers ===
+
+/// True if a request with `headers` asks for server-sent events.
+pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    accept.is_some_and(|accept| accept.contains(STREAM))
+}
 
 /// The position in `Last-Event-ID`; an empty one is none.
 fn last_event(headers: &HeaderMap) -> Result<Option<EventPosition>, Problem> {

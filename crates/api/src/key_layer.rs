@@ -30,14 +30,15 @@ use crate::unauthenticated::ConnectionNote;
 pub(crate) struct KeyLayer {
     pub(crate) shared: Arc<ApiState>,
     pub(crate) rule: RouteRule,
+    /// True if the session of a browser stands for a key.
+    pub(crate) takes_sessions: bool,
 }
 
 /// A route whose requests need a key.
 #[derive(Clone)]
 pub(crate) struct KeyedService<S> {
     inner: S,
-    shared: Arc<ApiState>,
-    rule: RouteRule,
+    layer: KeyLayer,
 }
 
 /// A request that may be answered, as far as its key says.
@@ -78,7 +79,7 @@ impl<S> Layer<S> for KeyLayer {
     type Service = KeyedService<S>;
 
     fn layer(&self, inner: S) -> KeyedService<S> {
-        KeyedService { inner, shared: Arc::clone(&self.shared), rule: self.rule }
+        KeyedService { inner, layer: self.clone() }
     }
 }
 
@@ -102,10 +103,11 @@ where
             Ok(admitted) => admitted,
             Err(response) => return KeyedAnswer::refused(*response),
         };
-        let mut needs = self.rule.needs.iter();
+        let rule = self.layer.rule;
+        let mut needs = rule.needs.iter();
         let answer = match needs.try_for_each(|scope| caller.check_scope(*scope)) {
             Err(problem) => AnswerPart::Refused { response: Some(problem.into_response()) },
-            Ok(()) if self.rule.is_act || self.rule.watches => {
+            Ok(()) if rule.is_act || rule.watches => {
                 AnswerPart::Guarded { answer: Box::pin(self.guarded(caller, mark, request)) }
             }
             Ok(()) => {
@@ -124,16 +126,17 @@ impl<S> KeyedService<S> {
     /// The answer, if it is refused.
     fn admit(&self, request: &Request) -> Result<Admitted, Box<Response>> {
         let refused = |problem: Problem| Box::new(problem.into_response());
-        let shared = &self.shared;
+        let KeyLayer { shared, rule, takes_sessions } = &self.layer;
         let Some(mark) = request.extensions().get::<RequestMark>().cloned() else {
             let unmarked = "the request came by no log";
             return Err(refused(Problem::new(ProblemCode::InternalError, unmarked)));
         };
-        let caller = Caller::of(request.headers(), &shared.keys, &shared.default_tenant);
+        let sessions_at = takes_sessions.then(|| shared.intake.clock().monotonic());
+        let caller = Caller::of(request, &shared.keys, &shared.default_tenant, sessions_at);
         let caller = caller.map_err(refused)?;
         mark.set_caller(caller.names());
         // Not before: requests without a known key have no line in the log.
-        if self.rule.is_act {
+        if rule.is_act {
             mark.set_act();
         }
         if let Some(key) = caller.key() {
@@ -158,7 +161,7 @@ impl<S> KeyedService<S> {
         S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
         S::Future: Send + 'static,
     {
-        let (shared, rule) = (Arc::clone(&self.shared), self.rule);
+        let (shared, rule) = (Arc::clone(&self.layer.shared), self.layer.rule);
         // The one that is ready, and not its copy.
         let next = self.inner.clone();
         let next = std::mem::replace(&mut self.inner, next);

@@ -12,6 +12,7 @@ use crate::grants::Grants;
 use crate::grants_json;
 use crate::key_rates::KeyRates;
 use crate::keys::{ApiKey, Keys};
+use crate::sessions::Sessions;
 
 /// The keys of callers, as they are when a request comes.
 pub struct KeyRing {
@@ -20,6 +21,7 @@ pub struct KeyRing {
     stored: watch::Receiver<StoredKeys>,
     read: RwLock<ReadKeys>,
     rates: KeyRates,
+    sessions: Sessions,
     /// Passed while this process may not know of a change.
     deadline: WorkerDeadline,
     clock: Clock,
@@ -47,7 +49,8 @@ impl KeyRing {
         (deadline, clock): (WorkerDeadline, Clock),
     ) -> Self {
         let (stored, read, rates) = (store.watch_keys(), RwLock::default(), KeyRates::default());
-        Self { configured, store, stored, read, rates, deadline, clock }
+        let sessions = Sessions::default();
+        Self { configured, store, stored, read, rates, sessions, deadline, clock }
     }
 
     /// True if no keys are configured: then every caller that reaches the server may do everything.
@@ -86,6 +89,11 @@ impl KeyRing {
     /// The rates of keys, in this process.
     pub(crate) const fn rates(&self) -> &KeyRates {
         &self.rates
+    }
+
+    /// The sessions of browsers that stand for keys, in this process.
+    pub(crate) const fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     fn find_stored(&self, hash: &KeyHash) -> Option<Arc<ApiKey>> {

@@ -20,6 +20,7 @@ mod cancel_found;
 mod channels;
 mod compressed;
 mod create;
+mod dashboard;
 mod description;
 mod draft;
 mod estimate;
@@ -37,6 +38,7 @@ mod key_routes;
 mod keys;
 pub mod limits;
 mod lines;
+mod live;
 mod matching;
 mod metrics;
 mod notifications;
@@ -60,6 +62,8 @@ mod resolve;
 mod routes;
 mod scope;
 mod server;
+mod session_routes;
+mod sessions;
 mod space;
 mod status;
 mod stream;
@@ -102,6 +106,7 @@ pub use grants_json::GrantsAnswer;
 pub use key_ring::KeyRing;
 pub use key_routes::{KeyItem, KeyMade, KeyRevoked};
 pub use keys::{ApiKey, KeyError, Keys, check_listen, generate, hash, parse_hash};
+pub use live::LiveStatus;
 pub use notifications::{CancelAnswer, notification_with_key};
 pub use openapi::openapi;
 pub use pauses::{PauseAnswer, ResumeAnswer};
@@ -169,6 +174,8 @@ pub struct ApiState {
     pub feeds: Vec<FeedPlan>,
     /// Room for streams of events, and turns of the tools that watch.
     pub shares: ApiShares,
+    /// The status that those who follow it share.
+    pub live: LiveStatus,
     /// The requests that have a line in the log.
     pub access_log: AccessLog,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.
@@ -214,10 +221,13 @@ pub fn sites(shared: &Arc<ApiState>) -> (Site, Site) {
 
 fn site_for(shared: &Arc<ApiState>, log: Arc<RequestLog>, audience: Audience) -> Site {
     let takes_in = shared.takes_in;
+    let has_dashboard = takes_in && audience != Audience::Public;
+    let dashboard = if has_dashboard { dashboard::router() } else { Router::new() };
     let router = Router::new()
         .route("/healthz", get(operate::health))
         .route("/readyz", get(operate::ready))
         .merge(keyless())
+        .merge(dashboard)
         .merge(routes::router(shared, audience))
         .method_not_allowed_fallback(wrong_method);
     let router = if takes_in { router.fallback(unknown_path) } else { router.fallback(not_here) };

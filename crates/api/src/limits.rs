@@ -82,6 +82,16 @@ pub const DISK_RETRY_AFTER: Duration = Duration::from_secs(30);
 pub const FORMER_KEY_USUAL: Duration = Duration::from_hours(24);
 /// How long it may be.
 pub const FORMER_KEY_MAX: Duration = Duration::from_hours(90 * 24);
+/// Sessions of the dashboard in one process, 80 bytes each; beyond them the oldest ends.
+pub const SESSIONS: usize = 1_024;
+/// Those of one key; beyond them its oldest ends.
+pub const KEY_SESSIONS: usize = 64;
+/// From the log-in to the end of a session: one watch of an operator.
+pub const SESSION_LASTS: Duration = Duration::from_hours(12);
+/// Between two looks at the status for those who follow it, all of them together.
+pub const LIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Callers who follow the status at a time.
+pub const LIVE_STREAMS: usize = 64;
 
 const _: () = assert!(
     CONNECTIONS / UNAUTHENTICATED_SHARE + CONNECTIONS / TENANT_SHARE < CONNECTIONS,

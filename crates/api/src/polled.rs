@@ -27,12 +27,16 @@ pub(crate) fn polled_json(headers: &HeaderMap, body: Bytes) -> Response {
     let hash = digest::digest(&digest::SHA256, &body);
     let hash = hash.as_ref().get(..TAG_BYTES).unwrap_or_default();
     let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash));
-    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|known| names(known, &tag));
-    let tag = [(ETAG, tag)];
-    if is_known {
-        return (StatusCode::NOT_MODIFIED, tag).into_response();
+    let tagged = [(ETAG, tag.clone())];
+    if is_known(headers, &tag) {
+        return (StatusCode::NOT_MODIFIED, tagged).into_response();
     }
-    (tag, [(CONTENT_TYPE, "application/json")], body).into_response()
+    (tagged, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// True if a request with `headers` comes from a client that has the answer with this strong tag.
+pub(crate) fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    headers.get_all(IF_NONE_MATCH).iter().any(|known| names(known, tag))
 }
 
 /// True if `known`, a list of tags or `*`, has `tag`. Compared weakly, as the header asks for: a proxy may have made it a weak one.

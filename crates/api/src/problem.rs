@@ -82,6 +82,18 @@ impl Problem {
         Self::new(ProblemCode::NotFound, detail)
     }
 
+    /// The details that its answer has.
+    pub(crate) fn details(&self) -> Details<'_> {
+        Details {
+            r#type: self.code.page(),
+            title: self.code.title(),
+            status: self.status().as_u16(),
+            code: self.code,
+            detail: &self.detail,
+            errors: &self.errors,
+        }
+    }
+
     /// The status of its answer.
     pub(crate) fn status(&self) -> StatusCode {
         self.code.status()
@@ -229,15 +241,7 @@ impl From<IngestError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
-        let details = Details {
-            r#type: self.code.page(),
-            title: self.code.title(),
-            status: status.as_u16(),
-            code: self.code,
-            detail: &self.detail,
-            errors: &self.errors,
-        };
-        let body = serde_json::to_vec(&details).unwrap_or_default();
+        let body = serde_json::to_vec(&self.details()).unwrap_or_default();
         let content_type = [(CONTENT_TYPE, "application/problem+json")];
         let mut response = (status, content_type, body).into_response();
         if let Some(seconds) = self.retry_after {

@@ -93,6 +93,9 @@ problem_codes! {
     NotGranted, "not_granted", FORBIDDEN, "The API key is not granted this",
         "The key sends by some channels or with some priorities alone, and this request, or this line of it, is for others; or it would make or rotate a key that may do more than itself. Such a key requeues nothing. In a stream it also stands for a key that ended while the stream lasted.",
         "Name a channel and a priority, or grants, that the key has, or use another key; `GET /v1/keys/self` says what a key is good for.";
+    Csrf, "csrf", FORBIDDEN, "The request may come from another page",
+        "The request came by the session of a browser, and not as the dashboard asks: without the token of its session, or from a page of another origin.",
+        "Send `x-belfry-csrf` with the `csrf` that `GET /v1/session` answers. Programs send an API key in place of a cookie.";
     NotLocal, "not_local", FORBIDDEN, "Only this machine is answered",
         "The engine has no API keys, so it answers requests to `localhost` or a loopback address alone.",
         "Call `localhost` or `127.0.0.1`, or configure a key.";

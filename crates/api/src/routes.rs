@@ -14,8 +14,8 @@ use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::{
     ApiState, account, acts, broadcast_list, broadcasts, cancel, channels, compressed, create,
-    events, key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients,
-    reload, requeue, reschedule, resolve, status, suppressions,
+    events, key_routes, live, metrics, notifications, operate, pauses, prospect, prune, recipients,
+    reload, requeue, reschedule, resolve, session_routes, suppressions,
 };
 
 /// A route that needs a key.
@@ -55,7 +55,9 @@ pub(crate) fn router(shared: &Arc<ApiState>, audience: Audience) -> Router<Arc<A
             return router.route(path, handler_elsewhere(method));
         }
         // A layer on routes alone: an unknown path is a 404, with and without a key.
-        router.route(path, handler.route_layer(KeyLayer { shared: Arc::clone(shared), rule }))
+        let takes_sessions = audience != Audience::Public;
+        let layer = KeyLayer { shared: Arc::clone(shared), rule, takes_sessions };
+        router.route(path, handler.route_layer(layer))
     })
 }
 
@@ -81,7 +83,10 @@ fn of_every_process(audience: Audience) -> Vec<KeyedRoute> {
     vec![
         metrics.watch(),
         get("/v1/keys/self", &[], key_routes::own),
-        get("/v1/status", &[Read, Operate], status::status).watch(),
+        get("/v1/session", &[Operate], session_routes::read),
+        post("/v1/session", &[Operate], session_routes::begin),
+        delete("/v1/session", &[Operate], session_routes::end),
+        get("/v1/status", &[Read, Operate], live::status).watch(),
         post("/v1/reload", &[Operate], reload::reload).act(),
     ]
 }

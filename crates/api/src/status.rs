@@ -1,13 +1,9 @@
-//! `GET /v1/status`: what was accepted, what came of it, and who works on it.
+//! The answer to `GET /v1/status`: what was accepted, what came of it, and who works on it.
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use feed::{FeedPlan, FeedProgress, FeedSource, SourceCounts};
 use notification::{Account, Name, Pauses, Timestamp};
 use schemars::JsonSchema;
@@ -18,7 +14,6 @@ use store::{
 
 use crate::ApiState;
 use crate::pauses::{PauseAnswer, in_order};
-use crate::problem::Problem;
 use crate::space::SpaceAnswer;
 use crate::view::show;
 
@@ -197,7 +192,8 @@ pub struct WorkerAnswer {
     pub settled_per_second: f64,
 }
 
-pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Response, Problem> {
+/// The status of the engine as of now.
+pub(crate) async fn current(shared: &ApiState) -> Result<StatusAnswer, StoreError> {
     let now = shared.intake.now();
     let (started_at, feeds) = (Some(shared.started_at), &shared.feeds);
     let mut status = StatusAnswer::read(&*shared.reads, started_at, feeds, now).await?;
@@ -211,7 +207,7 @@ pub(crate) async fn status(State(shared): State<Arc<ApiState>>) -> Result<Respon
     status.parked = parked.into_iter().map(ParkedAnswer::from).collect();
     status.sources =
         shared.sources.iter().map(|(name, counts)| SourceAnswer::new(name, counts)).collect();
-    Ok(Json(status).into_response())
+    Ok(status)
 }
 
 /// The earliest due time of a pending chunk that is not claimed and whose lane is not paused; it may lie ahead.

@@ -13,7 +13,7 @@ interface Sent {
   signal?: AbortSignal | undefined;
 }
 
-interface ProblemFields {
+export interface ProblemFields {
   title?: string;
   detail?: string;
   code?: string;

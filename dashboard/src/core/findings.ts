@@ -3,7 +3,7 @@
  * channels. Each finding says what it means and leads to the page, or the act, that helps.
  */
 import type { Query } from "./api";
-import { age, bytes, duration, plural } from "./format";
+import { age, bytes, duration, plural, sentence } from "./format";
 import { lateSeconds, laneState, type LaneState } from "./lanes";
 import type { Live, Sample } from "./live";
 import { coveredWords, laneKey, readScope } from "./scopes";
@@ -40,6 +40,7 @@ export function findings(seen: Seen): Finding[] {
   const found: Finding[] = [];
   if (seen.notReady !== null) found.push({ key: "ready", gravity: 0, title: "The engine is not ready", text: `${sentence(seen.notReady)} Callers get a 503 (507 for the disk) until it is back; what was accepted is not lost, and no restart is needed.`, links: [] });
   if (live.lostSince !== null && now - live.lostSince > 5000) found.push(lostConnection(live, now));
+  if (live.connected && live.problem !== null) found.push({ key: "store", gravity: 1, title: sentence(live.problem.title).replace(/\.$/, ""), text: `${sentence(live.problem.detail)} What is shown is ${live.at === null ? "nothing so far" : `from ${age(live.at, now)}`}. Where the store is away, nothing is taken in and nothing is sent until it is back.`, links: [] });
   if (status !== null) {
     found.push(...ofSpace(status), ...ofDelay(status, now), ...ofLanes(status, now), ...ofParked(status), ...ofFeeds(status), ...ofSources(status), ...ofCluster(status));
   }
@@ -47,14 +48,8 @@ export function findings(seen: Seen): Finding[] {
   return found.sort((left, right) => left.gravity - right.gravity);
 }
 
-/** Words of the engine with a capital and a full stop. */
-function sentence(words: string): string {
-  const text = words.trim();
-  return text === "" ? "" : `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
-}
-
 function lostConnection(live: Live, now: number): Finding {
-  const why = live.problem === null ? "" : `${live.problem.title}. ${live.problem.detail} `;
+  const why = live.problem === null ? "" : `${sentence(live.problem.title)} ${sentence(live.problem.detail)} `;
   const shown = live.at === null ? "Nothing is known yet." : `What is shown is from ${age(live.at, now)}.`;
   return { key: "lost", gravity: 1, title: `Nothing was heard for ${duration((now - (live.lostSince ?? now)) / 1000)}`, text: `${why}${shown} The page connects again by itself.`, links: [] };
 }

@@ -31,7 +31,7 @@ onStaleToken(async () => {
 });
 
 function begin(session: Session): void {
-  setCsrf(session.csrf);
+  setCsrf(session.csrf ?? "");
   login.set({ is: "in", session });
 }
 
@@ -49,7 +49,7 @@ export async function findSession(): Promise<void> {
 
 /** Makes a session of a key; throws a `Problem` where the key is not good. */
 export async function logIn(key: string): Promise<void> {
-  const response = await request("POST", "/v1/session", { body: { key } });
+  const response = await request("POST", "/v1/session", { headers: { authorization: `Bearer ${key}` } });
   if (!response.ok) throw await problemOf(response);
   begin((await response.json()) as Session);
 }
@@ -59,6 +59,11 @@ export async function logOut(): Promise<void> {
   if (!response.ok && response.status !== 401) throw await problemOf(response);
   setCsrf("");
   login.set({ is: "out" });
+}
+
+/** What tells one session's view from another's: a further log-in with the same key sees the same. */
+export function identity(session: Session): string {
+  return JSON.stringify([session.name, session.tenant, session.scopes]);
 }
 
 /** Whether all of the scopes are granted. */

@@ -27,7 +27,7 @@ export interface Grants {
 }
 
 export interface Session extends Grants {
-  csrf: string;
+  csrf: string | null;
   expires_at: string | null;
   /** True where the engine has no keys: every caller on this machine may do everything. */
   open: boolean;

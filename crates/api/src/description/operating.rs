@@ -5,18 +5,20 @@ use notification::limits::LIST_ITEMS;
 use serde_json::json;
 use store::LogEntry;
 
-use super::operation::{LINES, Operation, component, lines_of};
+use super::operation::{JSON, LINES, Operation, component, lines_of};
 use super::parameters::limit;
 use super::types::Types;
+use crate::events::STREAM;
 use crate::exposition::{OPENMETRICS, TEXT};
 use crate::limits::LOG_ENTRIES;
 use crate::operate::{self, AuditAnswer};
 use crate::problem_code::ProblemCode::{
-    ConfigurationRefused, InternalError, NotReady, UnknownPath,
+    ConfigurationRefused, InternalError, NotReady, TooManyStreams, UnknownPath,
 };
 use crate::prospect::{self, ProspectAnswer};
 use crate::prune::PruneAnswer;
 use crate::reload::ReloadAnswer;
+use crate::session_routes::SessionAnswer;
 use crate::status::StatusAnswer;
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
@@ -26,9 +28,16 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
         (OPENMETRICS, text("OpenMetrics 1.0.")),
         (TEXT, text("The text format of Prometheus, 0.0.4.")),
     ];
-    vec![
+    let live = json!({
+        "type": "string",
+        "description": "Server-sent events: of `status` the data is the answer to `GET /v1/status`, of `unavailable` the problem in its place while the store is away.",
+    });
+    let mut all = sessions(types);
+    all.extend([
         operation(Method::GET, "/v1/status", "read_status", "Read where work stands")
-            .json("The status.", types.of::<StatusAnswer>())
+            .about("With `Accept: text/event-stream` it is a stream that does not end: the status at once, and again when it has changed, a second apart at least. All who follow share one look at the store.")
+            .answers(200, "The status.", &[(JSON, types.of::<StatusAnswer>()), (STREAM, live)])
+            .may(&[TooManyStreams])
             .reads(),
         operation(Method::GET, "/v1/audit", "audit", "Count everything from the ground up")
             .about("Takes a while on a large store.")
@@ -64,6 +73,21 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .answers(200, "The metrics.", &expositions)
             .may(&[InternalError])
             .reads(),
+    ]);
+    all
+}
+
+fn sessions(types: &mut Types) -> Vec<Operation> {
+    let session = types.of::<SessionAnswer>();
+    vec![
+        operation(Method::GET, "/v1/session", "read_session", "Read the session of the dashboard that the caller came by")
+            .json("The session.", session.clone()),
+        operation(Method::POST, "/v1/session", "begin_session", "Begin a session of the dashboard")
+            .about("The key of the request becomes a cookie, `belfry_PORT`, which stands for it for 12 hours, in this process alone, and where operators have an address of their own there alone. Requests of the session that are no GET have its `csrf` in the header `x-belfry-csrf`.")
+            .json("The session. `Set-Cookie` has its token.", session)
+            .may(&[InternalError]),
+        operation(Method::DELETE, "/v1/session", "end_session", "End the session of the dashboard that the caller came by")
+            .answers(204, "It has ended.", &[]),
     ]
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::parameters;
 use crate::caller::RouteRule;
 use crate::problem_code::ProblemCode::{
-    self, BrokenBody, DiskFull, ExpiredKey, InternalError, InvalidField, InvalidGzip,
+    self, BrokenBody, Csrf, DiskFull, ExpiredKey, InternalError, InvalidField, InvalidGzip,
     InvalidHeader, InvalidJson, InvalidParameter, MissingKey, MissingParameter, MissingScope,
     NotFound, NotLocal, Overloaded, RateExceeded, RefusedValue, SlowBody, Starting, StoreFailed,
     StoreUnavailable, TenantConnections, TenantOverloaded, TooLarge, UnknownKey, UnknownParameter,
@@ -216,6 +216,7 @@ impl Operation {
                 MissingKey,
                 UnknownKey,
                 ExpiredKey,
+                Csrf,
                 NotLocal,
                 RateExceeded,
                 TenantOverloaded,

@@ -35,6 +35,7 @@ enum Asked {
 const ROUTES: &[Row] = &[
     ("DELETE", "/v1/keys/{name}", &[Operate], Asked::Key, ACT),
     ("DELETE", "/v1/recipients", &[Suppress], Asked::Nothing, ACT),
+    ("DELETE", "/v1/session", &[Operate], Asked::Nothing, NO_ACT),
     ("DELETE", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
     ("GET", "/metrics", &[Metrics], Asked::Nothing, NO_ACT),
     ("GET", "/v1/account", &[Read], Asked::Nothing, NO_ACT),
@@ -51,6 +52,7 @@ const ROUTES: &[Row] = &[
     ("GET", "/v1/notifications", &[Read], Asked::Nothing, NO_ACT),
     ("GET", "/v1/notifications/{id}", &[Read], Asked::Notification, NO_ACT),
     ("GET", "/v1/pauses", &[Read], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/session", &[Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/status", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/suppressions/events", &[Suppress, Operate], Asked::Nothing, NO_ACT),
@@ -72,6 +74,7 @@ const ROUTES: &[Row] = &[
     ("POST", "/v1/requeue", &[Send], Asked::Nothing, ACT),
     ("POST", "/v1/resolve", &[Cancel], Asked::Nothing, ACT),
     ("POST", "/v1/resume", &[Cancel], Asked::Nothing, ACT),
+    ("POST", "/v1/session", &[Operate], Asked::Nothing, NO_ACT),
     ("POST", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
     ("POST", "/v1/suppressions/lift", &[Suppress, Operate], Asked::Nothing, ACT),
 ];
