@@ -57,7 +57,7 @@ function lostConnection(live: Live, now: number): Finding {
 function ofSpace({ space }: Status): Finding[] {
   if (space === null) return [];
   const { left_bytes: left, full_in_days: days } = space;
-  const links = [{ label: "Space", path: "/" }];
+  const links: Finding["links"] = [];
   if (left !== null && left < 192 * mebibyte) {
     return [{ key: "space", gravity: 0, title: `The disk is full: ${bytes(Math.max(0, left))} left`, text: "New notifications are refused with a 507 when nothing is left; what was accepted is delivered. Free some space, or give shorter lifetimes.", links }];
   }
@@ -69,10 +69,10 @@ function ofSpace({ space }: Status): Finding[] {
 }
 
 const lateBecause: Partial<Record<LaneState, string>> = {
-  parked: "whose channel is not configured",
-  closed: "whose destination fails",
-  silent: "that do not answer",
-  late: "that get more than they let through",
+  parked: "a channel that is not configured",
+  closed: "a destination that fails",
+  silent: "a destination that does not answer",
+  late: "more coming in than going out",
 };
 
 function ofDelay(status: Status, now: number): Finding[] {
@@ -80,11 +80,11 @@ function ofDelay(status: Status, now: number): Finding[] {
   const late = status.lanes.filter((lane) => !lane.paused && lane.next_due_at !== null && now - Date.parse(lane.next_due_at) > lateSeconds * 1000);
   const reasons = Object.entries(lateBecause).flatMap(([state, words]) => {
     const number = late.filter((lane) => laneState(lane, now) === state).length;
-    return number === 0 ? [] : [`${plural(number, "lane")} ${words}`];
+    return number === 0 ? [] : [`${words} (${plural(number, "lane")})`];
   });
   const free = status.cluster?.partitions_free ?? 0;
-  if (free > 0) reasons.push(`${plural(free, "partition")} that no process claims from`);
-  const why = reasons.length === 0 ? "No lane that is listed says why: look at what waits." : `What is late: ${reasons.join("; ")}.`;
+  if (free > 0) reasons.push(`no process for ${plural(free, "partition")}`);
+  const why = reasons.length === 0 ? "No lane that is listed says why: look at what waits." : `Because of ${reasons.join("; ")}.`;
   return [{ key: "lag", gravity: 4, title: `The oldest notification that is due waits for ${duration(status.lag_seconds)}`, text: why, links: [{ label: "Lanes by due time", path: "/lanes", query: { order: "due" } }] }];
 }
 
