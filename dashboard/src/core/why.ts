@@ -68,7 +68,7 @@ export function why(of: Notification, known: Known): string[] {
       return [`Cancelled${ended} before it was sent${said}`, ...before(of)];
     case "in_doubt":
       return [
-        `In doubt since${ended}: it was sent, and no answer came${said} It may have arrived.`,
+        `In doubt: it was sent${ended}, and it is not known whether it arrived${said}`,
         "It was to be sent at most once, so it is not sent again by itself. Ask the provider or the recipient, and write down what became of it; or send it again where twice is better than not at all.",
       ];
     case "dead":

@@ -131,8 +131,10 @@ function Timeline({ of }: { of: Notification }) {
               <Instant at={step.at} />
               {index > 0 && <small>{since(Date.parse(step.at) - begun)}</small>}
             </span>
-            <span class="what">{step.what}</span>
-            <span class="detail-words">{step.detail}</span>
+            <span>
+              {step.what}
+              <span class="detail-words">{step.detail}</span>
+            </span>
           </li>
         ))}
       </ol>

@@ -182,6 +182,6 @@ function LastWord({ of }: { of: Notification }) {
 }
 
 /** A long token by its beginning and end, which tell it apart from others. */
-export function shortened(text: string): string {
-  return text.length <= 44 ? text : `${text.slice(0, 26)}…${text.slice(-14)}`;
+export function shortened(text: string, most = 44): string {
+  return text.length <= most ? text : `${text.slice(0, Math.ceil(most * 0.6))}…${text.slice(-Math.floor(most * 0.3))}`;
 }
