@@ -55,7 +55,7 @@ async function live(request, response) {
 
 async function tenants(response) {
   const answer = await fetch(`${engine}/v1/audit`, { headers: authorized() });
-  json(response, 200, { items: (await answer.json()).tenants, next: null });
+  json(response, 200, { items: (await answer.json()).tenants ?? [], next: null });
 }
 
 async function handOn(request, response) {

@@ -44,6 +44,7 @@ export class Problem extends Error {
 
 let csrf = "";
 let ended: () => void = () => undefined;
+let renewed: () => Promise<void> = () => Promise.resolve();
 
 export function setCsrf(token: string): void {
   csrf = token;
@@ -52,6 +53,11 @@ export function setCsrf(token: string): void {
 /** Has `heard` called at each 401 of a call: the session is over. */
 export function onSessionEnd(heard: () => void): void {
   ended = heard;
+}
+
+/** Has `renew` called when the CSRF token is not that of the session, as after a log-in in another tab; then the call is repeated. */
+export function onStaleToken(renew: () => Promise<void>): void {
+  renewed = renew;
 }
 
 /** A path with those of the parameters that have a value. */
@@ -96,9 +102,15 @@ export async function problemOf(response: Response): Promise<Problem> {
 }
 
 async function call<Answer>(method: string, path: string, sent: Sent): Promise<Answer> {
-  const response = await request(method, path, sent);
-  if (!response.ok) {
-    const problem = await problemOf(response);
+  let response = await request(method, path, sent);
+  let problem = response.ok ? null : await problemOf(response);
+  if (problem?.status === 403 && problem.code === "csrf") {
+    // Nothing was done. What the session is now may have another token.
+    await renewed();
+    response = await request(method, path, sent);
+    problem = response.ok ? null : await problemOf(response);
+  }
+  if (problem !== null) {
     if (problem.status === 401) ended();
     throw problem;
   }

@@ -1,5 +1,5 @@
 /** A value that parts of the page share, and are drawn anew for when it changes. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 export interface Cell<Value> {
   get(): Value;
@@ -28,12 +28,16 @@ export function cell<Value>(initial: Value): Cell<Value> {
 /** The value of a cell, in a component that is drawn anew when it changes. */
 export function useCell<Value>(of: Cell<Value>): Value {
   const [, redraw] = useState({});
+  const value = of.get();
+  const drawn = useRef(value);
+  drawn.current = value;
   useEffect(() => {
-    const drawn = of.get();
-    const end = of.subscribe(() => redraw({}));
-    // It may have changed between the drawing and this effect.
-    if (!Object.is(drawn, of.get())) redraw({});
-    return end;
+    const look = () => {
+      if (!Object.is(drawn.current, of.get())) redraw({});
+    };
+    // It may have changed between the drawing and this effect, which comes later.
+    look();
+    return of.subscribe(look);
   }, [of]);
-  return of.get();
+  return value;
 }

@@ -7,7 +7,7 @@ import { asProblem, get, isAborted, Problem, problemOf, request, type ProblemFie
 import { cell } from "./cell";
 import { now } from "./clock";
 import { location } from "./router";
-import { findSession, isOperator, login } from "./session";
+import { isOperator, login, sessionOver } from "./session";
 import type { Account, Session, Status } from "./types";
 
 /** One state of the counts. `lag` is null where only the account is known. */
@@ -81,7 +81,7 @@ async function follow(signal: AbortSignal): Promise<void> {
   const response = await request("GET", "/v1/status", { headers: { accept: "text/event-stream" }, signal });
   if (!response.ok || response.body === null) {
     const problem = await problemOf(response);
-    if (problem.status === 401) await findSession();
+    if (problem.status === 401) sessionOver();
     throw problem;
   }
   const quiet = setInterval(tookNothing, 1000);

@@ -7,14 +7,17 @@ export interface Loaded<Answer> {
   data: Answer | null;
   problem: Problem | null;
   loading: boolean;
+  /** Asks anew; a call that is under way is given up. */
   again(): void;
+  /** Asks anew unless a call is under way: for what is repeated, so that a slow engine is not asked without end. */
+  refresh(): void;
 }
 
 /**
  * Calls `load` now, and when one of `inputs` has changed: then the former answer is dropped, and a call that is under way is given up.
  */
 export function useLoad<Answer>(load: (signal: AbortSignal) => Promise<Answer>, inputs: readonly unknown[]): Loaded<Answer> {
-  const [state, setState] = useState<Omit<Loaded<Answer>, "again">>({ data: null, problem: null, loading: true });
+  const [state, setState] = useState<Omit<Loaded<Answer>, "again" | "refresh">>({ data: null, problem: null, loading: true });
   const latest = useRef(load);
   latest.current = load;
   const running = useRef<AbortController | null>(null);
@@ -40,7 +43,13 @@ export function useLoad<Answer>(load: (signal: AbortSignal) => Promise<Answer>, 
     return () => running.current?.abort();
   }, inputs);
 
-  return { ...state, again: useCallback(() => start(false), [start]) };
+  const under = useRef(false);
+  under.current = state.loading;
+  const again = useCallback(() => start(false), [start]);
+  const refresh = useCallback(() => {
+    if (!under.current) start(false);
+  }, [start]);
+  return { ...state, again, refresh };
 }
 
 /** Calls `act` every so many milliseconds while the page is seen; null for not at all. */

@@ -2,7 +2,7 @@
  * The session: who is logged in and what for. The key itself is sent once and kept nowhere in the page; the cookie of the session
  * cannot be read by it.
  */
-import { asProblem, onSessionEnd, Problem, problemOf, request, setCsrf } from "./api";
+import { asProblem, onSessionEnd, onStaleToken, Problem, problemOf, request, setCsrf } from "./api";
 import { cell, useCell } from "./cell";
 import type { Scope, Session } from "./types";
 
@@ -18,9 +18,16 @@ export type Login =
 
 export const login = cell<Login>({ is: "loading" });
 
-onSessionEnd(() => {
+/** The engine has said that there is no session any more. */
+export function sessionOver(): void {
   const before = login.get();
   if (before.is === "in") login.set({ is: "over", session: before.session });
+}
+
+onSessionEnd(sessionOver);
+onStaleToken(async () => {
+  const response = await request("GET", "/v1/session");
+  if (response.ok) begin((await response.json()) as Session);
 });
 
 function begin(session: Session): void {

@@ -1,13 +1,22 @@
 /** All pages, in the order of the navigation: what is wrong first, then what is sent, by what, and what it goes by. */
+import { Broadcast } from "./broadcast";
+import { Broadcasts } from "./broadcasts";
+import { Channels } from "./channels";
 import { Lanes } from "./lanes";
 import { OneNotification } from "./notification";
 import { Notifications } from "./notifications";
+import { Overview } from "./overview";
 import type { Page } from "./page";
 import { Trouble } from "./trouble";
+import { Workers } from "./workers";
 
 export const pages: readonly Page[] = [
-  { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, view: Lanes },
-  { path: "/notifications", title: "Notifications", scopes: ["read"], listed: true, view: Notifications },
+  { path: "/", title: "Overview", scopes: ["read"], listed: true, letter: "o", view: Overview },
+  { path: "/notifications", title: "Notifications", scopes: ["read"], listed: true, letter: "n", view: Notifications },
   { path: "/notifications/:id", title: "Notification", scopes: ["read"], listed: false, view: OneNotification },
-  { path: "/trouble", title: "Trouble", scopes: ["read"], listed: true, view: Trouble },
+  { path: "/broadcasts", title: "Broadcasts", scopes: ["read"], listed: true, letter: "b", view: Broadcasts },
+  { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, letter: "l", view: Lanes },
+  { path: "/trouble", title: "Trouble", scopes: ["read"], listed: true, letter: "t", view: Trouble },
+  { path: "/channels", title: "Channels", scopes: ["read"], listed: true, letter: "c", view: Channels },
+  { path: "/workers", title: "Workers", scopes: ["read", "operate"], listed: true, letter: "w", view: Workers },
 ];

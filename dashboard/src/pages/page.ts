@@ -10,5 +10,7 @@ export interface Page {
   scopes: readonly Scope[];
   /** Whether it is in the navigation. */
   listed: boolean;
+  /** The letter that leads to it after `g`. */
+  letter?: string;
   view: ComponentType<{ params: Record<string, string> }>;
 }

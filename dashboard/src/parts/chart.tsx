@@ -37,8 +37,8 @@ function options(element: HTMLElement, props: Props, height: number): uPlot.Opti
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
     axes: [
-      { ...axis, space: 80, values: (_, ticks) => ticks.map((tick) => instant(tick * 1000).slice(11)) },
-      { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => say(tick)) },
+      { ...axis, space: 80, size: 28, values: (_, ticks) => ticks.map((tick) => instant(tick * 1000).slice(11)) },
+      { ...axis, size: 56, space: 36, values: (_, ticks) => ticks.map((tick) => say(tick)) },
     ],
     series: [{}, ...props.series.map((one): uPlot.Series => ({ label: one.name, stroke: colour(one.colour), width: 1.5, points: { show: false }, ...(one.dash ? { dash: one.dash } : {}) }))],
   };
@@ -93,7 +93,7 @@ function Numbers({ label, times, series, say }: { label: string; times: readonly
   return (
     <details class="numbers">
       <summary>As a table</summary>
-      <div class="table" role="region" aria-label={label} tabIndex={0}>
+      <div class="table" role="group" aria-label={label} tabIndex={0}>
         <table>
           <caption class="hidden">{label}</caption>
           <thead>

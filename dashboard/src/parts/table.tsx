@@ -47,7 +47,7 @@ export function Table<Row>(props: Props<Row>) {
   const sorted = inOrder(rows, columns, order);
   return (
     <>
-      <div class="table" role="region" aria-label={caption} tabIndex={0}>
+      <div class="table" role="group" aria-label={caption} tabIndex={0}>
         <table>
           <caption class="hidden">{caption}</caption>
           <thead>

@@ -1,5 +1,5 @@
 /** The frame of all pages: the log-in or the navigation, the head, the page that the address names, and what lies above it. */
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useCell } from "../core/cell";
 import { address, match, useLocation } from "../core/router";
 import { findSession, granted, login } from "../core/session";
@@ -56,7 +56,7 @@ export function Frame() {
 function Inside({ session }: { session: Session }) {
   const { path } = useLocation();
   const main = useRef<HTMLElement>(null);
-  const shown = pages.filter(({ scopes }) => granted(session, scopes));
+  const shown = useMemo(() => pages.filter(({ scopes }) => granted(session, scopes)), [session]);
   const found = find(shown, path);
   const title = found?.page.title ?? "No such page";
 
@@ -92,7 +92,7 @@ function Inside({ session }: { session: Session }) {
       </main>
       <ActHost />
       <Announcements />
-      <KeysHelp />
+      <KeysHelp pages={shown} />
     </>
   );
 }

@@ -1,26 +1,17 @@
 /** Keys of the keyboard, and the dialog that lists them. They do nothing while something is typed or a dialog is open. */
 import { useEffect, useState } from "preact/hooks";
 import { navigate } from "../core/router";
+import type { Page } from "../pages/page";
 import { Dialog } from "../parts/dialog";
 
-const places: Record<string, string> = { o: "/", n: "/notifications", b: "/broadcasts", l: "/lanes", t: "/trouble", s: "/suppressions", c: "/channels", w: "/workers", k: "/keys" };
-
-const told: [string, string][] = [
+const always: [string, string][] = [
   ["/", "Search, or the first filter of a list"],
   ["?", "These keys"],
   ["Escape", "Close a dialog or a panel"],
-  ["g o", "Overview"],
-  ["g n", "Notifications"],
-  ["g b", "Broadcasts"],
-  ["g l", "Lanes"],
-  ["g t", "Trouble"],
-  ["g s", "Suppressions"],
-  ["g c", "Channels"],
-  ["g w", "Workers"],
-  ["g k", "Keys"],
 ];
 
-export function KeysHelp() {
+/** `pages` are those that are shown for this key. */
+export function KeysHelp({ pages }: { pages: readonly Page[] }) {
   const [open, setOpen] = useState(false);
   useEffect(() => {
     let going = 0;
@@ -28,7 +19,7 @@ export function KeysHelp() {
       const target = event.target instanceof HTMLElement ? event.target : null;
       const typing = target?.closest("input, select, textarea, [contenteditable]") !== null;
       if (typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") !== null) return;
-      const place = performance.now() - going < 1500 ? places[event.key] : undefined;
+      const place = performance.now() - going < 1500 ? pages.find(({ letter }) => letter === event.key)?.path : undefined;
       going = event.key === "g" ? performance.now() : 0;
       if (place !== undefined) navigate(place);
       else if (event.key === "?") setOpen(true);
@@ -38,8 +29,9 @@ export function KeysHelp() {
     };
     document.addEventListener("keydown", pressed);
     return () => document.removeEventListener("keydown", pressed);
-  }, []);
+  }, [pages]);
   if (!open) return null;
+  const told = [...always, ...pages.flatMap(({ letter, title }): [string, string][] => (letter === undefined ? [] : [[`g ${letter}`, title]]))];
   return (
     <Dialog title="Keys" onClose={() => setOpen(false)}>
       <dl class="keys">

@@ -1,0 +1,71 @@
+/** The list of what is wrong now, or that nothing is and since when. */
+import { address } from "../core/router";
+import { coveredWords, readScope } from "../core/scopes";
+import type { Finding } from "../core/findings";
+import { plural } from "../core/format";
+import { useGranted, useSession } from "../core/session";
+import { Badge, type Tone } from "./badge";
+import { Panel } from "./panel";
+import { askResume } from "./pausing";
+import { Age } from "./time";
+
+function tone(gravity: number): Tone {
+  return gravity < 10 ? "bad" : gravity < 20 ? "warn" : "calm";
+}
+
+const grades: Record<string, string> = { bad: "fails", warn: "look", calm: "note" };
+
+/** `fineSince` is since when nothing was wrong, null where that is not known. */
+export function Findings({ found, fineSince, known, again }: { found: readonly Finding[]; fineSince: number | null; known: boolean; again(): void }) {
+  return (
+    <Panel title="What is wrong now" className="wrong" aside={found.length > 0 ? plural(found.length, "finding") : undefined}>
+      <div aria-live="polite" aria-relevant="additions">
+        {!known && found.length === 0 && <p class="waiting">Looking…</p>}
+        {known && found.length === 0 && (
+          <p class="fine">
+            <Badge tone="ok">Nothing is wrong.</Badge> <span class="mute">Looked at since <Age at={fineSince} none="now" />, and now.</span>
+          </p>
+        )}
+        <ol>
+          {found.map((finding) => (
+            <Line key={finding.key} finding={finding} again={again} />
+          ))}
+        </ol>
+      </div>
+    </Panel>
+  );
+}
+
+function Line({ finding, again }: { finding: Finding; again(): void }) {
+  const grade = tone(finding.gravity);
+  return (
+    <li class={grade}>
+      <Badge tone={grade}>{grades[grade]}</Badge>
+      <div>
+        <h3>{finding.title}</h3>
+        <p>{finding.text}</p>
+      </div>
+      <div class="actions">
+        <EndPause finding={finding} again={again} />
+        {finding.links.map(({ label, path, query }) => (
+          <a key={label} href={address(path, query)} aria-label={`${label}: ${finding.title}`}>
+            {label}
+          </a>
+        ))}
+      </div>
+    </li>
+  );
+}
+
+function EndPause({ finding, again }: { finding: Finding; again(): void }) {
+  const session = useSession();
+  const may = useGranted("cancel");
+  const pause = finding.pause;
+  const covered = pause === undefined ? null : readScope(pause.scope);
+  if (!may || pause === undefined || covered === null) return null;
+  return (
+    <button type="button" aria-label={`Resume ${coveredWords(covered)} of ${pause.tenant}`} onClick={() => askResume(pause.tenant, session.tenant, covered, again)}>
+      Resume
+    </button>
+  );
+}
