@@ -15,6 +15,7 @@ export const pages: readonly Page[] = [
   { path: "/notifications", title: "Notifications", scopes: ["read"], listed: true, letter: "n", view: Notifications },
   { path: "/notifications/:id", title: "Notification", scopes: ["read"], listed: false, view: OneNotification },
   { path: "/broadcasts", title: "Broadcasts", scopes: ["read"], listed: true, letter: "b", view: Broadcasts },
+  { path: "/broadcasts/:id", title: "Broadcast", scopes: ["read"], listed: false, view: Broadcast },
   { path: "/lanes", title: "Lanes", scopes: ["read", "operate"], listed: true, letter: "l", view: Lanes },
   { path: "/trouble", title: "Trouble", scopes: ["read"], listed: true, letter: "t", view: Trouble },
   { path: "/channels", title: "Channels", scopes: ["read"], listed: true, letter: "c", view: Channels },
