@@ -124,7 +124,7 @@ function Timeline({ of }: { of: Notification }) {
   if (!hasEnded(of) && of.expires_at !== null) steps.push({ at: of.expires_at, what: <Badge tone="warn">expires</Badge>, detail: "Not sent at or after this instant." });
   return (
     <Panel title="Timeline">
-      <ol class="timeline">
+      <ol class="life" aria-label="Timeline">
         {steps.map((step, index) => (
           <li key={index} class={Date.parse(step.at) > now ? "ahead" : undefined}>
             <span class="when">

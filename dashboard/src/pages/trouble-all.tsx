@@ -20,9 +20,11 @@ export interface Match {
   broadcast: string;
   since: string;
   until: string;
+  /** How it was found out what became of them, where they are in doubt. */
+  note: string;
 }
 
-export const emptyMatch: Match = { state: "dead", channel: "", destination: "", reason: "", broadcast: "", since: "", until: "" };
+export const emptyMatch: Match = { state: "dead", channel: "", destination: "", reason: "", broadcast: "", since: "", until: "", note: "" };
 
 interface Props {
   match: Match;
@@ -41,10 +43,10 @@ export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
   const doubt = match.state === "in_doubt";
   // The engine asks for one of these, so that nothing that ended long ago for another reason is sent by mistake.
   const bounded = match.state === "dead" || match.since !== "" || match.broadcast !== "";
-  const text = (name: "destination" | "reason" | "broadcast", label: string, placeholder: string) => (
+  const text = (name: "destination" | "reason" | "broadcast" | "note", label: string, placeholder: string) => (
     <label>
       <span>{label}</span>
-      <input value={match[name]} placeholder={placeholder} autocomplete="off" spellcheck={false} onInput={(event) => set({ ...match, [name]: event.currentTarget.value.trim() })} />
+      <input value={match[name]} placeholder={placeholder} autocomplete="off" spellcheck={false} onInput={(event) => set({ ...match, [name]: event.currentTarget.value })} />
     </label>
   );
   const time = (name: "since" | "until", label: string) => (
@@ -56,65 +58,68 @@ export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
   const names = channels.data?.items.map(({ name }) => name) ?? [];
   if (match.channel !== "" && !names.includes(match.channel)) names.push(match.channel);
   return (
-    <Panel title="All that match" aside={`of the tenant ${tenant.name}`}>
-      <form
-        class="stack"
-        aria-label="All that match"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (maySend && bounded) setAsking(requeue(match, tenant));
-        }}
-      >
-        <div class="fields">
-          <label>
-            <span>State</span>
-            <select value={match.state} onChange={(event) => set({ ...match, state: event.currentTarget.value as State })}>
-              {states.map((state) => (
-                <option key={state} value={state}>
-                  {words(state)}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label>
-            <span>Channel</span>
-            <select value={match.channel} onChange={(event) => set({ ...match, channel: event.currentTarget.value })}>
-              <option value="">any</option>
-              {names.map((name) => (
-                <option key={name} value={name}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
-          {text("destination", "Destination", "example.com")}
-          {text("reason", "Reason contains", "a part of the last words")}
-          {text("broadcast", "Broadcast", "bc_1")}
-          {time("since", "Ended since")}
-          {time("until", "Ended before")}
-        </div>
-        {!bounded && <p class="mute">What is {words(match.state)} takes a time since when it ended, or a broadcast: else what ended long ago, for another reason, would be sent, too.</p>}
-        <div class="actions">
-          {maySend && (
-            <button type="submit" class={doubt ? undefined : "primary"} disabled={!bounded}>
-              Count, then send again…
+    <>
+      <Panel title="All that match" aside={`of the tenant ${tenant.name}`}>
+        <form
+          class="stack"
+          aria-label="All that match"
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (maySend && bounded) setAsking(requeue(match, tenant));
+          }}
+        >
+          <div class="fields">
+            <label>
+              <span>State</span>
+              <select value={match.state} onChange={(event) => set({ ...match, state: event.currentTarget.value as State })}>
+                {states.map((state) => (
+                  <option key={state} value={state}>
+                    {words(state)}
+                  </option>
+                ))}
+              </select>
+            </label>
+            <label>
+              <span>Channel</span>
+              <select value={match.channel} onChange={(event) => set({ ...match, channel: event.currentTarget.value })}>
+                <option value="">any</option>
+                {names.map((name) => (
+                  <option key={name} value={name}>
+                    {name}
+                  </option>
+                ))}
+              </select>
+            </label>
+            {text("destination", "Destination", "example.com")}
+            {text("reason", "Reason contains", "a part of the last words")}
+            {text("broadcast", "Broadcast", "bc_1")}
+            {time("since", "Ended since")}
+            {time("until", "Ended before")}
+            {mayResolve && doubt && text("note", "Note for resolving", "how it was found out")}
+          </div>
+          {!bounded && <p class="mute">What is {words(match.state)} takes a time since when it ended, or a broadcast: else what ended long ago, for another reason, would be sent, too.</p>}
+          <div class="actions">
+            {maySend && (
+              <button type="submit" class={doubt ? undefined : "primary"} disabled={!bounded}>
+                Count, then send again…
+              </button>
+            )}
+            {mayResolve && doubt && (
+              <>
+                <button type="button" disabled={!bounded} onClick={() => setAsking(resolve(match, tenant, "delivered"))}>
+                  Count, then resolve as delivered…
+                </button>
+                <button type="button" disabled={!bounded} onClick={() => setAsking(resolve(match, tenant, "dead"))}>
+                  Count, then resolve as dead…
+                </button>
+              </>
+            )}
+            <button type="button" class="plain" onClick={() => set(emptyMatch)}>
+              Clear
             </button>
-          )}
-          {mayResolve && doubt && (
-            <>
-              <button type="button" disabled={!bounded} onClick={() => setAsking(resolve(match, tenant, "delivered"))}>
-                Count, then resolve as delivered…
-              </button>
-              <button type="button" disabled={!bounded} onClick={() => setAsking(resolve(match, tenant, "dead"))}>
-                Count, then resolve as dead…
-              </button>
-            </>
-          )}
-          <button type="button" class="plain" onClick={() => set(emptyMatch)}>
-            Clear
-          </button>
-        </div>
-      </form>
+          </div>
+        </form>
+      </Panel>
       {asking !== null && (
         <MatchingDialog
           of={asking}
@@ -124,7 +129,7 @@ export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
           }}
         />
       )}
-    </Panel>
+    </>
   );
 }
 
@@ -143,7 +148,7 @@ function factsOf(match: Match, tenant: Tenant): Fact[] {
 }
 
 function queryOf({ channel, destination, reason, broadcast, since, until }: Match, tenant: Tenant): Query {
-  return { channel, destination, reason, broadcast, since, until, tenant: tenant.asked };
+  return { channel, destination: destination.trim(), reason, broadcast: broadcast.trim(), since, until, tenant: tenant.asked };
 }
 
 /** What stays as it is, and why: the counts of a requeue beside the number itself. */
@@ -204,7 +209,7 @@ function requeue(match: Match, tenant: Tenant): AllMatching {
 }
 
 function resolve(match: Match, tenant: Tenant, as: "delivered" | "dead"): AllMatching {
-  const query: Query = { ...queryOf(match, tenant), as, note: "all that matched, from the dashboard" };
+  const query: Query = { ...queryOf(match, tenant), as, note: match.note };
   return {
     title: `Resolve as ${as} all that match?`,
     button: `Resolve as ${as}:`,
