@@ -1,5 +1,5 @@
 /** Acts: who has changed what, when, and what came of it. Where operators look after an accident. */
-import { count, words } from "../core/format";
+import { count, instant, words } from "../core/format";
 import type { Done } from "../core/records";
 import { useLocation } from "../core/router";
 import { isOperator, useSession } from "../core/session";
@@ -47,23 +47,42 @@ export function Acts() {
 
 const columns: Column<Done>[] = [
   { key: "at", head: "When", cell: ({ at }) => <Instant at={at} /> },
-  { key: "key", head: "Key", cell: ({ key, caller, tenant }) => <span title={`of the tenant ${caller}`}>{key ?? "no key"}{caller !== tenant && <small> of {caller}</small>}</span> },
+  { key: "key", head: "Key", cell: ({ key, caller, tenant }) => (
+      <>
+        {key ?? "no key"} {caller !== tenant && <small>of {caller}</small>}
+      </>
+    ) },
   { key: "tenant", head: "Tenant", cell: ({ tenant }) => tenant },
   { key: "call", head: "Call", cell: ({ call }) => <span class="plain-mono">{call}</span> },
   { key: "asked", head: "Asked", cell: ({ asked, request }) => <span class="mono" title={`Request ${request}`}>{asked}</span> },
   { key: "status", head: "Status", cell: (done) => <StatusOf done={done} /> },
-  { key: "answer", head: "What came of it", cell: ({ answer }) => (answer === null ? <span class="mute">–</span> : answerOf(answer)) },
+  { key: "answer", head: "What came of it", cell: (done) => (done.answer === null ? <span class="mute">–</span> : answerOf(done)) },
 ];
 
 function StatusOf({ done: { status, ended_at } }: { done: Done }) {
-  if (status === null || ended_at === null) return <Badge tone="warn" title="Under way, or its end was never written down: the caller or the process was gone before">not known</Badge>;
+  if (status === null || ended_at === null) {
+    return (
+      <Badge tone="warn" title="Under way, or its end was never written down: the caller or the process was gone before">
+        not known
+      </Badge>
+    );
+  }
   return <Badge tone={status < 400 ? "ok" : "bad"}>{status}</Badge>;
 }
 
-/** The parts of an answer that say something, as `cancelled 1,200 · under way 3`. */
-function answerOf(answer: Record<string, unknown>): string {
-  return Object.entries(answer)
-    .filter(([name, value]) => value !== null && name !== "next" && name !== "tenant" && !(Array.isArray(value) && value.length === 0))
-    .map(([name, value]) => `${words(name)} ${typeof value === "number" ? count(value) : Array.isArray(value) ? value.join(", ") : typeof value === "object" ? JSON.stringify(value) : String(value)}`)
-    .join(" · ");
+/** What every answer of an act has, and tells nothing of it. */
+const silent: readonly string[] = ["next", "tenant", "kept_in", "made_at", "name"];
+
+/** The parts of an answer that say something, as `cancelled 1,200 · under way 3`; counts of none are left out where there are others. */
+function answerOf({ answer, asked }: Done): string {
+  const parts = Object.entries(answer ?? {}).filter(([name, value]) => value !== null && !silent.includes(name));
+  const some = parts.filter(([, value]) => value !== 0);
+  const text = (some.length > 0 ? some : parts).map(([name, value]) => `${words(name)} ${valueOf(value)}`).join(" · ");
+  return asked.includes("dry_run=true") ? `counted only: ${text}` : text;
+}
+
+function valueOf(value: unknown): string {
+  if (typeof value === "number") return count(value);
+  if (typeof value === "string") return /^\d{4}-\d\d-\d\dT/.test(value) ? instant(value) : value;
+  return Array.isArray(value) ? value.join(", ") : JSON.stringify(value);
 }

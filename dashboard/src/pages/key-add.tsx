@@ -110,7 +110,7 @@ export function AddKey({ made, close }: { made: (key: KeyMade) => void; close: (
             <span>Good until</span>
             <input type="datetime-local" step={1} value={localTime(draft.not_after)} onInput={(event) => setDraft({ ...draft, not_after: utcTime(event.currentTarget.value) })} />
           </label>
-          {text("requests_per_minute", "Requests a minute, each process", { placeholder: "any number", inputMode: "numeric", pattern: "[1-9][0-9]*" })}
+          {text("requests_per_minute", "Requests a minute", { placeholder: "any number, each process", inputMode: "numeric", pattern: "[1-9][0-9]*" })}
         </div>
         {ticks("scopes", "Scopes", scopes.filter(([scope]) => own(scope)))}
         {draft.scopes.includes("operate") && (

@@ -85,14 +85,14 @@ function columns(now: number, mayChange: boolean, shown: (made: KeyMade) => void
       head: "Act",
       cell: (key) =>
         mayChange && key.kept_in === "store" ? (
-          <>
+          <span class="together">
             <button type="button" class="plain" aria-label={`Rotate ${key.name}`} onClick={() => askRotate(key, shown)}>
               Rotate
             </button>
             <button type="button" class="plain" aria-label={`Revoke ${key.name}`} onClick={() => askRevoke(key, again)}>
               Revoke
             </button>
-          </>
+          </span>
         ) : (
           <span class="mute">{key.kept_in === "configuration" ? "in the configuration" : ""}</span>
         ),
@@ -126,15 +126,17 @@ function MadeKey({ made, close }: { made: KeyMade; close: () => void }) {
         <p class="warning" role="alert">
           This is the only time that it is shown. Hand it to its caller now: it is kept nowhere, and if it is lost, rotate the key.
         </p>
-        <label>
-          <span>Key</span>
-          <input readOnly value={made.key} spellcheck={false} onFocus={(event) => event.currentTarget.select()} />
-        </label>
-        <Copy text={made.key} label="the key" />
+        <div class="row">
+          <label>
+            <span class="hidden">Key</span>
+            <input readOnly value={made.key} spellcheck={false} onFocus={(event) => event.currentTarget.select()} />
+          </label>
+          <Copy text={made.key} label="the key" />
+        </div>
         <Facts
           of={[
             ["Tenant", made.tenant],
-            made.former_until !== null && ["The key before it", <>good until <Instant at={made.former_until} /></>],
+            made.former_until !== null && ["Former key", <>good until {<Instant at={made.former_until} />}</>],
             ["In force", made.everywhere ? "in every process" : "here; a process was not heard of for 12 s. It takes no stored key until it has read them again, so its callers may get a 503 meanwhile"],
           ]}
         />

@@ -16,6 +16,7 @@ import { useTenant } from "../core/tenant";
 import type { Attempted, Notification, Pause } from "../core/types";
 import { attemptsMade, hasContent, hasEnded, why } from "../core/why";
 import { Badge, StateBadge, stateTones } from "../parts/badge";
+import { Codes } from "../parts/codes";
 import { Copy, Facts, PageHead, Panel } from "../parts/panel";
 import { Failed, Waiting } from "../parts/states";
 import { Age, Instant } from "../parts/time";
@@ -210,17 +211,9 @@ function Content({ of }: { of: Notification }) {
         <p class="mute">It is kept no longer.</p>
       ) : open ? (
         <>
-          <pre aria-label="Content" tabIndex={0}>
-            {JSON.stringify(of.content, null, 2)}
-          </pre>
-          {of.options !== undefined && of.options !== null && (
-            <>
-              <h3>Options</h3>
-              <pre aria-label="Options" tabIndex={0}>
-                {JSON.stringify(of.options, null, 2)}
-              </pre>
-            </>
-          )}
+          <div class="previewed">
+            <Codes content={of.content} options={of.options} of="of the notification" />
+          </div>
           <p class="actions">
             <button type="button" onClick={() => setOpen(false)}>
               Hide the content

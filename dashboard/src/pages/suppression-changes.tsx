@@ -11,7 +11,7 @@ import { Table, type Column } from "../parts/table";
 import { Instant } from "../parts/time";
 
 /** So many of the newest are kept. */
-const keptMax = 200;
+const keptMax = 100;
 
 interface Read {
   events: readonly SuppressionEvent[];

@@ -8,6 +8,7 @@ import { setQuery, useLocation } from "../core/router";
 import { useGranted } from "../core/session";
 import type { Channel, Listed } from "../core/types";
 import { Badge } from "../parts/badge";
+import { Codes } from "../parts/codes";
 import { Facts, PageHead, Panel } from "../parts/panel";
 import { Empty, Failed, Waiting } from "../parts/states";
 import { Table, type Column } from "../parts/table";
@@ -89,23 +90,10 @@ function OneTemplate({ of }: { of: Template }) {
           ["Variables", (of.variables ?? []).join(", ") || "none"],
         ]}
       />
-      <h3 class="above">Content</h3>
-      <Code of={of.content} label="Content of the template" />
-      {of.options !== null && of.options !== undefined && (
-        <>
-          <h3 class="above">Options</h3>
-          <Code of={of.options} label="Options of the template" />
-        </>
-      )}
+      <div class="previewed">
+        <Codes content={of.content} options={of.options} of="of the template" />
+      </div>
     </Panel>
-  );
-}
-
-function Code({ of, label }: { of: unknown; label: string }) {
-  return (
-    <pre role="group" aria-label={label} tabIndex={0}>
-      {JSON.stringify(of, null, 2)}
-    </pre>
   );
 }
 
@@ -210,14 +198,7 @@ function Previewed({ answer }: { answer: PreviewAnswer }) {
           <code>{answer.error.pointer}</code> {answer.error.message}
         </p>
       )}
-      <h3>Content</h3>
-      <Code of={answer.content} label="Content that would be sent" />
-      {answer.options !== null && answer.options !== undefined && (
-        <>
-          <h3>Options</h3>
-          <Code of={answer.options} label="Options that would be sent" />
-        </>
-      )}
+      <Codes content={answer.content} options={answer.options} of="that would be sent" />
     </div>
   );
 }
