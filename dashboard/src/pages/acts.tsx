@@ -54,9 +54,9 @@ const columns: Column<Done>[] = [
     ) },
   { key: "tenant", head: "Tenant", cell: ({ tenant }) => tenant },
   { key: "call", head: "Call", cell: ({ call }) => <span class="plain-mono">{call}</span> },
-  { key: "asked", head: "Asked", cell: ({ asked, request }) => <span class="mono" title={`Request ${request}`}>{asked}</span> },
+  { key: "asked", head: "Asked", cell: ({ asked, request }) => <span class="mono wide" title={`Request ${request}`}>{asked}</span> },
   { key: "status", head: "Status", cell: (done) => <StatusOf done={done} /> },
-  { key: "answer", head: "What came of it", cell: (done) => (done.answer === null ? <span class="mute">–</span> : answerOf(done)) },
+  { key: "answer", head: "What came of it", cell: (done) => (done.answer === null ? <span class="mute">–</span> : <span class="wide">{answerOf(done)}</span>) },
 ];
 
 function StatusOf({ done: { status, ended_at } }: { done: Done }) {

@@ -1,11 +1,11 @@
 /** Making a key: whose it is, what it is good for, and until when. Empty bounds stand for all. */
 import { useState } from "preact/hooks";
-import { asProblem, get, post, type Problem } from "../core/api";
-import { useLoad } from "../core/load";
+import { asProblem, post, type Problem } from "../core/api";
+import { useChannels } from "../core/channels";
 import type { KeyMade } from "../core/records";
 import { useSession } from "../core/session";
-import type { Channel, Listed, Priority, Scope } from "../core/types";
-import { localTime, utcTime } from "../parts/filters";
+import type { Priority, Scope } from "../core/types";
+import { TextInput, TimeInput } from "../parts/inputs";
 import { Panel } from "../parts/panel";
 import { Failed } from "../parts/states";
 
@@ -53,7 +53,7 @@ function bodyOf(draft: Draft): object {
 
 export function AddKey({ made, close }: { made: (key: KeyMade) => void; close: () => void }) {
   const session = useSession();
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", {}, signal), []);
+  const { names } = useChannels();
   const [draft, setDraft] = useState<Draft>({ name: "", tenant: session.tenant, scopes: ["send", "read"], channels: [], priorities: [], from: "", endpoints: "", not_after: "", requests_per_minute: "" });
   const [problem, setProblem] = useState<Problem | null>(null);
   const [busy, setBusy] = useState(false);
@@ -67,11 +67,8 @@ export function AddKey({ made, close }: { made: (key: KeyMade) => void; close: (
       setBusy(false);
     }
   };
-  const text = (name: "name" | "tenant" | "from" | "endpoints" | "requests_per_minute", label: string, more: { placeholder?: string; required?: boolean; inputMode?: "numeric"; pattern?: string } = {}) => (
-    <label>
-      <span>{label}</span>
-      <input value={draft[name]} autocomplete="off" spellcheck={false} {...more} onInput={(event) => setDraft({ ...draft, [name]: event.currentTarget.value })} />
-    </label>
+  const text = (name: "name" | "tenant" | "from" | "endpoints" | "requests_per_minute", label: string, more: { placeholder?: string; required?: boolean; pattern?: string } = {}) => (
+    <TextInput label={label} value={draft[name]} set={(value) => setDraft({ ...draft, [name]: value })} {...more} />
   );
   const ticks = (name: "scopes" | "channels" | "priorities", legend: string, options: readonly (readonly [value: string, words: string])[]) => (
     <fieldset>
@@ -106,11 +103,8 @@ export function AddKey({ made, close }: { made: (key: KeyMade) => void; close: (
         <div class="fields">
           {text("name", "Name", { required: true, placeholder: "billing", pattern: "[a-z0-9][a-z0-9_\\-]*" })}
           {text("tenant", "Tenant", { required: true, pattern: "[a-z0-9][a-z0-9_\\-]*" })}
-          <label>
-            <span>Good until</span>
-            <input type="datetime-local" step={1} value={localTime(draft.not_after)} onInput={(event) => setDraft({ ...draft, not_after: utcTime(event.currentTarget.value) })} />
-          </label>
-          {text("requests_per_minute", "Requests a minute", { placeholder: "any number, each process", inputMode: "numeric", pattern: "[1-9][0-9]*" })}
+          <TimeInput label="Good until" value={draft.not_after} set={(not_after) => setDraft({ ...draft, not_after })} />
+          {text("requests_per_minute", "Requests a minute", { placeholder: "any number, each process", pattern: "[1-9][0-9]*" })}
         </div>
         {ticks("scopes", "Scopes", scopes.filter(([scope]) => own(scope)))}
         {draft.scopes.includes("operate") && (
@@ -118,7 +112,7 @@ export function AddKey({ made, close }: { made: (key: KeyMade) => void; close: (
             With operate it is an operator’s key: with read it sees all tenants, and it makes and revokes keys.
           </p>
         )}
-        {ticks("channels", "Channels; none ticked stands for all", channels.data?.items.map(({ name }) => [name, ""] as const) ?? [])}
+        {ticks("channels", "Channels; none ticked stands for all", names.map((name) => [name, ""] as const))}
         {ticks("priorities", "Priorities; none ticked stands for all", priorities.map((name) => [name, ""] as const))}
         <div class="fields">
           {text("from", "Mail from", { placeholder: "all; or news@example.com, @example.com" })}

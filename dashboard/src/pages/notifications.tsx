@@ -1,13 +1,13 @@
 /** Notifications: newest first, found by what is known of them, page by page without an end. */
 import { useEffect } from "preact/hooks";
-import { get, type Query } from "../core/api";
+import type { Query } from "../core/api";
 import { answerWords, lastOf } from "../core/causes";
+import { useChannels } from "../core/channels";
 import { now } from "../core/clock";
 import { words } from "../core/format";
-import { useLoad } from "../core/load";
 import { address, navigate, setQuery, useLocation } from "../core/router";
 import { useTenant } from "../core/tenant";
-import type { Channel, Listed, Notification, State } from "../core/types";
+import type { Listed, Notification, State } from "../core/types";
 import { StateBadge } from "../parts/badge";
 import { FilterBar, type Filter } from "../parts/filters";
 import { PageHead } from "../parts/panel";
@@ -48,7 +48,7 @@ export function Notifications() {
   const tenant = useTenant();
   const filters: Query = Object.fromEntries(asked.map(([name]) => [name, query.get(name)]));
   const page = usePage<Notification>("/v1/notifications", { ...filters, order: "newest", tenant: tenant.asked });
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", {}, signal), []);
+  const { names } = useChannels(query.get("channel"));
   const id = query.get("id");
   useEffect(() => {
     if (id === null || !uuid.test(id)) return;
@@ -56,9 +56,6 @@ export function Notifications() {
     setQuery({ id: null });
     navigate(`/notifications/${id.toLowerCase()}`);
   }, [id]);
-  const names = channels.data?.items.map(({ name }) => name) ?? [];
-  const channel = query.get("channel");
-  if (channel !== null && !names.includes(channel)) names.push(channel);
   return (
     <>
       <PageHead title="Notifications" note={`of the tenant ${tenant.name}, newest first`}>

@@ -5,7 +5,7 @@ import { count, instant, plural } from "../core/format";
 import type { Suppression } from "../core/records";
 import type { Listed } from "../core/types";
 import type { Progress } from "../parts/act";
-import { localTime, utcTime } from "../parts/filters";
+import { SelectInput, TextInput, TimeInput } from "../parts/inputs";
 import { MatchingDialog, ofTotal, type AllMatching, type Tally } from "../parts/matching";
 import { Panel, type Fact } from "../parts/panel";
 
@@ -15,6 +15,12 @@ interface Wanted {
   since: string;
   until: string;
 }
+
+const by: readonly (readonly [Wanted["by"], string])[] = [
+  ["provider", "the provider"],
+  ["operator", "an operator"],
+  ["any", "anyone"],
+];
 
 const provider: Wanted = { by: "provider", reason: "", since: "", until: "" };
 
@@ -31,12 +37,6 @@ function matches({ by, reason, since, until }: Wanted, row: Suppression): boolea
 export function LiftAll({ channel }: { channel: string }) {
   const [wanted, setWanted] = useState(provider);
   const [asking, setAsking] = useState<AllMatching | null>(null);
-  const time = (name: "since" | "until", label: string) => (
-    <label>
-      <span>{label}</span>
-      <input type="datetime-local" step={1} value={localTime(wanted[name])} onInput={(event) => setWanted({ ...wanted, [name]: utcTime(event.currentTarget.value) })} />
-    </label>
-  );
   return (
     <>
       <Panel title="Lift all that match" aside={`of ${channel}`}>
@@ -49,20 +49,10 @@ export function LiftAll({ channel }: { channel: string }) {
           }}
         >
           <div class="fields">
-            <label>
-              <span>Suppressed by</span>
-              <select value={wanted.by} onChange={(event) => setWanted({ ...wanted, by: event.currentTarget.value as Wanted["by"] })}>
-                <option value="provider">the provider</option>
-                <option value="operator">an operator</option>
-                <option value="any">anyone</option>
-              </select>
-            </label>
-            <label>
-              <span>Status or reason contains</span>
-              <input value={wanted.reason} placeholder="410 Unregistered" autocomplete="off" onInput={(event) => setWanted({ ...wanted, reason: event.currentTarget.value.trim() })} />
-            </label>
-            {time("since", "Suppressed since")}
-            {time("until", "Suppressed before")}
+            <SelectInput label="Suppressed by" value={wanted.by} options={by} set={(value) => setWanted({ ...wanted, by: value as Wanted["by"] })} />
+            <TextInput label="Status or reason contains" value={wanted.reason} placeholder="410 Unregistered" set={(reason) => setWanted({ ...wanted, reason })} />
+            <TimeInput label="Suppressed since" value={wanted.since} set={(since) => setWanted({ ...wanted, since })} />
+            <TimeInput label="Suppressed before" value={wanted.until} set={(until) => setWanted({ ...wanted, until })} />
           </div>
           <p class="mute">As after an app was put out with a wrong setting, and a provider said of many that they are gone.</p>
           <p class="actions">

@@ -1,14 +1,15 @@
 /** Suppressions: the recipients that are not tried, why and since when; who may be tried again, and what changed. */
 import { useState } from "preact/hooks";
-import { del, get, post, type Query } from "../core/api";
+import { del, post } from "../core/api";
+import { useChannels } from "../core/channels";
 import { plural } from "../core/format";
 import { useLoad } from "../core/load";
 import type { Suppression } from "../core/records";
 import { address, setQuery, useLocation } from "../core/router";
 import { findSuppression } from "../core/suppressed";
-import type { Channel, Listed } from "../core/types";
 import { act } from "../parts/act";
 import { FilterBar } from "../parts/filters";
+import { AreaInput, TextInput } from "../parts/inputs";
 import { PageHead, Panel } from "../parts/panel";
 import { Pager, usePage } from "../parts/pager";
 import { Failed, Waiting } from "../parts/states";
@@ -19,11 +20,10 @@ import { LiftAll } from "./suppression-lift";
 
 export function Suppressions() {
   const { query } = useLocation();
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", {}, signal), []);
-  const names = channels.data?.items.map(({ name }) => name) ?? [];
   const asked = query.get("channel");
-  if (asked !== null && !names.includes(asked)) names.push(asked);
-  const channel = asked ?? names[0] ?? null;
+  const { names, ...channels } = useChannels(asked);
+  // A rehearsal has no recipients that are gone: it is not what is looked for first.
+  const channel = asked ?? channels.data?.items.find(({ kind }) => kind !== "dry-run")?.name ?? names[0] ?? null;
   const to = query.get("to");
   return (
     <>
@@ -31,7 +31,7 @@ export function Suppressions() {
       <FilterBar
         filters={[
           { name: "to", label: "Recipient", kind: "search", placeholder: "the whole address or token" },
-          { name: "channel", label: "Channel", kind: "select", any: channel === null || asked !== null ? "the first" : channel, options: names.map((value) => ({ value, label: value })) },
+          { name: "channel", label: "Channel", kind: "select", any: asked === null && channel !== null ? channel : "the first", options: names.map((value) => ({ value, label: value })) },
         ]}
       />
       {channels.problem !== null && <Failed problem={channels.problem} again={channels.again} />}
@@ -154,7 +154,7 @@ function Add({ channel }: { channel: string }) {
       ],
       text: "Nothing is sent to them by this channel any more, of any tenant, until they are lifted: their notifications end as suppressed.",
       async run() {
-        const body: Query | object = { channel, to, reason: reason.trim() === "" ? null : reason.trim() };
+        const body = { channel, to, reason: reason.trim() === "" ? null : reason.trim() };
         const { suppressed } = await post<{ suppressed: number }>("/v1/suppressions", {}, { body });
         setText("");
         setQuery({ channel, to: to.length === 1 ? (to[0] ?? null) : null, after: null });
@@ -171,14 +171,8 @@ function Add({ channel }: { channel: string }) {
           if (to.length > 0) ask();
         }}
       >
-        <label>
-          <span>Recipients, one a line, at most 10,000</span>
-          <textarea class="low" value={text} spellcheck={false} onInput={(event) => setText(event.currentTarget.value)} />
-        </label>
-        <label>
-          <span>Why</span>
-          <input value={reason} placeholder="asked to be left alone" maxLength={200} onInput={(event) => setReason(event.currentTarget.value)} />
-        </label>
+        <AreaInput label="Recipients, one a line, at most 10,000" value={text} set={setText} low />
+        <TextInput label="Why" value={reason} set={setReason} placeholder="asked to be left alone" />
         <p class="actions">
           <button type="submit" disabled={to.length === 0}>
             Suppress…

@@ -1,21 +1,23 @@
 /** Templates: what callers may name in place of a content, and what a notification would send, without sending it. */
 import { useState } from "preact/hooks";
 import { asProblem, get, post, Problem } from "../core/api";
+import { useChannels } from "../core/channels";
 import { count } from "../core/format";
 import { useLoad } from "../core/load";
 import type { PreviewAnswer, Template } from "../core/records";
-import { setQuery, useLocation } from "../core/router";
+import { addressWith, setQuery, useLocation } from "../core/router";
 import { useGranted } from "../core/session";
 import type { Channel, Listed } from "../core/types";
 import { Badge } from "../parts/badge";
 import { Codes } from "../parts/codes";
+import { AreaInput, SelectInput, TextInput } from "../parts/inputs";
 import { Facts, PageHead, Panel } from "../parts/panel";
 import { Empty, Failed, Waiting } from "../parts/states";
 import { Table, type Column } from "../parts/table";
 
 export function Templates() {
   const templates = useLoad((signal) => every(signal), []);
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", {}, signal), []);
+  const channels = useChannels();
   const mayPreview = useGranted("send");
   const named = useLocation().query.get("template");
   const items = templates.data ?? [];
@@ -64,9 +66,9 @@ const columns: Column<Template>[] = [
     head: "Name",
     sort: ({ name }) => name,
     cell: ({ name }) => (
-      <button type="button" class="link" aria-label={`Open the template ${name}`} onClick={() => setQuery({ template: name }, false)}>
+      <a href={addressWith({ template: name })} aria-label={`Open the template ${name}`}>
         {name}
-      </button>
+      </a>
     ),
   },
   { key: "channels", head: "Channels", cell: (one) => channelsOf(one).join(", ") || <span class="mute">any</span> },
@@ -129,7 +131,7 @@ function Preview({ template, channels }: { template: Template | null; channels: 
     setAnswer(null);
     try {
       const what = template === null ? { content: parsed(content, "/content") } : { template: template.name };
-      const body = { channel, to, ...what, ...(variables.trim() === "" ? {} : { variables: parsed(variables, "/variables") }) };
+      const body = { channel, to: to.trim(), ...what, ...(variables.trim() === "" ? {} : { variables: parsed(variables, "/variables") }) };
       setAnswer(await post<PreviewAnswer>("/v1/preview", {}, { body }));
     } catch (error) {
       setProblem(asProblem(error));
@@ -148,32 +150,12 @@ function Preview({ template, channels }: { template: Template | null; channels: 
         }}
       >
         <div class="fields">
-          <label>
-            <span>Channel</span>
-            <select value={channel} onChange={(event) => setChannel(event.currentTarget.value)}>
-              {channels.map(({ name, kind }) => (
-                <option key={name} value={name}>
-                  {name === kind ? name : `${name} (${kind})`}
-                </option>
-              ))}
-            </select>
-          </label>
-          <label>
-            <span>Recipient</span>
-            <input value={to} required autocomplete="off" spellcheck={false} placeholder="as it would be handed in" onInput={(event) => setTo(event.currentTarget.value.trim())} />
-          </label>
+          <SelectInput label="Channel" value={channel} options={channels.map(({ name, kind }) => [name, name === kind ? name : `${name} (${kind})`])} set={setChannel} />
+          <TextInput label="Recipient" value={to} required placeholder="as it would be handed in" set={setTo} />
         </div>
         <div class="columns">
-          {template === null && (
-            <label>
-              <span>Content, JSON</span>
-              <textarea value={content} spellcheck={false} onInput={(event) => setContent(event.currentTarget.value)} />
-            </label>
-          )}
-          <label>
-            <span>Variables, JSON</span>
-            <textarea value={variables} spellcheck={false} onInput={(event) => setVariables(event.currentTarget.value)} />
-          </label>
+          {template === null && <AreaInput label="Content, JSON" value={content} set={setContent} />}
+          <AreaInput label="Variables, JSON" value={variables} set={setVariables} />
         </div>
         <p class="actions">
           <button type="submit" class="primary" disabled={busy}>

@@ -1,14 +1,14 @@
 /** Sending again, or writing down the end of, all that match: what is meant, the dry run that counts it, and the act. */
 import { useState } from "preact/hooks";
-import { get, type Query } from "../core/api";
+import type { Query } from "../core/api";
+import { useChannels } from "../core/channels";
 import { count, instant, words } from "../core/format";
-import { useLoad } from "../core/load";
 import { add, throughAll } from "../core/many";
 import type { ResolveCount } from "../core/records";
 import { useTenant, type Tenant } from "../core/tenant";
-import type { Channel, Listed, RequeueCount, State } from "../core/types";
+import type { RequeueCount, State } from "../core/types";
 import type { Progress } from "../parts/act";
-import { localTime, utcTime } from "../parts/filters";
+import { SelectInput, TextInput, TimeInput } from "../parts/inputs";
 import { MatchingDialog, ofTotal, type AllMatching, type Tally } from "../parts/matching";
 import { Panel, type Fact } from "../parts/panel";
 
@@ -38,25 +38,14 @@ const states: readonly State[] = ["dead", "refused", "cancelled", "in_doubt"];
 
 export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
   const tenant = useTenant();
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", {}, signal), []);
+  const { names } = useChannels(match.channel);
   const [asking, setAsking] = useState<AllMatching | null>(null);
   const doubt = match.state === "in_doubt";
   // The engine asks for one of these, so that nothing that ended long ago for another reason is sent by mistake.
   const bounded = match.state === "dead" || match.since !== "" || match.broadcast !== "";
   const text = (name: "destination" | "reason" | "broadcast" | "note", label: string, placeholder: string) => (
-    <label>
-      <span>{label}</span>
-      <input value={match[name]} placeholder={placeholder} autocomplete="off" spellcheck={false} onInput={(event) => set({ ...match, [name]: event.currentTarget.value })} />
-    </label>
+    <TextInput label={label} value={match[name]} placeholder={placeholder} set={(value) => set({ ...match, [name]: value })} />
   );
-  const time = (name: "since" | "until", label: string) => (
-    <label>
-      <span>{label}</span>
-      <input type="datetime-local" step={1} value={localTime(match[name])} onInput={(event) => set({ ...match, [name]: utcTime(event.currentTarget.value) })} />
-    </label>
-  );
-  const names = channels.data?.items.map(({ name }) => name) ?? [];
-  if (match.channel !== "" && !names.includes(match.channel)) names.push(match.channel);
   return (
     <>
       <Panel title="All that match" aside={`of the tenant ${tenant.name}`}>
@@ -69,32 +58,13 @@ export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
           }}
         >
           <div class="fields">
-            <label>
-              <span>State</span>
-              <select value={match.state} onChange={(event) => set({ ...match, state: event.currentTarget.value as State })}>
-                {states.map((state) => (
-                  <option key={state} value={state}>
-                    {words(state)}
-                  </option>
-                ))}
-              </select>
-            </label>
-            <label>
-              <span>Channel</span>
-              <select value={match.channel} onChange={(event) => set({ ...match, channel: event.currentTarget.value })}>
-                <option value="">any</option>
-                {names.map((name) => (
-                  <option key={name} value={name}>
-                    {name}
-                  </option>
-                ))}
-              </select>
-            </label>
+            <SelectInput label="State" value={match.state} options={states.map((state) => [state, words(state)])} set={(state) => set({ ...match, state: state as State })} />
+            <SelectInput label="Channel" value={match.channel} options={[["", "any"], ...names.map((name) => [name, name] as const)]} set={(channel) => set({ ...match, channel })} />
             {text("destination", "Destination", "example.com")}
             {text("reason", "Reason contains", "a part of the last words")}
             {text("broadcast", "Broadcast", "bc_1")}
-            {time("since", "Ended since")}
-            {time("until", "Ended before")}
+            <TimeInput label="Ended since" value={match.since} set={(since) => set({ ...match, since })} />
+            <TimeInput label="Ended before" value={match.until} set={(until) => set({ ...match, until })} />
             {mayResolve && doubt && text("note", "Note for resolving", "how it was found out")}
           </div>
           {!bounded && <p class="mute">What is {words(match.state)} takes a time since when it ended, or a broadcast: else what ended long ago, for another reason, would be sent, too.</p>}

@@ -105,9 +105,9 @@ function columns(prepare: ((match: Match) => void) | null): Column<Cause>[] {
       head: "Cause",
       sort: ({ status, words: said }) => answerWords(status, said),
       cell: (cause) => (
-        <>
+        <span class="wide">
           <StateBadge state={cause.state} /> <strong>{cause.status > 0 && cause.status}</strong> {cause.words || (cause.status === 0 ? <span class="mute">without words</span> : "")}
-        </>
+        </span>
       ),
     },
     { key: "channel", head: "Channel", sort: ({ channel }) => channel, cell: ({ channel }) => channel },
