@@ -155,7 +155,7 @@ const columns: Column<Notification>[] = [
     key: "to",
     head: "Recipient",
     cell: ({ id, to }) => (
-      <a class="mono" href={address(`/notifications/${id}`)} aria-label={`Open the notification ${id}${to === null ? "" : ` to ${to}`}`}>
+      <a class="mono" href={address(`/notifications/${id}`)} aria-label={`Open the notification ${id}${to === null ? ", recipient (removed)" : ` to ${shortened(to)}`}`}>
         {to === null ? "(removed)" : shortened(to)}
       </a>
     ),
