@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # Named in the reports of `belfry bench`.
 export BELFRY_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 
-.PHONY: demo test build deb image package-test lint bench docs kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus api-judges setup setup-packaging setup-servers
+.PHONY: demo test build deb image package-test lint bench docs dashboard dashboard-test kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus api-judges setup setup-packaging setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -20,6 +20,7 @@ test: setup setup-servers
 	scripts/fuzz.sh
 	scripts/api-judges.sh
 	scripts/api-clients.sh
+	scripts/dashboard-test.sh
 	scripts/package-test.sh
 
 ## build: the released binary, target/release/belfry
@@ -88,6 +89,15 @@ api-judges: setup setup-servers
 	$(CARGO) build --locked -p belfry
 	scripts/api-judges.sh $(EXAMPLES)
 	scripts/api-clients.sh
+
+## dashboard: the files of the dashboard from their sources; needs Node.js and npm
+dashboard:
+	cd dashboard && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent check && npm run --silent build
+
+## dashboard-test: the dashboard in a browser, as in make test
+dashboard-test: setup setup-servers
+	$(CARGO) build --locked -p belfry -p testbed
+	scripts/dashboard-test.sh
 
 ## docs: the generated pages
 docs: setup

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up the servers that the tests start. PostgreSQL, RabbitMQ and NATS are installed from the distribution's packages, unless
 # they are there, or BELFRY_TEST_..._URL names one that runs elsewhere; no service is started. So are nghttpd, h2load and Node.js, which have
-# no service. Mail servers, nginx, HAProxy, Prometheus, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
+# no service. Chromium, which opens the dashboard, is that of Debian; elsewhere BELFRY_CHROMIUM names one, or a Chrome. Mail servers, nginx, HAProxy, Prometheus, Netty and python3-hpack are unpacked into the build folder (unpack-servers.sh says why). Nothing of the machine
 # is replaced, and what will be done is said first. A Go toolchain and a JDK are used where there are some, and not installed.
 # Kafka is fetched into the build folder (fetch-kafka.sh), and run by a JRE. With `--packaging` only the tools are installed that make packages and judge them.
 set -euo pipefail
@@ -34,6 +34,8 @@ else
     in_path_or node '/usr/bin/node' || missing+=(nodejs)
     # Installs a judge of the API's description, and a client of it.
     in_path_or npm '/usr/bin/npm' || missing+=(npm)
+    # Opens the dashboard.
+    [ -n "${BELFRY_CHROMIUM:-}" ] || in_path_or chromium '/usr/bin/chromium' || missing+=(chromium)
     # `openssl s_client` asks the engine's listener for old protocols and ciphers.
     in_path_or openssl '/usr/bin/openssl' || missing+=(openssl)
     # Scrapes metrics for promtool.
