@@ -114,7 +114,7 @@ function columns(prepare: ((match: Match) => void) | null): Column<Cause>[] {
     { key: "destination", head: "Destination", cell: ({ destinations }) => <Destinations of={destinations} /> },
     {
       key: "count",
-      head: "Count",
+      head: "How many",
       number: true,
       sort: (cause) => cause.count,
       cell: (cause) => (
