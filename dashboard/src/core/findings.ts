@@ -3,7 +3,7 @@
  * channels. Each finding says what it means and leads to the page, or the act, that helps.
  */
 import type { Query } from "./api";
-import { age, bytes, duration, plural } from "./format";
+import { age, bytes, duration, plural, sentence } from "./format";
 import { lateSeconds, laneState, type LaneState } from "./lanes";
 import type { Live, Sample } from "./live";
 import { coveredWords, laneKey, readScope } from "./scopes";
@@ -40,6 +40,7 @@ export function findings(seen: Seen): Finding[] {
   const found: Finding[] = [];
   if (seen.notReady !== null) found.push({ key: "ready", gravity: 0, title: "The engine is not ready", text: `${sentence(seen.notReady)} Callers get a 503 (507 for the disk) until it is back; what was accepted is not lost, and no restart is needed.`, links: [] });
   if (live.lostSince !== null && now - live.lostSince > 5000) found.push(lostConnection(live, now));
+  if (live.connected && live.problem !== null) found.push({ key: "store", gravity: 1, title: sentence(live.problem.title).replace(/\.$/, ""), text: `${sentence(live.problem.detail)} What is shown is ${live.at === null ? "nothing so far" : `from ${age(live.at, now)}`}. Where the store is away, nothing is taken in and nothing is sent until it is back.`, links: [] });
   if (status !== null) {
     found.push(...ofSpace(status), ...ofDelay(status, now), ...ofLanes(status, now), ...ofParked(status), ...ofFeeds(status), ...ofSources(status), ...ofCluster(status));
   }
@@ -47,14 +48,8 @@ export function findings(seen: Seen): Finding[] {
   return found.sort((left, right) => left.gravity - right.gravity);
 }
 
-/** Words of the engine with a capital and a full stop. */
-function sentence(words: string): string {
-  const text = words.trim();
-  return text === "" ? "" : `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
-}
-
 function lostConnection(live: Live, now: number): Finding {
-  const why = live.problem === null ? "" : `${live.problem.title}. ${live.problem.detail} `;
+  const why = live.problem === null ? "" : `${sentence(live.problem.title)} ${sentence(live.problem.detail)} `;
   const shown = live.at === null ? "Nothing is known yet." : `What is shown is from ${age(live.at, now)}.`;
   return { key: "lost", gravity: 1, title: `Nothing was heard for ${duration((now - (live.lostSince ?? now)) / 1000)}`, text: `${why}${shown} The page connects again by itself.`, links: [] };
 }
@@ -62,7 +57,7 @@ function lostConnection(live: Live, now: number): Finding {
 function ofSpace({ space }: Status): Finding[] {
   if (space === null) return [];
   const { left_bytes: left, full_in_days: days } = space;
-  const links = [{ label: "Space", path: "/" }];
+  const links: Finding["links"] = [];
   if (left !== null && left < 192 * mebibyte) {
     return [{ key: "space", gravity: 0, title: `The disk is full: ${bytes(Math.max(0, left))} left`, text: "New notifications are refused with a 507 when nothing is left; what was accepted is delivered. Free some space, or give shorter lifetimes.", links }];
   }
@@ -74,10 +69,10 @@ function ofSpace({ space }: Status): Finding[] {
 }
 
 const lateBecause: Partial<Record<LaneState, string>> = {
-  parked: "whose channel is not configured",
-  closed: "whose destination fails",
-  silent: "that do not answer",
-  late: "that get more than they let through",
+  parked: "a channel that is not configured",
+  closed: "a destination that fails",
+  silent: "a destination that does not answer",
+  late: "more coming in than going out",
 };
 
 function ofDelay(status: Status, now: number): Finding[] {
@@ -85,11 +80,11 @@ function ofDelay(status: Status, now: number): Finding[] {
   const late = status.lanes.filter((lane) => !lane.paused && lane.next_due_at !== null && now - Date.parse(lane.next_due_at) > lateSeconds * 1000);
   const reasons = Object.entries(lateBecause).flatMap(([state, words]) => {
     const number = late.filter((lane) => laneState(lane, now) === state).length;
-    return number === 0 ? [] : [`${plural(number, "lane")} ${words}`];
+    return number === 0 ? [] : [`${words} (${plural(number, "lane")})`];
   });
   const free = status.cluster?.partitions_free ?? 0;
-  if (free > 0) reasons.push(`${plural(free, "partition")} that no process claims from`);
-  const why = reasons.length === 0 ? "No lane that is listed says why: look at what waits." : `What is late: ${reasons.join("; ")}.`;
+  if (free > 0) reasons.push(`no process for ${plural(free, "partition")}`);
+  const why = reasons.length === 0 ? "No lane that is listed says why: look at what waits." : `Because of ${reasons.join("; ")}.`;
   return [{ key: "lag", gravity: 4, title: `The oldest notification that is due waits for ${duration(status.lag_seconds)}`, text: why, links: [{ label: "Lanes by due time", path: "/lanes", query: { order: "due" } }] }];
 }
 

@@ -84,6 +84,12 @@ export function percent(part: number, whole: number): string {
   return value < 0.1 ? "<0.1 %" : `${Math.min(99.9, value).toFixed(1)} %`;
 }
 
+/** Words of the engine as a sentence: with a capital and a full stop. */
+export function sentence(words: string): string {
+  const text = words.trim();
+  return text === "" ? "" : `${text[0]?.toUpperCase() ?? ""}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
+}
+
 /** A state as words: `in_doubt` as `in doubt`. */
 export function words(name: string): string {
   return name.replaceAll("_", " ");

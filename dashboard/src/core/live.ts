@@ -7,7 +7,7 @@ import { asProblem, get, isAborted, Problem, problemOf, request, type ProblemFie
 import { cell } from "./cell";
 import { now } from "./clock";
 import { location } from "./router";
-import { isOperator, login, sessionOver } from "./session";
+import { identity, isOperator, login, sessionOver } from "./session";
 import type { Account, Session, Status } from "./types";
 
 /** One state of the counts. `lag` is null where only the account is known. */
@@ -35,6 +35,11 @@ const empty: Live = { status: null, samples: [], connected: false, at: null, los
 
 export const live = cell<Live>(empty);
 
+/** Forgets all, as for another key: what one may see is not another's. */
+function forget(): void {
+  live.set(empty);
+}
+
 function took(totals: Account, lag: number | null, status: Status | null): void {
   const before = live.get();
   const samples = [...before.samples, { at: now(), totals, lag }].slice(-samplesMax);
@@ -46,8 +51,19 @@ function lost(problem: Problem | null): void {
   live.set({ ...before, connected: false, lostSince: before.lostSince ?? now(), problem });
 }
 
-/** Takes a second in which nothing has changed: the engine tells of nothing then. */
-function tookNothing(): void {
+/**
+ * How long a stream may be silent until it counts as lost: the engine sends a comment every 15 seconds. A connection that breaks
+ * without a word ends by this alone.
+ */
+const silenceMax = 35_000;
+let heardAt = 0;
+
+/** Takes a second in which nothing has changed: the engine tells of nothing then. Ends a stream that is silent for too long. */
+function tookNothing(stream: AbortController): void {
+  if (now() - heardAt > silenceMax) {
+    stream.abort();
+    return;
+  }
   const { connected, status, at, problem } = live.get();
   if (connected && status !== null && problem === null && at !== null && now() - at >= 1500) {
     took(status.totals, status.lag_seconds, status);
@@ -61,6 +77,7 @@ async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heardAt = now();
     const events = (rest + value.replaceAll("\r", "")).split("\n\n");
     rest = events.pop() ?? "";
     for (const event of events) {
@@ -78,13 +95,16 @@ async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
 }
 
 async function follow(signal: AbortSignal): Promise<void> {
-  const response = await request("GET", "/v1/status", { headers: { accept: "text/event-stream" }, signal });
+  const stream = new AbortController();
+  signal.addEventListener("abort", () => stream.abort());
+  heardAt = now();
+  const response = await request("GET", "/v1/status", { headers: { accept: "text/event-stream" }, signal: stream.signal });
   if (!response.ok || response.body === null) {
     const problem = await problemOf(response);
     if (problem.status === 401) sessionOver();
     throw problem;
   }
-  const quiet = setInterval(tookNothing, 1000);
+  const quiet = setInterval(() => tookNothing(stream), 1000);
   try {
     await readEvents(response.body);
   } finally {
@@ -119,8 +139,9 @@ async function run(session: Session, signal: AbortSignal): Promise<void> {
       await (isOperator(session) ? follow(signal) : poll(signal));
       lost(null);
     } catch (error) {
-      if (signal.aborted || isAborted(error)) return;
-      lost(asProblem(error));
+      if (signal.aborted) return;
+      // A stream that this page has given up for its silence has no words of its own.
+      lost(isAborted(error) ? null : asProblem(error));
     }
     failures = now() - began > 10_000 ? 0 : failures + 1;
     await pause(Math.min(15_000, failures === 0 ? 0 : 500 * 2 ** failures) * (1 + Math.random() / 2), signal);
@@ -128,6 +149,7 @@ async function run(session: Session, signal: AbortSignal): Promise<void> {
 }
 
 let running: { session: Session; stop: AbortController } | null = null;
+let seenBy: string | null = null;
 
 function adjust(): void {
   const state = login.get();
@@ -135,10 +157,10 @@ function adjust(): void {
   if (wanted === (running?.session ?? null)) return;
   running?.stop.abort();
   running = null;
-  if (wanted === null) {
-    if (state.is === "out") live.set(empty);
-    return;
-  }
+  if (state.is === "out") forget();
+  if (wanted === null) return;
+  if (seenBy !== identity(wanted)) forget();
+  seenBy = identity(wanted);
   running = { session: wanted, stop: new AbortController() };
   void run(wanted, running.stop.signal);
 }

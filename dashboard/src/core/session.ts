@@ -61,6 +61,11 @@ export async function logOut(): Promise<void> {
   login.set({ is: "out" });
 }
 
+/** What tells one session's view from another's: a further log-in with the same key sees the same. */
+export function identity(session: Session): string {
+  return JSON.stringify([session.name, session.tenant, session.scopes]);
+}
+
 /** Whether all of the scopes are granted. */
 export function granted(session: Session, scopes: readonly Scope[]): boolean {
   return scopes.every((scope) => session.scopes.includes(scope));

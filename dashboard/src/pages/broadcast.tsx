@@ -8,7 +8,8 @@ import { useGranted, useSession } from "../core/session";
 import { useTenant } from "../core/tenant";
 import type { Broadcast as One, Estimate } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
-import { askCancel, askMissed, askReschedule, type Meant } from "../parts/broadcast-acts";
+import { askMissed, askReschedule, type Meant } from "../parts/broadcast-acts";
+import { askCancel } from "../parts/cancelling";
 import { LabelWords } from "../parts/labels";
 import { Copy, Facts, PageHead, Panel } from "../parts/panel";
 import { askPause, askResume } from "../parts/pausing";
@@ -149,7 +150,7 @@ function Acts({ one, meant, again }: { one: One; meant: Meant; again(): void }) 
           <button type="button" onClick={() => askReschedule(meant, again)}>
             Reschedule
           </button>
-          <button type="button" class="danger" onClick={() => askCancel(meant, again)}>
+          <button type="button" class="danger" onClick={() => askCancel(meant.tenant, own, covered, again)}>
             Cancel
           </button>
         </>

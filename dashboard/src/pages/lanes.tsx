@@ -11,6 +11,7 @@ import { useGranted, useSession } from "../core/session";
 import { useTenant } from "../core/tenant";
 import type { Lane } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
+import { askCancel } from "../parts/cancelling";
 import { FilterBar } from "../parts/filters";
 import { Copy, Facts, PageHead, Panel } from "../parts/panel";
 import { askPause, askResume } from "../parts/pausing";
@@ -158,6 +159,11 @@ function LanePanel({ lane }: { lane: Lane }) {
                     Pause this lane
                   </button>
                 ))}
+              {mayPause && (
+                <button type="button" class="danger" onClick={() => askCancel(lane.tenant, session.tenant, laneOf(lane))}>
+                  Cancel what waits
+                </button>
+              )}
               <a href={address("/notifications", { tenant: lane.tenant, channel: lane.channel, state: "pending" })}>Its channel’s pending notifications</a>
             </div>
           </div>

@@ -68,10 +68,8 @@ export function Overview() {
         </Panel>
         {seen.status !== null && <TopLanes status={seen.status} now={now} tenant={tenant} />}
       </div>
-      <div class="columns wide">
-        {tenants.data !== null && tenants.data.items.length > 1 && <Tenants listed={tenants.data} />}
-        {seen.status?.space != null && <SpacePanel space={seen.status.space} />}
-      </div>
+      {tenants.data !== null && tenants.data.items.length > 1 && <Tenants listed={tenants.data} />}
+      {seen.status?.space != null && <SpacePanel space={seen.status.space} />}
     </>
   );
 }
@@ -201,13 +199,13 @@ function Tenants({ listed }: { listed: Listed<TenantAccount> }) {
 
 function SpacePanel({ space }: { space: Space }) {
   return (
-    <Panel title="Space">
+    <Panel title="Space" className="across">
       <Facts
         of={[
           ["Used", bytes(space.used_bytes)],
           ["Left", space.left_bytes === null ? "only the database’s server knows" : bytes(space.left_bytes)],
           ["Grows by", space.grows_per_day === null ? "known after an hour" : `${bytes(space.grows_per_day)} a day`],
-          ["Full", space.full_in_days === null ? "not foreseen" : `in ${plural(Math.floor(space.full_in_days), "day")}`],
+          ["Full", space.full_in_days === null ? "not foreseen" : `in ${duration(space.full_in_days * 86_400)}`],
         ]}
       />
     </Panel>

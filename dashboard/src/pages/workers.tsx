@@ -44,8 +44,8 @@ function Shared({ cluster, heard }: { cluster: Cluster; heard: number }) {
   const claimed = cluster.workers.reduce((sum, worker) => sum + worker.partitions, 0);
   return (
     <>
-      <Panel title="Partitions">
-        <div aria-live="polite">
+      <Panel title="Partitions" className="across">
+        <div class="words" aria-live="polite">
           {gone.map(({ id, name }) => (
             <p key={id}>
               <Badge tone="bad">gone</Badge> {name}: its lease is over. The others take its work over within 10 s.

@@ -1,9 +1,8 @@
-/** What can be done to a broadcast besides pausing it: cancel, another time, send what was missed. Each counts first. */
+/** What can be done to a broadcast besides pausing and cancelling it: another time, and sending what was missed. */
 import { post, type Query } from "../core/api";
 import { now } from "../core/clock";
 import { count, instant, plural } from "../core/format";
-import { add, countingMax, throughAll } from "../core/many";
-import type { Account, CancelCount, RescheduleCount } from "../core/types";
+import type { Account, RescheduleCount } from "../core/types";
 import { act, type Counted, type Field, type Values } from "./act";
 import type { Fact } from "./panel";
 import { countRequeue, requeueAll } from "./requeue";
@@ -20,34 +19,6 @@ function about(meant: Meant): Fact[] {
     ["Tenant", meant.tenant],
     ["Broadcast", meant.id],
   ];
-}
-
-export function askCancel(meant: Meant, done: () => void): void {
-  const query: Query = { broadcast: meant.id, tenant: meant.asked };
-  act({
-    title: `Cancel the broadcast ${meant.id}?`,
-    button: "Cancel the broadcast",
-    danger: true,
-    facts: about(meant),
-    text: "What waits of it is not sent. What is under way may arrive; to be sure that nothing more leaves, pause it first. What is cancelled can be sent again later.",
-    countOf: "wait and would be cancelled",
-    word: "cancel",
-    async count(_values, signal): Promise<Counted> {
-      const sum: Record<string, number> = {};
-      const whole = await throughAll<CancelCount>("/v1/cancel", { ...query, dry_run: true }, (answer) => add(sum, answer), { signal, patience: countingMax });
-      return { total: sum["cancelled"] ?? 0, atLeast: !whole, facts: [["Too late for", `${count(sum["under_way"] ?? 0)} under way`]] };
-    },
-    async run(_values, progress) {
-      const sum: Record<string, number> = {};
-      const whole = await throughAll<CancelCount>("/v1/cancel", query, (answer) => {
-        add(sum, answer);
-        progress.told(`${count(sum["cancelled"] ?? 0)} cancelled so far`);
-      }, progress);
-      done();
-      const words = `${plural(sum["cancelled"] ?? 0, "notification")} of ${meant.id} cancelled; too late for ${count(sum["under_way"] ?? 0)} under way`;
-      return whole ? words : `Stopped: ${words}`;
-    },
-  });
 }
 
 export function askReschedule(meant: Meant, done: () => void): void {

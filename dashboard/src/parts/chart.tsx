@@ -37,7 +37,7 @@ function options(element: HTMLElement, props: Props, height: number): uPlot.Opti
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: true }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
     axes: [
-      { ...axis, space: 80, size: 28, values: (_, ticks) => ticks.map((tick) => instant(tick * 1000).slice(11)) },
+      { ...axis, space: 80, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600], size: 28, values: (_, ticks) => ticks.map((tick) => instant(tick * 1000).slice(11)) },
       { ...axis, size: 56, space: 36, values: (_, ticks) => ticks.map((tick) => say(tick)) },
     ],
     series: [{}, ...props.series.map((one): uPlot.Series => ({ label: one.name, stroke: colour(one.colour), width: 1.5, points: { show: false }, ...(one.dash ? { dash: one.dash } : {}) }))],

@@ -1,6 +1,7 @@
 /** What stands where there is nothing to show: nothing yet, nothing at all, or a problem with what to do about it. */
 import type { ComponentChildren } from "preact";
 import type { Problem } from "../core/api";
+import { sentence } from "../core/format";
 
 export function Waiting({ children = "Asking the engine…" }: { children?: ComponentChildren }) {
   return (
@@ -19,7 +20,7 @@ export function Failed({ problem, again }: { problem: Problem; again?: (() => vo
   return (
     <div class="failed" role="alert">
       <p>
-        <strong>{problem.title}.</strong> {problem.detail}
+        <strong>{sentence(problem.title)}</strong> {sentence(problem.title) === sentence(problem.detail) ? "" : sentence(problem.detail)}
       </p>
       {problem.errors.length > 0 && (
         <ul>

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useCell } from "../core/cell";
 import { address, match, useLocation } from "../core/router";
-import { findSession, granted, login } from "../core/session";
+import { findSession, granted, identity, login } from "../core/session";
 import type { Session } from "../core/types";
 import { ActHost } from "../parts/act";
 import { Announcements } from "../parts/announce";
@@ -41,7 +41,7 @@ export function Frame() {
     default:
       return (
         <>
-          <Inside session={state.session} />
+          <Inside key={identity(state.session)} session={state.session} />
           {state.is === "over" && (
             <Dialog title="The session is over">
               <p>Log in again to go on where you are.</p>

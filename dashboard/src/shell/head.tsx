@@ -43,7 +43,11 @@ function Connection() {
   const silent = at !== null && now - at > 15_000;
   return (
     <div class="connection" role="status" aria-label="Connection">
-      {connected && !silent ? (
+      {connected && problem !== null ? (
+        <Badge tone="bad" title={problem.detail}>
+          no status
+        </Badge>
+      ) : connected && !silent ? (
         <Badge tone="ok" title={at === null ? "" : `Last heard at ${instant(at)}`}>
           live
         </Badge>
