@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has promtool, the linter of Prometheus, judge the alerts that are shipped; the metrics of an engine that has delivered, has something to
+# Has promtool, the linter of Prometheus, judge the alerts and the dashboards for Grafana that are shipped; the metrics of an engine that has delivered, has something to
 # try again, a feed whose receiver is not there, and a source that cannot be reached; and those that it shows to a tenant. It fails at
 # whatever promtool says, and if a metric of these is missing.
 # promtool is one that is in PATH, or unpacked by unpack-servers.sh. One that cannot be had is an error, and never passed over.
@@ -21,6 +21,18 @@ done
 grep -oE 'belfry_[a-z_]+' "$rules" | sort -u | while IFS= read -r name; do
     # The library adds the suffix of a counter.
     grep -qrF "\"${name%_total}\"" crates --include=*.rs || { echo "$rules looks at $name, which no process has" >&2; exit 1; }
+done
+
+# The dashboards for Grafana: each expression is one that Prometheus takes, of metrics that docs/metrics.md has.
+need jq jq
+for board in packaging/grafana/*.json; do
+    jq -er '.panels[] | .targets[]? | .expr' "$board" | sed 's/\$__rate_interval/5m/g; s/\$[a-z]*/.*/g' >"$work/expressions"
+    jq -R '{record: "judged:expression", expr: ., labels: {line: "\(input_line_number)"}}' "$work/expressions" | jq -s '{groups: [{name: "judged", rules: .}]}' >"$work/board.rules.yml"
+    "$promtool" check rules "$work/board.rules.yml" >"$work/said" || { cat "$work/said" >&2; echo "$board has an expression that is none" >&2; exit 1; }
+    grep -oE 'belfry_[a-z_]+' "$work/expressions" | sed 's/_bucket$//' | sort -u | while IFS= read -r name; do
+        grep -qF "\`$name\`" docs/metrics.md || { echo "$board looks at $name, which docs/metrics.md does not have" >&2; exit 1; }
+    done
+    jq -e '[.panels[].id] | length == (unique | length)' "$board" >/dev/null || { echo "$board has two panels of one number" >&2; exit 1; }
 done
 
 "$binary" api-key shop --tenant shop --scopes metrics >"$work/shop"
@@ -55,7 +67,7 @@ done
 "$promtool" check metrics <"$work/metrics"
 of_all=$(grep -c '^# TYPE' "$work/metrics")
 scrape "$(sed -n 's/^# BELFRY_API_KEY=//p' "$work/shop")"
-has belfry_notifications_accepted || { cat "$work/metrics" >&2; echo "the metrics of a tenant lack its account" >&2; exit 1; }
+has belfry_notifications_accepted_total || { cat "$work/metrics" >&2; echo "the metrics of a tenant lack its account" >&2; exit 1; }
 if has 'belfry_store_used_bytes'; then echo "a tenant sees the metrics of the process" >&2; exit 1; fi
 "$promtool" check metrics <"$work/metrics"
 stop_engine

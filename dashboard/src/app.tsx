@@ -10,6 +10,7 @@ import "./style/frame.css";
 import "./style/controls.css";
 import "./style/parts.css";
 import "./style/pages.css";
+import "./style/records.css";
 
 startTheme();
 startRouter();

@@ -56,7 +56,9 @@ async function start(program, args, { cwd, log }) {
 export async function startProvider(...flags) {
   const cwd = folder();
   const { line } = await start(belfry, ["provider-sim", "--apns", "127.0.0.1:0", "--webhook", "127.0.0.1:0", ...flags], { cwd, log: join(cwd, "log") });
-  return JSON.parse(line);
+  const ready = JSON.parse(line);
+  // It names its files from its own folder.
+  return { ...ready, ca: join(cwd, ready.ca) };
 }
 
 /** The URL of a PostgreSQL with nothing in it. */

@@ -16,8 +16,7 @@ use crate::ApiState;
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
-use crate::query::Query;
-use crate::scope::tenant_of;
+use crate::scope::tenant_alone;
 use crate::view::show;
 
 /// The account of a tenant.
@@ -31,8 +30,6 @@ pub struct TenantAccount {
     pub account: Account,
 }
 
-/// Parameters of a request for an account.
-pub(crate) const PARAMETERS: [&str; 1] = ["tenant"];
 /// Time after which a caller should ask again while accounts are assigned.
 const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
@@ -42,13 +39,16 @@ pub(crate) async fn read(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let tenant = tenant_of(&mut Query::read(&uri, &PARAMETERS)?, &caller)?;
+    let tenant = tenant_alone(&uri, &caller)?;
     let totals = shared.reads_of(&caller).tenant_totals(tenant.clone()).await?;
-    let account = totals.ok_or_else(|| {
-        let detail = "an older version has counted for all tenants together: the engine counts anew what each of them has";
-        Problem::new(ProblemCode::AccountUnknown, detail).retry_after(ASK_AGAIN_AFTER)
-    })?;
+    let account = totals.ok_or_else(unknown)?;
     Ok(Json(TenantAccount::new(&tenant, account)).into_response())
+}
+
+/// No tenant has an account as long as something is counted without its tenant.
+pub(crate) fn unknown() -> Problem {
+    let detail = "an older version has counted for all tenants together: the engine counts anew what each of them has";
+    Problem::new(ProblemCode::AccountUnknown, detail).retry_after(ASK_AGAIN_AFTER)
 }
 
 // === impl TenantAccount ===

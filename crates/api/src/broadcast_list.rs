@@ -1,4 +1,4 @@
-//! `GET /v1/broadcasts`: the caller's broadcasts, without where their notifications stand.
+//! `GET /v1/broadcasts`: the broadcasts of a tenant, without where their notifications stand.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::caller::Caller;
 use crate::limits::LIST_SLICE;
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::scope::tenant_of;
 use crate::view::{ListAnswer, show};
 
 /// A broadcast in a list.
@@ -56,8 +57,8 @@ pub struct BroadcastItem {
 }
 
 /// Parameters of the list.
-pub(crate) const PARAMETERS: [&str; 9] =
-    ["channel", "external_id", "tag", "key", "since", "until", "order", "after", "limit"];
+pub(crate) const PARAMETERS: [&str; 10] =
+    ["channel", "external_id", "tag", "key", "since", "until", "order", "tenant", "after", "limit"];
 
 pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
@@ -65,8 +66,9 @@ pub(crate) async fn list(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let mut query = Query::read(&uri, &PARAMETERS)?;
+    let tenant = tenant_of(&mut query, &caller)?;
     let filter = BroadcastFilter {
-        tenant: caller.tenant.clone(),
+        tenant: tenant.clone(),
         channel: query.parse("channel")?,
         since: query.parse("since")?,
         until: query.parse("until")?,
@@ -82,7 +84,7 @@ pub(crate) async fn list(
         None => reads.broadcasts(filter, after, items_max).await?,
     };
     let pauses = reads.pauses().await?;
-    let item = |listed| BroadcastItem::new(listed, &caller.tenant, &pauses);
+    let item = |listed| BroadcastItem::new(listed, &tenant, &pauses);
     let items = page.items.into_iter().map(item).collect();
     Ok(Json(ListAnswer { items, next: page.next.map(show) }).into_response())
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::header::LOCATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use notification::{Account, BroadcastId, ByteString, Bytes, Scope, limits};
 use pipeline::ingest::json::{ParseError, utf8};
@@ -35,6 +35,7 @@ use crate::polled::polled;
 use crate::problem::{Located, Problem};
 use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
+use crate::scope::tenant_alone;
 use crate::view::show;
 use crate::yield_budget::YieldBudget;
 
@@ -115,16 +116,18 @@ pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
+    let tenant = tenant_alone(&uri, &caller)?;
     let reads = shared.reads_of(&caller);
     let found = reads.broadcast(id).await?;
     // As for notifications: one of another tenant is unknown to this caller.
-    let broadcast = found.filter(|broadcast| broadcast.tenant == caller.tenant);
+    let broadcast = found.filter(|broadcast| broadcast.tenant == tenant);
     let Some(broadcast) = broadcast else { return Err(unknown(id)) };
     let pauses = reads.pauses().await?;
-    let paused_since = pauses.since(&caller.tenant, &Scope::Broadcast(id)).map(show);
+    let paused_since = pauses.since(&tenant, &Scope::Broadcast(id)).map(show);
     let backoff = shared.backoff_of(&broadcast.channel);
     let estimate = EstimateAnswer::of(&broadcast, &pauses, &backoff, shared.intake.now());
     let BroadcastStatus { id, channel, accepted_at, expires_at, labels, account, .. } = broadcast;
@@ -148,11 +151,13 @@ pub(crate) async fn cancel(
     State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
+    let tenant = tenant_alone(&uri, &caller)?;
     let target = CancelTarget::Broadcast(id);
     let reads = shared.patient_reads_of(&caller);
-    let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
+    let counts = operations.cancel(target, tenant, shared.intake.now()).await?;
     let counts = counts.ok_or_else(|| unknown(id))?;
     let found = reads.broadcast(id).await?;
     cancel_answer(counts, found.map_or(0, |broadcast| broadcast.account.cancelled))

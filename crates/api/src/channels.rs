@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,6 +13,7 @@ use crate::ApiState;
 use crate::caller::Caller;
 use crate::polled::polled;
 use crate::problem::Problem;
+use crate::scope::tenant_alone;
 use crate::view::show;
 
 /// A channel of the configuration, as far as callers are told of it.
@@ -36,7 +37,7 @@ struct ChannelItem {
     name: String,
     kind: &'static str,
     messages_per_minute: Option<NonZeroU32>,
-    /// Since when all that the caller's tenant has of it is paused.
+    /// Since when all that the tenant has of it is paused.
     #[schemars(with = "Option<notification::Timestamp>")]
     paused_since: Option<String>,
 }
@@ -44,13 +45,15 @@ struct ChannelItem {
 pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let tenant = tenant_alone(&uri, &caller)?;
     let pauses = shared.reads_of(&caller).pauses().await?;
     let channels = shared.channels.borrow().clone();
     let item = |(name, channel)| {
         let ConfiguredChannel { kind, messages_per_minute } = channel;
-        let paused_since = pauses.since_of_all(&caller.tenant, &name, None).map(show);
+        let paused_since = pauses.since_of_all(&tenant, &name, None).map(show);
         ChannelItem { name: show(name), kind, messages_per_minute, paused_since }
     };
     polled(&headers, &ChannelList { items: channels.into_iter().map(item).collect() })

@@ -11,6 +11,7 @@ use axum::response::Response;
 use feed::{FeedProgress, FeedSource};
 use notification::{Account, Pauses};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -19,14 +20,12 @@ use store::{ClusterStatus, ErrorKind, LaneStatus, StoreError};
 use crate::ApiState;
 use crate::caller::Caller;
 use crate::exposition::exposed;
+use crate::lane_metrics::{add_lanes, are_all};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::status::{lag, oldest_due};
 
 type Count = Gauge<u64, AtomicU64>;
-
-/// Lanes that the store lists at least, if there are as many: if it lists fewer, they are all.
-const LANES_LISTED: usize = 1_000;
 
 /// The metrics of the process for an operator, those of its tenant for another caller.
 pub(crate) async fn by_key(
@@ -57,7 +56,7 @@ pub(crate) async fn of_tenant(
     let own = pauses.iter().filter(|pause| pause.tenant == caller.tenant).count();
     now.register("belfry_pauses", "Pauses of the tenant", count(own as u64));
     let mut lanes = reads.lanes().await?;
-    let are_all = lanes.len() < LANES_LISTED;
+    let are_all = are_all(&lanes);
     lanes.retain(|status| status.lane.tenant == caller.tenant);
     // Behind so many lanes of others that are due before its own, it is not known.
     if are_all || !lanes.is_empty() {
@@ -100,9 +99,12 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
     let help =
         "Pauses: broadcasts, lanes, channels and tenants that are not sent until they are resumed";
     now.register("belfry_pauses", help, count(pauses.len() as u64));
-    add_oldest_due(&shared.reads.lanes().await?, &pauses, shared, now);
+    let lanes = shared.reads.lanes().await?;
+    add_oldest_due(&lanes, &pauses, shared, now);
+    let channels = shared.intake.channel_names();
+    add_lanes(lanes, (&pauses, &channels), shared.intake.now(), now);
     let parked = Family::<[(&str, String); 1], Count>::default();
-    for channel in shared.reads.parked(shared.intake.channel_names()).await? {
+    for channel in shared.reads.parked(channels).await? {
         let label = [("channel", channel.channel.to_string())];
         parked.get_or_create(&label).set(channel.notifications);
     }
@@ -126,7 +128,7 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
 
 fn add_account(account: Account, now: &mut Registry) {
     let help = "Notifications ever accepted";
-    now.register("belfry_notifications_accepted", help, count(account.accepted));
+    now.register("belfry_notifications_accepted", help, ConstCounter::new(account.accepted));
     let standing = Family::<[(&str, &str); 1], Count>::default();
     for (state, count) in account.standing() {
         standing.get_or_create(&[("state", state)]).set(count);

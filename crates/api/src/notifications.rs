@@ -21,10 +21,11 @@ use crate::polled::polled;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
+use crate::scope::{tenant_alone, tenant_of};
 use crate::view::{ListAnswer, Notification, show};
 
 /// Parameters of a list.
-pub(crate) const LISTED_BY: [&str; 13] = [
+pub(crate) const LISTED_BY: [&str; 14] = [
     "channel",
     "state",
     "broadcast",
@@ -36,6 +37,7 @@ pub(crate) const LISTED_BY: [&str; 13] = [
     "key",
     "reason",
     "order",
+    "tenant",
     "after",
     "limit",
 ];
@@ -59,12 +61,14 @@ pub(crate) async fn read(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
+    let tenant = tenant_alone(&uri, &caller)?;
     let found = shared.reads_of(&caller).find(id).await?;
     // One of another tenant is unknown to this caller: a 403 would tell that the identifier exists.
-    let history = found.filter(|history| history.envelope.lane.tenant == caller.tenant);
+    let history = found.filter(|history| history.envelope.lane.tenant == tenant);
     let history = history.ok_or_else(|| unknown(id))?;
     polled(&headers, &Notification::full(history))
 }
@@ -78,7 +82,7 @@ pub(crate) async fn list(
     let mut query = Query::read(&uri, &LISTED_BY)?;
     let state: Option<notification::State> = query.parse("state")?;
     let filter = Filter {
-        tenant: Some(caller.tenant.clone()),
+        tenant: Some(tenant_of(&mut query, &caller)?),
         channel: query.parse("channel")?,
         states: state.into_iter().collect(),
         broadcast: query.parse("broadcast")?,
@@ -137,11 +141,13 @@ pub(crate) async fn cancel(
     State(WithOperations(operations)): State<WithOperations>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
+    let tenant = tenant_alone(&uri, &caller)?;
     let target = CancelTarget::Notification(id);
     let reads = shared.patient_reads_of(&caller);
-    let counts = operations.cancel(target, caller.tenant, shared.intake.now()).await?;
+    let counts = operations.cancel(target, tenant, shared.intake.now()).await?;
     let counts = counts.ok_or_else(|| unknown(id))?;
     let found = if counts.cancelled == 0 { reads.find(id).await? } else { None };
     let is_cancelled = found.is_some_and(|found| found.state == notification::State::Cancelled);

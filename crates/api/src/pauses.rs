@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::Query;
-use crate::scope::{NAMES, NamedScope};
+use crate::scope::{NAMES, NamedScope, TENANT, tenant_of};
 use crate::view::show;
 
 /// A pause, and the answer to one.
@@ -83,13 +83,17 @@ pub(crate) async fn resume(
     Ok(acted(ResumeAnswer { resumed }))
 }
 
-/// `GET /v1/pauses`: the caller's; an operator's are all.
+/// `GET /v1/pauses`: the caller's; an operator's are all, or those of the tenant that is named.
 pub(crate) async fn list(
     State(shared): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
+    let mut query = Query::read(&uri, &TENANT)?;
+    let is_of_all = caller.is_operator && !query.has("tenant");
+    let tenant = tenant_of(&mut query, &caller)?;
     let mut items = in_order(&shared.reads_of(&caller).pauses().await?);
-    items.retain(|pause| caller.is_operator || pause.tenant == caller.tenant.as_str());
+    items.retain(|pause| is_of_all || pause.tenant == tenant.as_str());
     Ok(Json(PauseList { items }).into_response())
 }
 

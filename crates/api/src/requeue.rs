@@ -21,6 +21,7 @@ use crate::notifications::unknown;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
+use crate::scope::tenant_of;
 use crate::view::show;
 
 /// The answer to requeueing one notification.
@@ -52,6 +53,8 @@ pub(crate) struct ManyAnswer {
 
 /// The parameters of both requests.
 pub(crate) const NAMES: [&str; 2] = ["state", "may_repeat"];
+/// All parameters of the request for one.
+pub(crate) const NAMES_OF_ONE: [&str; 3] = ["state", "may_repeat", "tenant"];
 
 /// The states from which notifications are sent again: one of those from which they may be, or several with commas between them.
 #[derive(Debug)]
@@ -76,16 +79,18 @@ pub(crate) async fn one(
 ) -> Result<Response, Problem> {
     caller.check_sends_all()?;
     let id = parse_id(&id)?;
-    let States(states) = States::read(&mut Query::read(&uri, &NAMES)?)?;
+    let mut query = Query::read(&uri, &NAMES_OF_ONE)?;
+    let tenant = tenant_of(&mut query, &caller)?;
+    let States(states) = States::read(&mut query)?;
     let is_of_dead = states == States::default().0;
     if states.contains(&Stand::Refused)
         && let Some(history) = shared.patient_reads_of(&caller).find(id).await?
-        && history.envelope.lane.tenant == caller.tenant
+        && history.envelope.lane.tenant == tenant
         && history.fallback_id.is_some()
     {
         return Err(Problem::new(ProblemCode::Replaced, REPLACED));
     }
-    let answers = operations.requeue(vec![id], states, caller.tenant, shared.intake.now()).await?;
+    let answers = operations.requeue(vec![id], states, tenant, shared.intake.now()).await?;
     match answers.first() {
         Some(Requeued::Requeued) => Ok(acted(RequeuedOne { requeued: 1 })),
         Some(Requeued::OtherState) if is_of_dead => Err(Problem::new(

@@ -17,6 +17,7 @@ use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::parse_id;
+use crate::scope::tenant_alone;
 use crate::{ApiState, broadcasts, notifications};
 
 /// The answer to rescheduling a notification, or a broadcast.
@@ -63,18 +64,19 @@ pub(crate) async fn broadcast(
 
 async fn reschedule(
     (shared, WithOperations(operations)): (&ApiState, &WithOperations),
-    Caller { tenant, .. }: Caller,
+    caller: Caller,
     target: CancelTarget,
     request: Request,
     unknown: impl Fn() -> Problem,
 ) -> Result<Response, Problem> {
     with_body(request, async |parts, incoming| {
         format(&parts.headers, &[BodyFormat::Json])?;
+        let tenant = tenant_alone(&parts.uri, &caller)?;
         let (whole, _reservation) =
-            incoming.whole(&parts.headers, (&shared.intake, &tenant)).await?;
+            incoming.whole(&parts.headers, (&shared.intake, &caller.tenant)).await?;
         let now = shared.intake.now();
         let send_at = new_time(&whole, now)?;
-        let asked = Reschedule { target, tenant: tenant.clone(), send_at, now };
+        let asked = Reschedule { target, tenant, send_at, now };
         match operations.reschedule(asked).await? {
             Rescheduled::Counted(RescheduleCounts { rescheduled: 0, under_way, ended }) => {
                 let detail = format!("too late: {under_way} under way, {ended} ended");

@@ -19,6 +19,7 @@ use crate::notifications::unknown;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::{Query, parse_id};
+use crate::scope::tenant_of;
 use crate::view::show;
 
 /// The answer to resolving one notification, or those that a filter matches.
@@ -34,6 +35,8 @@ pub struct ResolveAnswer {
 
 /// The parameters of both requests.
 pub(crate) const NAMES: [&str; 2] = ["as", "note"];
+/// All parameters of the request for one.
+pub(crate) const NAMES_OF_ONE: [&str; 3] = ["as", "note", "tenant"];
 
 /// `POST /v1/notifications/{id}/resolve`
 pub(crate) async fn one(
@@ -44,9 +47,11 @@ pub(crate) async fn one(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let id = parse_id(&id)?;
-    let resolution = read(&mut Query::read(&uri, &NAMES)?)?;
+    let mut query = Query::read(&uri, &NAMES_OF_ONE)?;
+    let tenant = tenant_of(&mut query, &caller)?;
+    let resolution = read(&mut query)?;
     let now = shared.intake.now();
-    let answers = operations.resolve(vec![id], resolution, caller.tenant, now).await?;
+    let answers = operations.resolve(vec![id], resolution, tenant, now).await?;
     match answers.first() {
         Some(Resolved::Resolved) => {
             Ok(acted(ResolveAnswer { matched: 1, resolved: 1, next: None }))

@@ -15,7 +15,7 @@ use crate::problem_code::ProblemCode;
 use crate::{
     ApiState, account, acts, broadcast_list, broadcasts, cancel, channels, compressed, create,
     events, key_routes, live, metrics, notifications, operate, pauses, prospect, prune, recipients,
-    reload, requeue, reschedule, resolve, session_routes, suppressions,
+    reload, requeue, reschedule, resolve, session_routes, suppressions, templates, tenants,
 };
 
 /// A route that needs a key.
@@ -100,6 +100,7 @@ fn of_intake() -> Vec<KeyedRoute> {
         get("/v1/events", &[Read], events::read),
         get("/v1/account", &[Read], account::read),
         get("/v1/channels", &[Read], channels::list),
+        get("/v1/templates", &[Read], templates::list),
         get("/v1/pauses", &[Read], pauses::list),
         get("/v1/acts", &[Read], acts::list),
         get("/v1/keys", &[Read, Operate], key_routes::list),
@@ -124,6 +125,7 @@ fn of_intake() -> Vec<KeyedRoute> {
         delete("/v1/suppressions", &[Suppress, Operate], suppressions::lift_one).act(),
         post("/v1/suppressions/lift", &[Suppress, Operate], suppressions::lift).act(),
         get("/v1/suppressions/events", &[Suppress, Operate], suppressions::events),
+        get("/v1/tenants", &[Read, Operate], tenants::list),
         get("/v1/log", &[Read, Operate], operate::log),
         get("/v1/audit", &[Read, Operate], operate::audit),
         get("/v1/estimate", &[Read, Operate], prospect::read),

@@ -1,5 +1,7 @@
-//! Scope of a request to pause, resume or cancel: a broadcast, a lane, a channel, or all that a tenant has.
+//! Scope of a request: the tenant that it is about, and of one to pause, resume or cancel a broadcast, a lane, a channel, or all that a
+//! tenant has.
 
+use axum::http::Uri;
 use notification::{Name, Scope};
 
 use crate::caller::Caller;
@@ -15,6 +17,14 @@ pub(crate) struct NamedScope {
 /// The parameters that name it.
 pub(crate) const NAMES: [&str; 6] =
     ["broadcast", "channel", "destination", "priority", "all", "tenant"];
+
+/// The parameters of a request whose query names a tenant at most.
+pub(crate) const TENANT: [&str; 1] = ["tenant"];
+
+/// The tenant that the query of `uri` names, which has no other parameter, or the caller's.
+pub(crate) fn tenant_alone(uri: &Uri, caller: &Caller) -> Result<Name, Problem> {
+    tenant_of(&mut Query::read(uri, &TENANT)?, caller)
+}
 
 /// The tenant that a request names, or the caller's.
 pub(crate) fn tenant_of(query: &mut Query, caller: &Caller) -> Result<Name, Problem> {

@@ -9,6 +9,7 @@ use store::ReadStore;
 
 use crate::args::StoreArgs;
 use crate::exit::{CliError, FailureKind};
+use crate::listing::stored_tenant;
 use crate::reader::{ReadSource, SOURCE_HELP};
 use crate::{output, paint, reader};
 
@@ -34,10 +35,7 @@ pub(crate) fn run(args: &AccountArgs, source: &ReadSource) -> anyhow::Result<()>
             client.get(&format!("/v1/account{}", of.collect::<String>()))?
         }
         ReadSource::Store(store) => {
-            let tenant = match &args.tenant {
-                Some(tenant) => tenant.clone(),
-                None => "default".parse()?,
-            };
+            let tenant = stored_tenant(args.tenant.as_ref())?;
             let totals =
                 async |reads: &dyn ReadStore| Ok(reads.tenant_totals(tenant.clone()).await?);
             let totals = reader::ask(store, totals)?;
@@ -72,7 +70,8 @@ pub(crate) fn to_line(account: &TenantAccount) -> String {
     format!("{tenant}: accepted {}{}", account.accepted, standing.collect::<String>())
 }
 
-fn unknown() -> CliError {
+/// No tenant has an account as long as something is counted without its tenant.
+pub(crate) fn unknown() -> CliError {
     CliError::new(
         FailureKind::Failed,
         "an older version has counted for all tenants together: an engine of this version counts anew what each of them has, soon after its start",

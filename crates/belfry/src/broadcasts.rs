@@ -8,7 +8,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use store::{BroadcastFilter, ReadStore};
 
 use crate::args::{NamedArgs, ShownArgs, StoreArgs};
-use crate::listing::{list_path, refuse_tenant};
+use crate::listing::{list_path, stored_tenant};
 use crate::output;
 use crate::pages::{self, PrintedPart, ReadPage};
 use crate::reader::{ReadSource, SOURCE_HELP, StoreReader};
@@ -19,9 +19,9 @@ use crate::reader::{ReadSource, SOURCE_HELP, StoreReader};
 pub(crate) struct BroadcastsArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// The tenant whose broadcasts are listed; an engine lists those of the key's
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub(crate) tenant: Name,
+    /// The tenant whose broadcasts are listed: by default the key's, and `default` where the store is read. Another one takes an operator's key
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<Name>,
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<Name>,
@@ -61,7 +61,6 @@ pub(crate) fn run(args: &BroadcastsArgs, source: &ReadSource) -> anyhow::Result<
     };
     match source {
         ReadSource::Engine(client) => {
-            refuse_tenant(&args.tenant)?;
             let read = |after: Option<&str>, limit: usize| {
                 client.get(&args.path(after, limit.min(PAGE_ITEMS)))
             };
@@ -88,7 +87,7 @@ impl BroadcastsArgs {
         after: Option<BroadcastId>,
         limit: usize,
     ) -> anyhow::Result<ReadPage<Box<RawValue>>> {
-        let filter = self.filter();
+        let filter = self.filter()?;
         let tenant = filter.tenant.clone();
         let page = match &self.named.key {
             Some(key) => broadcast_with_key(reads, filter, key.clone()).await?,
@@ -103,7 +102,10 @@ impl BroadcastsArgs {
 
     /// The call for a page of an engine.
     fn path(&self, after: Option<&str>, limit: usize) -> String {
-        let own = [("channel", self.channel.as_ref().map(Name::as_str))];
+        let own = [
+            ("channel", self.channel.as_ref().map(Name::as_str)),
+            ("tenant", self.tenant.as_ref().map(Name::as_str)),
+        ];
         list_path("/v1/broadcasts", &own, (&self.named, &self.shown), (after, limit))
     }
 
@@ -114,16 +116,16 @@ impl BroadcastsArgs {
         output::line(line(&serde_json::from_str(item.get())?))
     }
 
-    fn filter(&self) -> BroadcastFilter {
-        BroadcastFilter {
-            tenant: self.tenant.clone(),
+    fn filter(&self) -> anyhow::Result<BroadcastFilter> {
+        Ok(BroadcastFilter {
+            tenant: stored_tenant(self.tenant.as_ref())?,
             channel: self.channel.clone(),
             since: self.shown.since,
             until: self.shown.until,
             external_id: self.named.external_id.clone(),
             tag: self.named.tag.clone(),
             order: self.shown.order(),
-        }
+        })
     }
 }
 

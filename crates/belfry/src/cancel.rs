@@ -8,7 +8,7 @@ use notification::BroadcastId;
 use serde::Serialize;
 
 use crate::args::{ScopeArgs, TargetId};
-use crate::client::Client;
+use crate::client::{Client, with_query};
 use crate::exit::{CliError, FailureKind};
 use crate::output;
 use crate::progress::StatusLine;
@@ -54,20 +54,19 @@ struct Total {
 
 /// Says what cancelling came to.
 pub(crate) fn run(args: &CancelArgs, client: &Client) -> anyhow::Result<()> {
-    // One call cancels either whole. To count, or for another tenant, it is taken as a scope.
-    let is_plain = !args.dry_run && args.of.tenant.is_none();
+    let of = [("tenant", args.of.tenant.as_deref())];
     match args.id.as_deref().map(str::parse).transpose()? {
-        Some(TargetId::Notification(id)) if is_plain => {
-            one(args, client, &format!("/v1/notifications/{id}/cancel"))
+        Some(TargetId::Notification(id)) if !args.dry_run => {
+            one(args, client, &with_query(&format!("/v1/notifications/{id}/cancel"), &of))
         }
         Some(TargetId::Notification(id)) => {
-            let message = format!(
-                "--dry-run and --tenant are for what is more than one; `belfry status {id}` shows one"
-            );
+            let message =
+                format!("--dry-run is for what is more than one; `belfry get {id}` shows one");
             Err(CliError::new(FailureKind::Usage, message).into())
         }
-        Some(TargetId::Broadcast(id)) if is_plain => {
-            one(args, client, &format!("/v1/broadcasts/{id}/cancel"))
+        // One call cancels it whole. To count, it is taken as a scope.
+        Some(TargetId::Broadcast(id)) if !args.dry_run => {
+            one(args, client, &with_query(&format!("/v1/broadcasts/{id}/cancel"), &of))
         }
         Some(TargetId::Broadcast(id)) => scope(args, client, Some(id)),
         None => scope(args, client, None),

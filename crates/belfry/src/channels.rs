@@ -3,14 +3,18 @@
 use std::num::NonZeroU32;
 
 use clap::Args;
+use notification::Name;
 use serde::{Deserialize, Serialize};
 
-use crate::client::Client;
+use crate::client::{Client, with_query};
 use crate::output;
 
 /// `belfry channels`
 #[derive(Debug, Args)]
 pub(crate) struct ChannelsArgs {
+    /// Show what is paused of this tenant, with an operator's key [default: the key's]
+    #[arg(long)]
+    tenant: Option<Name>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -33,7 +37,8 @@ struct ChannelPage {
 
 /// Prints them, by name.
 pub(crate) fn run(args: &ChannelsArgs, client: &Client) -> anyhow::Result<()> {
-    for item in all(client)? {
+    let of = [("tenant", args.tenant.as_ref().map(Name::as_str))];
+    for item in page(client, &of)? {
         output::json_or(args.json, &item, || line(&item))?;
     }
     Ok(())
@@ -41,7 +46,11 @@ pub(crate) fn run(args: &ChannelsArgs, client: &Client) -> anyhow::Result<()> {
 
 /// The channels of the engine, by name.
 pub(crate) fn all(client: &Client) -> anyhow::Result<Vec<ListedChannel>> {
-    let page: ChannelPage = client.get("/v1/channels")?;
+    page(client, &[])
+}
+
+fn page(client: &Client, of: &[(&str, Option<&str>)]) -> anyhow::Result<Vec<ListedChannel>> {
+    let page: ChannelPage = client.get(&with_query("/v1/channels", of))?;
     Ok(page.items)
 }
 

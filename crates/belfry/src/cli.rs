@@ -42,6 +42,9 @@ use crate::send::SendArgs;
 use crate::serve::RunArgs;
 use crate::status::StatusArgs;
 use crate::suppressions::SuppressionsCommand;
+use crate::tenants::TenantsArgs;
+#[cfg(feature = "top")]
+use crate::top::TopArgs;
 use crate::try_channel::TestArgs;
 
 /// Delivers notifications, and accounts for every single one
@@ -82,6 +85,9 @@ pub(crate) enum CliCommand {
     Test(TestArgs),
     /// Show what was accepted, what came of it, and who works on it
     Status(StatusArgs),
+    /// Show an engine as it works, in the terminal
+    #[cfg(feature = "top")]
+    Top(TopArgs),
     /// Tell by the exit code whether the engine lives, for supervisors and containers
     Health(HealthArgs),
     /// Show how long a broadcast would take that is not created yet
@@ -112,6 +118,8 @@ pub(crate) enum CliCommand {
     Resolve(ResolveArgs),
     /// Show where all notifications of a tenant stand (reads the store, or asks the engine at --url)
     Account(AccountArgs),
+    /// List the tenants that have anything, with their accounts (reads the store, or asks the engine at --url)
+    Tenants(TenantsArgs),
     /// Count everything from the ground up (reads the store, or asks the engine at --url)
     Audit(AuditArgs),
     /// Remove what has outlived its lifetime now, and not with the next look

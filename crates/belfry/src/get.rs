@@ -2,10 +2,11 @@
 
 use api::BroadcastAnswer;
 use clap::Args;
+use notification::Name;
 use serde_json::value::RawValue;
 
 use crate::args::TargetId;
-use crate::client::Client;
+use crate::client::{Client, with_query};
 use crate::got::GotNotification;
 use crate::{output, status};
 
@@ -14,6 +15,9 @@ use crate::{output, status};
 pub(crate) struct GetArgs {
     /// A notification (a UUID), or a broadcast (`bc_` and a number)
     id: String,
+    /// Of this tenant, with an operator's key [default: the key's]
+    #[arg(long)]
+    tenant: Option<Name>,
     /// Print the engine's answer as JSON
     #[arg(long)]
     json: bool,
@@ -27,7 +31,8 @@ pub(crate) fn run(args: &GetArgs, client: &Client) -> anyhow::Result<()> {
         TargetId::Broadcast(id) => format!("/v1/broadcasts/{id}"),
     };
     // As it came: contents, metadata and the order of fields are the engine's.
-    let answer: Box<RawValue> = client.get(&path)?;
+    let of = [("tenant", args.tenant.as_ref().map(Name::as_str))];
+    let answer: Box<RawValue> = client.get(&with_query(&path, &of))?;
     if args.json {
         return output::line(answer);
     }

@@ -11,7 +11,7 @@ use crate::{output, paint};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GotNotification {
     pub(crate) id: String,
-    /// Not told by an engine: it is the key's.
+    /// Not told by an engine: it is the one that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<String>,
     channel: String,

@@ -7,7 +7,7 @@ use store::{Filter, ReadStore};
 
 use crate::args::{NamedArgs, ShownArgs, StoreArgs};
 use crate::got::GotNotification;
-use crate::listing::{list_path, refuse_tenant};
+use crate::listing::{list_path, stored_tenant};
 use crate::output;
 use crate::pages::{self, PrintedPart, ReadPage};
 use crate::reader::{ReadSource, SOURCE_HELP, StoreReader};
@@ -26,9 +26,9 @@ pub(crate) struct ListArgs {
     /// Only those whose last words in the log have this in them
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// The tenant whose notifications are listed; an engine lists those of the key's
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub(crate) tenant: Name,
+    /// The tenant whose notifications are listed: by default the key's, and `default` where the store is read. Another one takes an operator's key
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<Name>,
     /// Only those of this channel
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<Name>,
@@ -60,7 +60,6 @@ pub(crate) fn run(args: &ListArgs, source: &ReadSource) -> anyhow::Result<()> {
     let print = |got: GotNotification| output::json_or(args.json, &got, || got.line());
     match source {
         ReadSource::Engine(client) => {
-            refuse_tenant(&args.tenant)?;
             let read = |after: Option<&str>, limit: usize| {
                 client.get(&args.path(after, limit.min(PAGE_ITEMS)))
             };
@@ -87,7 +86,7 @@ impl ListArgs {
         after: Option<NotificationId>,
         limit: usize,
     ) -> anyhow::Result<ReadPage<GotNotification>> {
-        let filter = self.filter();
+        let filter = self.filter()?;
         if let Some(key) = &self.named.key {
             let found = notification_with_key(reads, &filter, key.clone()).await?;
             let items = found.into_iter().map(GotNotification::from).collect();
@@ -107,13 +106,14 @@ impl ListArgs {
             ("state", self.state.map(State::as_str)),
             ("reason", self.reason.as_deref()),
             ("broadcast", broadcast.as_deref()),
+            ("tenant", self.tenant.as_ref().map(Name::as_str)),
         ];
         list_path("/v1/notifications", &own, (&self.named, &self.shown), (after, limit))
     }
 
-    fn filter(&self) -> Filter {
-        Filter {
-            tenant: Some(self.tenant.clone()),
+    fn filter(&self) -> anyhow::Result<Filter> {
+        Ok(Filter {
+            tenant: Some(stored_tenant(self.tenant.as_ref())?),
             channel: self.channel.clone(),
             states: self.state.into_iter().collect(),
             broadcast: self.broadcast,
@@ -125,7 +125,7 @@ impl ListArgs {
             tag: self.named.tag.clone(),
             reason: self.reason.clone(),
             order: self.shown.order(),
-        }
+        })
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     fn the_newest_of_the_default_tenant_are_listed_unless_it_is_said_otherwise() {
         let filter = |arguments: &[&str]| {
             let arguments = ["list"].iter().chain(arguments);
-            Alone::try_parse_from(arguments).map(|alone| alone.list.filter())
+            Alone::try_parse_from(arguments).map(|alone| alone.list.filter().unwrap())
         };
         let usual = filter(&[]).unwrap();
         assert_eq!(usual.tenant.as_ref().map(Name::as_str), Some("default"));

@@ -5,7 +5,6 @@ use store::ListOrder;
 
 use crate::args::{NamedArgs, ShownArgs};
 use crate::client::with_query;
-use crate::exit::{CliError, FailureKind};
 
 /// The path of a call for a page of a list: `own` are the parameters that this list alone has, `page` is the place to begin behind,
 /// and the number of items.
@@ -35,14 +34,10 @@ pub(crate) fn list_path(
     with_query(path, &[own, &common].concat())
 }
 
-/// Refuses to list the things of a tenant that is named.
+/// The tenant whose things are read from a store where `named` may be one: `default` without.
 ///
 /// # Errors
-/// When it is not `default`, which stands there when none is named: an engine lists what the tenant of the key has.
-pub(crate) fn refuse_tenant(tenant: &Name) -> Result<(), CliError> {
-    if tenant.as_str() == "default" {
-        return Ok(());
-    }
-    let message = "an engine lists what the tenant of the key has: leave --tenant out, or name a store (--store)";
-    Err(CliError::new(FailureKind::Usage, message))
+/// None: `default` is a name.
+pub(crate) fn stored_tenant(named: Option<&Name>) -> anyhow::Result<Name> {
+    Ok(named.cloned().map_or_else(|| "default".parse(), Ok)?)
 }

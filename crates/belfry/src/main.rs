@@ -55,6 +55,9 @@ mod signals;
 mod status;
 mod streams;
 mod suppressions;
+mod tenants;
+#[cfg(feature = "top")]
+mod top;
 mod try_channel;
 mod vapid_key;
 
@@ -101,6 +104,8 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Import(args) => import::run(&args, &client()?)?,
         CliCommand::Send(args) => send::run(&args, &client()?)?,
         CliCommand::Status(args) => status::run(&args, &status_source(&args, config, client)?)?,
+        #[cfg(feature = "top")]
+        CliCommand::Top(args) => top::run(&args, client()?)?,
         CliCommand::Health(args) => return health::run(&args, client),
         CliCommand::Relay(args) => return relay::run(&args),
         CliCommand::Estimate(args) => estimate::run(&args, &client()?)?,
@@ -123,6 +128,7 @@ fn run(Cli { global, command }: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Reload(args) => reload::run(&args, &client()?)?,
         CliCommand::Prune(args) => prune::run(&args, &client()?)?,
         CliCommand::Account(args) => account::run(&args, &source(&args.store)?)?,
+        CliCommand::Tenants(args) => tenants::run(&args, &source(&args.store)?)?,
         CliCommand::Audit(args) => {
             return audit::run(&args, &source(&args.store)?);
         }

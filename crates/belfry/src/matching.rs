@@ -62,10 +62,10 @@ const CALL_ITEMS: u64 = notification::limits::LIST_ITEMS as u64;
 // === impl MatchArgs ===
 
 impl MatchArgs {
-    /// True if it says anything.
-    pub(crate) fn is_given(&self) -> bool {
+    /// True if it says more than whose notifications are meant.
+    pub(crate) fn narrows(&self) -> bool {
         let is_narrowed = self.filters().iter().any(|(_, given)| given.is_some());
-        is_narrowed || self.tenant.is_some() || self.limit.is_some() || self.dry_run
+        is_narrowed || self.limit.is_some() || self.dry_run
     }
 
     /// The thing that `id` names for the command `verb`; `None` where the matches of a filter, or `all`, are meant.

@@ -58,14 +58,16 @@ pub(crate) fn run(args: &RequeueArgs, client: &Client) -> anyhow::Result<()> {
     let own = [args.states(), args.consent()];
     let many = |broadcast| args.of.call(client, "/v1/requeue", broadcast, &own);
     let total = match args.of.target("requeue", args.id.as_deref(), args.all)? {
-        Some(TargetId::Notification(id)) if args.of.is_given() => {
+        Some(TargetId::Notification(id)) if args.of.narrows() => {
             let message = format!(
-                "of one notification only --state is asked for; `belfry status {id}` shows it"
+                "of one notification only --state and --tenant are asked for; `belfry status {id}` shows it"
             );
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
         Some(TargetId::Notification(id)) => {
-            let path = with_query(&format!("/v1/notifications/{id}/requeue"), &own);
+            let path = format!("/v1/notifications/{id}/requeue");
+            let of = [("tenant", args.of.tenant.as_deref())];
+            let path = with_query(&path, &[&own[..], &of].concat());
             let RequeuedOne { requeued } = client.post(&path, &())?;
             RequeueAnswer { matched: 1, requeued, ..RequeueAnswer::default() }
         }

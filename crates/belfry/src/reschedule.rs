@@ -2,11 +2,11 @@
 
 use api::RescheduleAnswer;
 use clap::Args;
-use notification::Timestamp;
+use notification::{Name, Timestamp};
 use serde::Serialize;
 
 use crate::args::TargetId;
-use crate::client::Client;
+use crate::client::{Client, with_query};
 use crate::output;
 
 /// `belfry reschedule`. Its JSON is the body of the request.
@@ -18,6 +18,10 @@ pub(crate) struct RescheduleArgs {
     /// Not to be sent before this instant (RFC 3339), earlier or later than it was to be; one that has passed means at once
     #[arg(long, value_name = "INSTANT")]
     pub(crate) send_at: Timestamp,
+    /// Of this tenant, with an operator's key [default: the key's]
+    #[arg(long)]
+    #[serde(skip)]
+    pub(crate) tenant: Option<Name>,
     /// Print JSON
     #[arg(long)]
     #[serde(skip)]
@@ -30,7 +34,8 @@ pub(crate) fn run(args: &RescheduleArgs, client: &Client) -> anyhow::Result<()> 
         TargetId::Notification(id) => format!("/v1/notifications/{id}/reschedule"),
         TargetId::Broadcast(id) => format!("/v1/broadcasts/{id}/reschedule"),
     };
-    let answer: RescheduleAnswer = client.post(&path, args)?;
+    let of = [("tenant", args.tenant.as_ref().map(Name::as_str))];
+    let answer: RescheduleAnswer = client.post(&with_query(&path, &of), args)?;
     let RescheduleAnswer { rescheduled, under_way, ended } = &answer;
     output::json_or(args.json, &answer, || {
         format!(

@@ -35,14 +35,16 @@ pub(crate) fn run(args: &ResolveArgs, client: &Client) -> anyhow::Result<()> {
     let own = [("as", Some(&*args.state)), ("note", args.note.as_deref())];
     let many = |broadcast| args.of.call(client, "/v1/resolve", broadcast, &own);
     let total: ResolveAnswer = match args.of.target("resolve", args.id.as_deref(), args.all)? {
-        Some(TargetId::Notification(id)) if args.of.is_given() => {
+        Some(TargetId::Notification(id)) if args.of.narrows() => {
             let message = format!(
                 "one notification is resolved without other options; `belfry status {id}` shows it"
             );
             return Err(CliError::new(FailureKind::Usage, message).into());
         }
         Some(TargetId::Notification(id)) => {
-            client.post(&with_query(&format!("/v1/notifications/{id}/resolve"), &own), &())?
+            let path = format!("/v1/notifications/{id}/resolve");
+            let of = [("tenant", args.of.tenant.as_deref())];
+            client.post(&with_query(&path, &[&own[..], &of].concat()), &())?
         }
         Some(TargetId::Broadcast(id)) => many(Some(id))?,
         None => many(None)?,

@@ -12,6 +12,7 @@ mod indexing;
 mod listeners;
 mod live;
 mod open_files;
+mod process_metrics;
 mod relayed;
 mod retention;
 mod role;
@@ -172,6 +173,7 @@ async fn reload(
         }
         Err(error) => Err(error.into()),
     };
+    engine.note_reload(reloaded.is_ok());
     let reloaded = reloaded.map_err(|error| {
         let wrong = format!("{error:#}");
         for line in wrong.lines() {

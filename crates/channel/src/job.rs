@@ -9,6 +9,7 @@ use net::exchange::Permit;
 use notification::{Chunk, Delivery, Pauses, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
 
+use crate::Attempt;
 use crate::fence::Fence;
 use crate::lane_quota::LaneQuota;
 use crate::time::timestamp;
@@ -43,6 +44,10 @@ pub struct Job<'a> {
 pub trait Reports: std::fmt::Debug {
     /// Takes reports of deliveries by their index.
     async fn report(&self, reports: Vec<(u16, Report)>);
+
+    /// Told of each attempt that ends, in front of its report; for counts alone. It is called for every delivery, so it must cost
+    /// little. Default: nothing.
+    fn ended(&self, _attempt: &Attempt) {}
 }
 
 /// A delivery of a job that is about to be sent.

@@ -51,6 +51,7 @@ pub use fence::Fence;
 pub use from_pattern::FromPattern;
 pub use job::{Job, Reports, Start};
 pub use lane_quota::LaneQuota;
+pub use net::connection_counts::{ConnectFault, ConnectionCounts};
 pub use net::endpoint::{Endpoint, EndpointPrefix};
 pub use net::guard::Resolve;
 pub use net::redact::Secret;
@@ -121,10 +122,21 @@ pub trait Sender: std::fmt::Debug {
 }
 
 /// The tools that a sender gets from its thread.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Tools {
     /// The time.
     pub clock: Clock,
     /// Seeds the sender's own generator.
     pub seed: u64,
+    /// Counts its connections.
+    pub connections: Arc<ConnectionCounts>,
+}
+
+// === impl Tools ===
+
+impl Tools {
+    /// Tools whose connections are counted by themselves.
+    pub fn new(clock: Clock, seed: u64) -> Self {
+        Self { clock, seed, connections: Arc::default() }
+    }
 }

@@ -349,6 +349,7 @@ fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
     if let Some(is_answer) = is_answer(&attempt.report) {
         pass.note(is_answer, at);
     }
+    job.reports.ended(&attempt);
     if attempt.signal == Signal::OverRate {
         learn_rate(job, &attempt);
     }

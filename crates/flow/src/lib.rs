@@ -13,6 +13,7 @@
 //! - [`shared_rate`]: a learned rate that processes share, and their turns to send by it.
 //! - [`shares`]: a bounded number of permits for each of those who share something.
 //! - [`merge`]: requests over one connection, performed together.
+//! - [`histogram`]: counts of measured values, without a lock.
 //! - [`worker_deadline`]: the time until which a worker may start attempts.
 //! - [`throttle`]: a limit on log lines about the same trouble.
 //! - [`tasks`]: named background tasks, for which a drain waits.
@@ -22,6 +23,7 @@ pub mod breaker;
 pub mod clock;
 pub mod forecast;
 pub mod gate;
+pub mod histogram;
 pub mod learned_rate;
 pub mod limit;
 pub mod merge;
@@ -39,6 +41,7 @@ pub use backoff::Backoff;
 pub use breaker::Breaker;
 pub use clock::{Clock, Steering};
 pub use gate::{Gate, Pass};
+pub use histogram::{Histogram, HistogramTotal};
 pub use learned_rate::LearnedRate;
 pub use limit::{Fixed, Learned, Limit, Sample, Signal, Timing};
 pub use quota::{LearningQuotas, Quota, QuotaGroup};

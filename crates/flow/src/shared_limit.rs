@@ -77,6 +77,11 @@ impl SharedLimit {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// Attempts under way, of all gates.
+    pub fn in_flight(&self) -> usize {
+        self.lock().parts.iter().map(|part| part.taken()).sum()
+    }
+
     /// Number of answers after which a gate should learn: with small limits each one at once.
     pub(crate) fn batch(&self) -> usize {
         (self.current() / BATCH_DIVISOR).clamp(1, BATCH_MAX)

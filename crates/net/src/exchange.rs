@@ -84,7 +84,7 @@ impl<Refusal> From<ConnectFailure> for Unsent<Refusal> {
         match failure {
             ConnectFailure::Forbidden(forbidden) => Self::Forbidden(forbidden),
             ConnectFailure::NotSpoken(words) => Self::NotSpoken(words),
-            ConnectFailure::Unreachable(words) => Self::Unreachable(words),
+            ConnectFailure::Unreachable(_, words) => Self::Unreachable(words),
         }
     }
 }

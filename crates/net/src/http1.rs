@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use crate::connect::{self, ConnectFailure};
+use crate::connection_counts::{ConnectFault, ConnectionCounts};
 use crate::endpoint::Origin;
 use crate::exchange::{Failure, Permit, Reply, Unsent};
 use crate::idle::{Idle, Reusable};
@@ -57,6 +58,7 @@ pub struct Http1Pool {
     clock: Clock,
     /// Move the connections.
     tasks: LocalTasks,
+    counts: Arc<ConnectionCounts>,
 }
 
 /// Why a try has no answer.
@@ -77,7 +79,13 @@ impl Http1Pool {
     /// A pool without connections, to the addresses that `reach` admits, with the configurations `tls`.
     pub fn new(reach: Arc<dyn Reach>, tls: Vec<Arc<ClientConfig>>, clock: Clock) -> Self {
         let idle = Idle::new(clock, IDLE_MAX, IDLE_CONNECTIONS_MAX);
-        Self { reach, tls, idle, clock, tasks: LocalTasks::default() }
+        Self { reach, tls, idle, clock, tasks: LocalTasks::default(), counts: Arc::default() }
+    }
+
+    /// This pool, which counts its connections in `counts`.
+    #[must_use]
+    pub fn counted(self, counts: Arc<ConnectionCounts>) -> Self {
+        Self { counts, ..self }
     }
 
     /// Sends `request` to `target` and waits for the answer. A kept connection that turns out
@@ -113,7 +121,10 @@ impl Http1Pool {
             }
         }
         let connecting = connect::in_time(&target.origin, self.connect(target));
-        let fresh = Box::pin(connecting).await.map_err(Unsent::from)?;
+        let fresh = Box::pin(connecting).await.map_err(|failure| {
+            self.counts.fail(failure.fault());
+            Unsent::from(failure)
+        })?;
         // With the connection in hand: what cannot be connected is not marked.
         permit.begin().await.map_err(Unsent::Withheld)?;
         let next = (!permit.is_at_most_once()).then_some(target);
@@ -187,7 +198,7 @@ impl Http1Pool {
 
     async fn connect(&self, target: &HttpTarget) -> Result<Requests, ConnectFailure> {
         let origin = &target.origin;
-        let refuse = |error: String| ConnectFailure::of(origin, &error);
+        let refuse = |error: String| ConnectFailure::of(origin, ConnectFault::Protocol, &error);
         let stream = connect::over_tcp(origin, &*self.reach).await?;
         if !origin.is_https {
             return self.shake_hands(stream).await.map_err(refuse);
@@ -204,7 +215,9 @@ impl Http1Pool {
         let (requests, connection) =
             // The connection reads and writes only while it is polled: its requests wait for that.
             builder().handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        let open = self.counts.open();
         self.tasks.spawn(async move {
+            let _open = open;
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
             }

@@ -4,6 +4,7 @@
 //! ```text
 //! endpoint  which URLs are accepted         guard     which addresses may be connected to
 //! connect   TCP and TLS to an origin, for HTTP
+//! connection_counts  how many are open, and why others are not
 //! tcp       the only maker of connections   tls       trusted roots, client certificates, handshakes
 //! ticking   sockets read by readiness or by ticks
 //! tls_server  TLS of a server: its certificate, and those of callers
@@ -21,6 +22,7 @@
 
 #[cfg(feature = "http")]
 mod connect;
+pub mod connection_counts;
 pub mod endpoint;
 #[cfg(feature = "http")]
 pub mod exchange;

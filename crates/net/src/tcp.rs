@@ -45,6 +45,9 @@ pub enum ConnectError {
     /// The target must not be connected to.
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
+    /// The name of the target cannot be resolved for now, and why.
+    #[error("{0}")]
+    Unresolved(String),
     /// The target cannot be connected to for now, and why.
     #[error("{0}")]
     Failed(String),
@@ -71,7 +74,7 @@ pub async fn connect(
     let addresses = match host {
         Host::Address(address) => vec![SocketAddr::new(*address, port)],
         Host::Name(name) => reach.resolve(name, port).await.map_err(|error| {
-            ConnectError::Failed(format!("the name cannot be resolved: {error}"))
+            ConnectError::Unresolved(format!("the name cannot be resolved: {error}"))
         })?,
     };
     connect_to(addresses, reach, unacknowledged_max).await

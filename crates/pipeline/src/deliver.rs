@@ -14,7 +14,7 @@ mod thread_affinity;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use channel::{ChannelError, Tools};
+use channel::ChannelError;
 use flow::{Clock, WorkerDeadline};
 use notification::{Chunk, Pauses, Priority};
 use queue::Consume;
@@ -23,9 +23,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::Channels;
+use crate::metrics::Metrics;
 use crate::report::ReportMessage;
 use chunk::Route;
-pub use destination_limits::DestinationLimits;
+pub use destination_limits::{ChannelLoad, DestinationLimits};
 use lane_gates::LaneGates;
 pub use lane_quotas::{LaneQuotas, QuotaNumbers};
 use open_channels::OpenChannels;
@@ -52,6 +53,8 @@ pub struct Deliver {
     pub limits: Arc<DestinationLimits>,
     /// The quotas, likewise.
     pub quotas: Arc<LaneQuotas>,
+    /// Counts attempts and connections.
+    pub metrics: Metrics,
     /// Clock of the process.
     pub clock: Clock,
     /// Seed of this thread's generators.
@@ -133,9 +136,9 @@ impl Deliver {
     }
 
     fn open(self) -> Result<SenderThread, ChannelError> {
-        let tools = Tools { clock: self.clock, seed: self.seed };
+        let counts = self.metrics.of_thread();
         Ok(SenderThread {
-            channels: OpenChannels::open(self.channels, tools)?,
+            channels: OpenChannels::open(self.channels, counts, (self.clock, self.seed))?,
             lane_gates: LaneGates::new(self.limits, self.quotas),
             pauses: self.begin.watch_pauses(),
             begin: self.begin,

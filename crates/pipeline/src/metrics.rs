@@ -10,11 +10,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::attempt_codes::AttemptCodes;
+use crate::send_counts::{ProcessCounts, ThreadCounts};
+use crate::send_metrics::SendMetrics;
+
 /// Counters and histograms of the pipeline. Cloning gives another handle on the same ones.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     outcomes: Family<OutcomeLabels, Counter>,
     latency: Family<ChannelLabels, Histogram, fn() -> Histogram>,
+    attempts: AttemptCodes,
+    sends: ProcessCounts,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,6 +46,8 @@ impl Default for Metrics {
         Self {
             outcomes: Family::default(),
             latency: Family::new_with_constructor(latency_histogram),
+            attempts: AttemptCodes::default(),
+            sends: ProcessCounts::default(),
         }
     }
 }
@@ -51,6 +59,13 @@ impl Metrics {
         registry.register("belfry_deliveries", help, self.outcomes.clone());
         let help = "Seconds from the due time of a notification to its settled acceptance";
         registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());
+        self.attempts.register(registry);
+        registry.register_collector(Box::new(SendMetrics(self.sends.clone())));
+    }
+
+    /// Counts for one more sender thread.
+    pub(crate) fn of_thread(&self) -> ThreadCounts {
+        self.sends.of_thread()
     }
 
     /// Counts the settled deliveries of `chunk`, but for those of `refused` claims: a group of equal outcomes at once, and the latency
@@ -79,6 +94,7 @@ impl Metrics {
             }
             let labels = OutcomeLabels { channel: channel.to_owned(), outcome };
             self.outcomes.get_or_create(&labels).inc_by(count as u64);
+            self.attempts.count(channel, group, count as u64);
             if group.disposition == Disposition::Ended(State::Delivered) {
                 self.observe(channel, settled().map(|index| at.since(chunk.due_since(*index))));
             }

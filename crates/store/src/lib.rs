@@ -89,7 +89,7 @@ pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,
     SuppressionPage,
 };
-pub use totals::assign_totals;
+pub use totals::{TenantPage, assign_totals};
 
 use notification::Chunk;
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::{
     ActFilter, ActPage, Attempted, BroadcastFilter, BroadcastPage, ClusterStatus, DeliveryFilter,
     DeliveryPage, EventPosition, FeedCursor, KeyUse, ListOrder, ShardCursor, StoreError,
-    StoreSpace, Suppression, SuppressionPage, TotalsAssignment,
+    StoreSpace, Suppression, SuppressionPage, TenantPage, TotalsAssignment,
 };
 
 /// A notification with its content, its state and its log.
@@ -332,6 +332,14 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// Running totals of `tenant`, exact at every commit; empty for one that never had any notification. `None`, for every tenant,
     /// until what an older version counted without its tenant is assigned ([`assign_totals`](crate::assign_totals)).
     async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError>;
+
+    /// The tenants behind `after` that have something, by name, each with its running totals, at most `items`, which is at least 1.
+    /// `None` as for [`ReadStore::tenant_totals`]. The cost is that of the totals, however many notifications there are.
+    async fn tenants(
+        &self,
+        after: Option<Name>,
+        items: usize,
+    ) -> Result<Option<TenantPage>, StoreError>;
 
     /// Lanes with work, in order of lane: those with claimed deliveries, and of the rest some whose work is due first, a thousand
     /// at least if there are as many. The lane whose work is due first of all is among them, or one that is due 16 s later at

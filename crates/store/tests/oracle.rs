@@ -382,6 +382,8 @@ impl<F: Fast> Pair<F> {
             let fast = self.fast.store().reader().tenant_totals(tenant.clone()).await;
             assert_eq!(self.memory.tenant_totals(tenant).await, fast);
         }
+        let fast = self.fast.store().reader().tenants(None, 1).await;
+        assert_eq!(self.memory.tenants(None, 1).await, fast);
         assert_eq!(
             self.memory.lanes().await.unwrap(),
             self.fast.store().reader().lanes().await.unwrap()

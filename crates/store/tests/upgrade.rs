@@ -55,6 +55,7 @@ async fn list(store: &dyn Store, filter: Filter) -> Listed {
 async fn all_is_there(store: &dyn Store, before: &Listed) {
     let (reads, tenant) = (store.reader(), name("default"));
     assert_eq!(reads.tenant_totals(tenant.clone()).await.unwrap(), None);
+    assert_eq!(reads.tenants(None, 9).await.unwrap(), None);
     let totals = reads.totals().await.unwrap();
     assert_eq!(totals.accepted, before.len() as u64);
     assert!(assign_totals(reads, store, &tenant).await.unwrap());

@@ -38,11 +38,13 @@ fn cancelling(types: &mut Types) -> Vec<Operation> {
     vec![
         operation("/v1/notifications/{id}/cancel", "cancel_notification", "Cancel a notification that was not sent")
             .about("One that is cancelled already has the same answer.")
+            .takes(&scope::TENANT)
             .json("It is cancelled.", answer.clone())
             .may(&[TooLate])
             .writes(),
         operation("/v1/broadcasts/{id}/cancel", "cancel_broadcast", "Cancel what was not sent of a broadcast")
             .about("A cancellation that is asked for again has the same answer.")
+            .takes(&scope::TENANT)
             .json("What is left of it is cancelled.", answer)
             .may(&[TooLate])
             .writes(),
@@ -66,6 +68,7 @@ fn rescheduling(types: &mut Types) -> Vec<Operation> {
             "reschedule_notification",
             "Give a notification that was not sent another time",
         )
+        .takes(&scope::TENANT)
         .body(JSON, &body, &example)
         .json("It waits for the new time.", answer.clone())
         .may(&[TooLate, NotReleased, Overtaken])
@@ -75,6 +78,7 @@ fn rescheduling(types: &mut Types) -> Vec<Operation> {
             "reschedule_broadcast",
             "Give what was not sent of a broadcast another time",
         )
+        .takes(&scope::TENANT)
         .body(JSON, &body, &example)
         .json("What is left of it waits for the new time.", answer)
         .may(&[TooLate, NotReleased, Overtaken])
@@ -140,7 +144,7 @@ fn requeueing(types: &mut Types) -> Vec<Operation> {
         "requeue_notification",
         "Send a notification again that ended undelivered",
     )
-    .takes(&requeue::NAMES)
+    .takes(&requeue::NAMES_OF_ONE)
     .json("It is pending again.", types.of::<RequeuedOne>())
     .may(&[
         MissingParameter,
@@ -180,7 +184,7 @@ fn resolving(types: &mut Types) -> Vec<Operation> {
         "Write down what became of a notification that is in doubt",
     )
     .about("Nothing is sent.")
-    .takes(&resolve::NAMES)
+    .takes(&resolve::NAMES_OF_ONE)
     .json("It has ended.", answer.clone())
     .may(&[WrongState])
     .writes();

@@ -1,6 +1,7 @@
 //! Operations for operators: the state of the engine.
 
 use axum::http::Method;
+use notification::Name;
 use notification::limits::LIST_ITEMS;
 use serde_json::json;
 use store::LogEntry;
@@ -8,18 +9,21 @@ use store::LogEntry;
 use super::operation::{JSON, LINES, Operation, component, lines_of};
 use super::parameters::limit;
 use super::types::Types;
+use crate::account::TenantAccount;
 use crate::events::STREAM;
 use crate::exposition::{OPENMETRICS, TEXT};
-use crate::limits::LOG_ENTRIES;
+use crate::limits::{LIST_SLICE, LOG_ENTRIES};
 use crate::operate::{self, AuditAnswer};
 use crate::problem_code::ProblemCode::{
-    ConfigurationRefused, InternalError, NotReady, TooManyStreams, UnknownPath,
+    AccountUnknown, ConfigurationRefused, InternalError, NotReady, TooManyStreams, UnknownPath,
 };
 use crate::prospect::{self, ProspectAnswer};
 use crate::prune::PruneAnswer;
 use crate::reload::ReloadAnswer;
 use crate::session_routes::SessionAnswer;
 use crate::status::StatusAnswer;
+use crate::tenants;
+use crate::view::ListAnswer;
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     let log = lines_of(&[types.of::<LogEntry>(), component("NextLogPosition")]);
@@ -38,6 +42,14 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .about("With `Accept: text/event-stream` it is a stream that does not end: the status at once, and again when it has changed, a second apart at least. All who follow share one look at the store.")
             .answers(200, "The status.", &[(JSON, types.of::<StatusAnswer>()), (STREAM, live)])
             .may(&[TooManyStreams])
+            .reads(),
+        operation(Method::GET, "/v1/tenants", "list_tenants", "List tenants")
+            .about("Those that have anything, by name, each with its account: that costs no more however many notifications there are.")
+            .takes(&tenants::PARAMETERS)
+            .with("after", types.of::<Name>(), "`next` of the answer before: go on from there.")
+            .with("limit", limit(LIST_SLICE, LIST_ITEMS), "Items of the answer at most.")
+            .json("Some of them.", types.of::<ListAnswer<TenantAccount>>())
+            .may(&[AccountUnknown])
             .reads(),
         operation(Method::GET, "/v1/audit", "audit", "Count everything from the ground up")
             .about("Takes a while on a large store.")

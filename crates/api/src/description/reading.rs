@@ -16,8 +16,9 @@ use crate::channels::ChannelList;
 use crate::limits::{LIST_SLICE, LOG_ENTRIES};
 use crate::pauses::PauseList;
 use crate::problem_code::ProblemCode::{AccountUnknown, TenantStreams, TooManyStreams};
+use crate::templates::TemplateItem;
 use crate::view::{ListAnswer, Notification};
-use crate::{account, broadcast_list, events, notifications};
+use crate::{broadcast_list, events, notifications, scope, templates};
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     vec![
@@ -31,6 +32,7 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .reads(),
         operation("/v1/notifications/{id}", "read_notification", "Read a notification")
             .about("With its content, as far as that is kept, and each of its attempts.")
+            .takes(&scope::TENANT)
             .polled("The notification.", types.of::<Notification>())
             .reads(),
         operation("/v1/broadcasts", "list_broadcasts", "List broadcasts")
@@ -43,22 +45,31 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .reads(),
         operation("/v1/broadcasts/{id}", "read_broadcast", "Read a broadcast")
             .about("With the account of its notifications, and when it will be complete.")
+            .takes(&scope::TENANT)
             .polled("The broadcast.", types.of::<BroadcastAnswer>())
             .reads(),
         events_of_deliveries(types),
         operation("/v1/account", "read_account", "Read the account of a tenant")
             .about("The caller's; an operator may name another tenant.")
-            .takes(&account::PARAMETERS)
+            .takes(&scope::TENANT)
             .example("tenant", &json!("default"))
             .json("The account.", types.of::<TenantAccount>())
             .may(&[AccountUnknown])
             .reads(),
         operation("/v1/channels", "list_channels", "List channels")
-            .about("Those that this process is configured with, as of now.")
+            .about("Those that this process is configured with, as of now, with what is paused of a tenant.")
+            .takes(&scope::TENANT)
             .polled("The channels.", types.of::<ChannelList>())
             .reads(),
+        operation("/v1/templates", "list_templates", "List named templates")
+            .about("Those that this process is configured with, as of now, by name, without those that are meant for a channel that the caller's key is not granted.")
+            .takes(&templates::PARAMETERS)
+            .with("after", types.of::<Name>(), "`next` of the answer before: go on from there.")
+            .with("limit", limit(templates::ITEMS, templates::ITEMS), "Items of the answer at most.")
+            .json("Some of them.", types.of::<ListAnswer<TemplateItem>>()),
         operation("/v1/pauses", "list_pauses", "List pauses")
-            .about("Those of the caller's tenant; with an operator's key those of all.")
+            .about("Those of the caller's tenant; with an operator's key those of all, or of the tenant that is named.")
+            .takes(&scope::TENANT)
             .json("The pauses.", types.of::<PauseList>())
             .reads(),
     ]

@@ -65,17 +65,42 @@ async fn a_tenant_reads_its_own_account_and_an_operator_any() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_operator_lists_the_tenants_that_have_anything() {
+    let fixture = two_tenants().await;
+    let list = async |name: &str, query: &str| {
+        call(&fixture, name, Method::GET, &format!("/v1/tenants{query}"), "").await
+    };
+    let all = list("ops", "").await.json();
+    let mut items = all["items"].as_array().unwrap().clone();
+    assert_eq!(all["next"], Value::Null);
+    for item in &mut items {
+        item.as_object_mut().unwrap().retain(|_, count| *count != json!(0));
+    }
+    let acme = json!({"tenant": "acme", "accepted": 2, "cancelled": 1, "pending": 1});
+    let globex = json!({"tenant": "globex", "accepted": 1, "pending": 1});
+    assert_eq!(items, [acme, globex]);
+    let first = list("ops", "?limit=1").await.json();
+    assert_eq!((&first["items"][0]["tenant"], &first["next"]), (&json!("acme"), &json!("acme")));
+    let second = list("ops", "?limit=1&after=acme").await.json();
+    assert_eq!((&second["items"][0]["tenant"], &second["next"]), (&json!("globex"), &Value::Null));
+    assert_eq!(list("ops", "?after=globex").await.json()["items"], json!([]));
+    list("ops", "?after=A%20b").await.problem(400);
+    list("acme", "").await.problem(403);
+}
+
+#[tokio::test(start_paused = true)]
 async fn metrics_are_those_of_the_tenant_but_for_operators() {
     let fixture = two_tenants().await;
     tokio::time::advance(Duration::from_secs(3)).await;
     let own = [
-        "belfry_notifications_accepted 1\n",
+        "belfry_notifications_accepted_total 1\n",
         "belfry_notifications{state=\"pending\"} 1\n",
         "belfry_notifications{state=\"cancelled\"} 0\n",
         "belfry_pauses 0\n",
         "belfry_oldest_due_seconds 3.",
     ];
-    let of_all = ["belfry_notifications_accepted 3\n", "belfry_available{part=\"start\"} 0\n"];
+    let of_all =
+        ["belfry_notifications_accepted_total 3\n", "belfry_available{part=\"start\"} 0\n"];
     // With an address of their own for operators, it says who asks: any key is answered there as theirs, and none elsewhere.
     for (site, name, is_operator) in [
         (&fixture.site, "globex", false),
@@ -93,7 +118,7 @@ async fn metrics_are_those_of_the_tenant_but_for_operators() {
         assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     }
     let ops = metrics(&fixture.public, "ops").await;
-    assert!(ops.contains("belfry_notifications_accepted 0\n"), "{ops}");
+    assert!(ops.contains("belfry_notifications_accepted_total 0\n"), "{ops}");
 }
 
 /// A store that an older version wrote has counted for all tenants together.
@@ -104,11 +129,13 @@ async fn an_account_that_is_not_known_yet_is_not_shown() {
     let answer = call(&fixture, "acme", Method::GET, "/v1/account", "").await;
     assert_eq!(answer.problem(503)["code"], "account_unknown");
     assert_eq!(answer.header("retry-after"), "60");
+    let tenants = call(&fixture, "ops", Method::GET, "/v1/tenants", "").await;
+    assert_eq!(tenants.problem(503)["code"], "account_unknown");
     let of_tenant = metrics(&fixture.site, "acme").await;
     assert!(!of_tenant.contains("belfry_notifications"), "{of_tenant}");
     assert!(of_tenant.contains("belfry_pauses 0\n"), "{of_tenant}");
     let of_all = metrics(&fixture.site, "ops").await;
-    assert!(of_all.contains("belfry_notifications_accepted 3\n"), "{of_all}");
+    assert!(of_all.contains("belfry_notifications_accepted_total 3\n"), "{of_all}");
     let (store, acme) = (&*fixture.store, "acme".parse().unwrap());
     assert!(store::assign_totals(store, store, &acme).await.unwrap());
     assert_eq!(account(&fixture, "acme", "").await["accepted"], 2);

@@ -42,3 +42,4 @@ mod sockets;
 mod support;
 mod suppressions;
 mod templates;
+mod tenants;

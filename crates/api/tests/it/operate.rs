@@ -114,7 +114,7 @@ async fn status_audit_and_metrics_agree() {
     let metrics = fixture.get("/metrics").await;
     assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
     for line in [
-        "belfry_notifications_accepted 2\n",
+        "belfry_notifications_accepted_total 2\n",
         "belfry_notifications{state=\"delivered\"} 1\n",
         "belfry_notifications{state=\"dead\"} 0\n",
     ] {

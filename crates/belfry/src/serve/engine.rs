@@ -20,6 +20,7 @@ use super::certificates::{Certificates, ReadCertificates};
 use super::failed::Failed;
 use super::listeners::{ListenPlaces, Listeners};
 use super::live::Live;
+use super::process_metrics::{ReloadMetrics, register_process};
 use super::relayed::RelayRoute;
 use super::sources;
 use super::stages::{SiteSenders, StageParts, Stages};
@@ -43,6 +44,7 @@ pub(crate) struct Engine {
     intake: Arc<Intake>,
     live: Live,
     reload_calls: Option<mpsc::Receiver<ReloadCall>>,
+    reload_metrics: ReloadMetrics,
 }
 
 // === impl Engine ===
@@ -105,7 +107,9 @@ impl Engine {
 
         // A relay has no configuration to read again: it runs by its arguments.
         let (reloads, reload_calls) = route.is_none().then(api::reload_calls).unzip();
-        let registry = Registry::default();
+        let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::new(clock));
+        register_process(&mut registry, role, clock);
+        reload_metrics.register(&mut registry);
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
         let mut parts = StageParts {
             config,
@@ -141,6 +145,7 @@ impl Engine {
             intake,
             live,
             reload_calls,
+            reload_metrics,
         })
     }
 
@@ -163,6 +168,11 @@ impl Engine {
         // A store that cannot be told has failed, and ends the process.
         self.backend.store().offer(self.live.channel_names()).await?;
         Ok(changes)
+    }
+
+    /// Counts a reload, which has ended with success or was refused, for the metrics.
+    pub(super) fn note_reload(&self, is_successful: bool) {
+        self.reload_metrics.ended(is_successful);
     }
 
     /// Callers that ask for a reload, for the loop that makes them, once. Callers are refused when it is dropped.

@@ -17,6 +17,15 @@ pub(crate) enum Role {
 // === impl Role ===
 
 impl Role {
+    /// The command that runs it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Both => "serve",
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+        }
+    }
+
     /// True if it takes notifications in, and claims what is due.
     pub(super) fn produces(self) -> bool {
         self != Self::Consume

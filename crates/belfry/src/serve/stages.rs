@@ -9,7 +9,10 @@ use flow::{Clock, Tasks};
 use futures_util::future::try_join_all;
 use notification::{Chunk, Name, Ticket, limits};
 use pipeline::ingest::{self, Intake};
-use pipeline::{Collect, Deliver, Dispatch, Metrics, QuotaShares, Settle, ThreadAffinity, report};
+use pipeline::{
+    Collect, Deliver, DestinationLimits, Dispatch, LoadMetrics, Metrics, QuotaShares, Settle,
+    ThreadAffinity, report,
+};
 use prometheus_client::registry::Registry;
 use store::{Claims, Retention, StoreError};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -349,6 +352,8 @@ impl Stages {
         let (reports, reported) = report::channel();
         let metrics = Metrics::default();
         metrics.register(&mut parts.registry);
+        let limits = Arc::<DestinationLimits>::default();
+        parts.registry.register_collector(Box::new(LoadMetrics(Arc::clone(&limits))));
         let deliver = Deliver {
             queue: Arc::new(queue),
             begin: parts.backend.store() as _,
@@ -357,9 +362,10 @@ impl Stages {
             stopping: self.stopping(),
             worker_deadline: parts.backend.worker_deadline(),
             quotas: parts.live.quotas(),
+            metrics: metrics.clone(),
             clock: parts.clock,
             seed: parts.random.u64(..),
-            limits: Arc::default(),
+            limits,
             affinity: ThreadAffinity::new(parts.config.delivery.threads()),
         };
         self.senders = Senders::start(&deliver)?;

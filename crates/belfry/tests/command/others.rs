@@ -295,6 +295,42 @@ fn cancelling_a_scope_goes_on_to_the_end() {
 }
 
 #[test]
+fn a_command_about_one_thing_names_its_tenant() {
+    let engine = Engine::start(|_| Reply::Json(404, json!({"detail": "not here"})));
+    let workspace = Workspace::new();
+    let id = "01993c5a-2b7a-8a41-8000-000000010000";
+    let send_at = ["--send-at", "2027-01-01T00:00:00Z"];
+    for arguments in [
+        &["get", id][..],
+        &["get", "bc_7"],
+        &["cancel", id],
+        &["cancel", "bc_7"],
+        &["requeue", id],
+        &["resolve", id, "--as", "dead"],
+        &[&["reschedule", id], &send_at[..]].concat(),
+        &["channels"],
+    ] {
+        let named = ["--tenant", "shop", "--url", &engine.url];
+        let ended = workspace.belfry(&[arguments, &named].concat());
+        assert_eq!(ended.err, ["belfry: not here"], "{arguments:?}");
+    }
+    let targets: Vec<String> = engine.requests().into_iter().map(|it| it.target).collect();
+    assert_eq!(
+        targets,
+        [
+            format!("GET /v1/notifications/{id}?tenant=shop"),
+            "GET /v1/broadcasts/bc_7?tenant=shop".to_owned(),
+            format!("POST /v1/notifications/{id}/cancel?tenant=shop"),
+            "POST /v1/broadcasts/bc_7/cancel?tenant=shop".to_owned(),
+            format!("POST /v1/notifications/{id}/requeue?tenant=shop"),
+            format!("POST /v1/notifications/{id}/resolve?as=dead&tenant=shop"),
+            format!("POST /v1/notifications/{id}/reschedule?tenant=shop"),
+            "GET /v1/channels?tenant=shop".to_owned(),
+        ]
+    );
+}
+
+#[test]
 fn the_end_of_a_broadcast_is_told_while_it_is_sent_and_before() {
     let broadcast = json!({"id": "bc_7", "channel": "ios", "accepted_at": "noon", "expires_at": null, "paused_since": null,
         "accepted": 5, "delivered": 2, "refused": 0, "expired": 0, "cancelled": 0, "suppressed": 0, "in_doubt": 0, "dead": 0,

@@ -63,11 +63,15 @@ fn an_engine_says_the_same_as_its_store() {
         assert_eq!(run(&["log"]).out.lines().count(), 3);
         assert!(run(&["log", "--id", &ids[1]]).out.contains("two"));
         assert!(run(&["log", "--id", waits.out.trim()]).out.contains("order 7"));
+        let tenants = run(&["tenants"]);
+        assert!(tenants.out.contains("default"), "{tenants:?}");
         run(&["audit"]);
     }
-    let other = told(&["list", "--tenant", "shop"]);
-    assert_eq!(other.code, 2, "{other:?}");
-    assert!(other.err[0].contains("leave --tenant out"), "{other:?}");
+    for list in ["list", "broadcasts"] {
+        let run = |tenant| both(&workspace, &engine, &[list, "--tenant", tenant]);
+        assert_eq!(run("default").out, both(&workspace, &engine, &[list]).out);
+        assert_eq!(run("shop").out, "");
+    }
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn a_store_that_is_named_goes_before_an_engine() {
     let engine = Engine::start(|_| Reply::Json(401, serde_json::json!({"detail": "no key"})));
     let workspace = Workspace::new();
     workspace.make_store();
-    for command in ["list", "broadcasts", "log", "audit"] {
+    for command in ["list", "broadcasts", "log", "tenants", "audit"] {
         let asked = workspace.belfry(&[command, "--url", &engine.url]);
         assert_eq!((asked.code, asked.err), (1, vec!["belfry: no key".to_owned()]), "{command}");
         let read = workspace.belfry(&[command, "--url", &engine.url, "--store", "data"]);
@@ -84,7 +88,7 @@ fn a_store_that_is_named_goes_before_an_engine() {
         let output = variable.env("BELFRY_URL", &engine.url).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{command}");
     }
-    assert_eq!(engine.requests().len(), 8);
+    assert_eq!(engine.requests().len(), 10);
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn one_is_accepted(world: &World) {
     // Those of the tenant: the process itself is for operators to see.
     let mut stream = world.begin("GET /metrics", "connection: close");
     let answer = read_until(&mut stream, "# EOF").unwrap();
-    assert!(answer.contains("\nbelfry_notifications_accepted "), "{answer}");
+    assert!(answer.contains("\nbelfry_notifications_accepted_total "), "{answer}");
     assert!(!answer.contains("belfry_available"), "{answer}");
 }
 

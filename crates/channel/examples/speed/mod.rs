@@ -91,7 +91,7 @@ fn run(
     start: &Barrier,
 ) -> Result<Share, Box<dyn Error>> {
     let clock = Clock::system();
-    let sender = channel.open(Tools { clock, seed: 1 })?;
+    let sender = channel.open(Tools::new(clock, 1))?;
     let bounds = channel.bounds();
     let gate = Gate::new(bounds.concurrency.limit(bounds.learned));
     let send_all = async |requests: usize| {

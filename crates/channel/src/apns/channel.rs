@@ -174,7 +174,8 @@ impl Channel for ApnsChannel {
         let clock = tools.clock;
         let (authority, topic) = (self.authority.clone(), self.topic.clone());
         Ok(Box::new(ApnsSender {
-            pool: Http2Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed),
+            pool: Http2Pool::new(self.dial.clone(), self.connections_max, clock, tools.seed)
+                .counted(tools.connections),
             encoder: ApnsEncoder::new(authority, topic, self.collapses_on_retry),
             channel: self.clone(),
             clock,

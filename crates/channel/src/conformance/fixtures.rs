@@ -58,7 +58,7 @@ impl<'a> ChannelRig<'a> {
     ) -> Option<Self> {
         let channel = subject.channel(provider)?;
         #[expect(clippy::expect_used, reason = "a check fails by panicking")]
-        let sender = channel.open(Tools { clock, seed: 7 }).expect("a sender opens");
+        let sender = channel.open(Tools::new(clock, 7)).expect("a sender opens");
         let (pauses, stopping) = (watch::channel(Arc::default()).1, watch::channel(false).1);
         Some(Self { subject, provider, channel, sender, clock, pauses, stopping })
     }

@@ -129,7 +129,8 @@ impl Channel for FcmChannel {
             ChannelError::setting("project_id", "makes no address with the endpoint")
         })?;
         Ok(Box::new(FcmSender {
-            pool: Http2Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed),
+            pool: Http2Pool::new(self.dial.clone(), self.connections_max, tools.clock, tools.seed)
+                .counted(tools.connections),
             encoder,
             tokens: Arc::clone(&self.tokens),
             clock: tools.clock,

@@ -183,10 +183,11 @@ impl Channel for SmtpChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let clock = tools.clock;
         Ok(Box::new(SmtpSender {
             pool: SessionPool::new(self.router()?, self.limits, tools),
             channel: self.clone(),
-            clock: tools.clock,
+            clock,
             log_throttle: LogThrottle::default(),
         }))
     }

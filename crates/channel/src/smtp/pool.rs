@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flow::{Backoff, Clock};
+use net::connection_counts::ConnectionCounts;
 use net::idle::{Idle, Reusable};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -39,6 +40,7 @@ pub(super) struct SessionPool {
     destinations: RefCell<HashMap<Arc<str>, Rc<Destination>>>,
     idle: Idle<Rc<Destination>, SmtpSession>,
     session_limits: SessionLimits,
+    counts: Arc<ConnectionCounts>,
 }
 
 /// How many connections, and for how long.
@@ -93,6 +95,7 @@ impl SessionPool {
             // The sessions of each destination bound them.
             idle: Idle::new(tools.clock, IDLE_MAX, usize::MAX),
             session_limits: SessionLimits::new(tools.clock),
+            counts: tools.connections,
         }
     }
 
@@ -190,10 +193,15 @@ impl SessionPool {
             return Err(NoSession::Failed { why: why.clone(), is_new: false });
         }
         let failures_before = destination.failures.get();
-        match self.router.connect(&destination.name, &self.random).await {
-            Ok(connection) => {
+        let connected = self.router.connect(&destination.name, &self.random).await;
+        if let Err(why) = &connected {
+            self.counts.fail(why.fault());
+        }
+        match connected {
+            Ok(mut connection) => {
                 destination.failures.set(0);
                 destination.closed.take();
+                connection.counted = Some(self.counts.open());
                 Ok(connection)
             }
             // Of connects at the same time the first that fails speaks for all: together they are one failure in a row.

@@ -211,7 +211,9 @@ async fn dial(
         Ok(Err(ConnectError::Forbidden(forbidden))) => {
             Err(NoConnection::NoHost(forbidden.to_string()))
         }
-        Ok(Err(ConnectError::Failed(why))) => Err(NoConnection::Unreachable(why)),
+        Ok(Err(ConnectError::Unresolved(why) | ConnectError::Failed(why))) => {
+            Err(NoConnection::Unreachable(why))
+        }
         Err(_elapsed) => Err(NoConnection::Unreachable("no connection within 30 s".to_owned())),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use net::connection_counts::{ConnectFault, CountedConnection};
 use net::endpoint::Host;
 use net::{redact, tls};
 use smtp_proto::EhloResponse;
@@ -29,6 +30,8 @@ pub(super) struct SmtpSession {
     pub(super) needs_reset: bool,
     /// It ended, or is out of step, within a mail.
     pub(super) is_broken: bool,
+    /// Counted as open as long as this is there.
+    pub(super) counted: Option<CountedConnection>,
 }
 
 /// The extensions that a server announces after EHLO.
@@ -75,6 +78,20 @@ pub(super) enum NoConnection {
     Misconfigured(String),
 }
 
+// === impl NoConnection ===
+
+impl NoConnection {
+    /// The part of connecting at which it failed, as far as is known.
+    pub(super) const fn fault(&self) -> ConnectFault {
+        match self {
+            Self::NullMx(_) | Self::NoHost(_) => ConnectFault::Resolve,
+            Self::Unreachable(_) => ConnectFault::Connect,
+            Self::Misconfigured(_) => ConnectFault::Tls,
+            Self::Busy(_) | Self::NotLoggedIn(_) => ConnectFault::Protocol,
+        }
+    }
+}
+
 // === impl SmtpSession ===
 
 impl SmtpSession {
@@ -86,6 +103,7 @@ impl SmtpSession {
             host: Arc::from(""),
             transactions: 0,
             mails_taken: 0,
+            counted: None,
             needs_reset: false,
             is_broken: false,
         }

@@ -96,7 +96,8 @@ impl Channel for WebhookChannel {
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
         let reach = Arc::new(self.rules.guard.clone());
-        let pool = Http1Pool::new(reach, self.endpoints.tls.clone(), tools.clock);
+        let pool = Http1Pool::new(reach, self.endpoints.tls.clone(), tools.clock)
+            .counted(tools.connections);
         Ok(Box::new(WebhookSender { pool, channel: self.clone(), clock: tools.clock }))
     }
 }

@@ -119,12 +119,13 @@ impl Channel for WebPushChannel {
     }
 
     fn open(&self, tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
+        let clock = tools.clock;
         Ok(Box::new(WebPushSender {
             heads: SharedHeads::default(),
             channel: self.clone(),
             routes: Routes::new(self.dial.clone(), tools),
             encryption_turns: EncryptionTurns::new(),
-            clock: tools.clock,
+            clock,
             log_throttle: LogThrottle::default(),
         }))
     }

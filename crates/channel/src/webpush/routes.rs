@@ -77,7 +77,8 @@ impl Routes {
     /// No connections yet.
     pub(super) fn new(dial: PushDial, tools: Tools) -> Self {
         let tls = vec![Arc::clone(&dial.tls_http1)];
-        let http1 = http1::Http1Pool::new(Arc::clone(&dial.reach), tls, tools.clock);
+        let http1 = http1::Http1Pool::new(Arc::clone(&dial.reach), tls, tools.clock)
+            .counted(Arc::clone(&tools.connections));
         Self { dial, tools, by_origin: RefCell::default(), http1 }
     }
 
@@ -158,8 +159,9 @@ impl Routes {
             priming: Priming::Unprimed,
             read_fields: &READ_FIELDS,
         };
-        let Tools { clock, seed } = self.tools;
-        let http2 = http2::Http2Pool::new(dial, self.dial.connections_max, clock, seed);
+        let Tools { clock, seed, ref connections } = self.tools;
+        let http2 = http2::Http2Pool::new(dial, self.dial.connections_max, clock, seed)
+            .counted(Arc::clone(connections));
         let route = Rc::new(PushRoute {
             origin: origin.clone(),
             // An origin is spelled without the port that its scheme has anyway (RFC 8292, section 2; RFC 6454, section

@@ -31,7 +31,7 @@ impl Rig {
     pub(crate) fn at(clock: Clock, listener: &TlsListener, more: &serde_json::Value) -> Self {
         let settings = settings(listener, more);
         let channel = ApnsChannel::new(&settings, &ProviderTokens::default()).unwrap();
-        Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
+        Self { sender: channel.open(Tools::new(clock, 1)).unwrap(), clock }
     }
 
     pub(crate) async fn send(&self, count: u16) -> Vec<Report> {

@@ -39,7 +39,7 @@ impl Rig {
         let settings = settings(&listener, &tokens, ca_file.path(), more);
         let clock = Clock::starting_at(NOW);
         let channel = FcmChannel::new(&settings).unwrap();
-        let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel.open(Tools::new(clock, 1)).unwrap();
         let quota = Quota::new(channel.bounds().messages_per_minute);
         Self { sender, quota: Arc::new(quota), clock, listener, tokens }
     }

@@ -95,7 +95,7 @@ async fn no_webhook_goes_over_a_connection_that_may_be_closing() {
     let (listener, url) = webhook::listen().await;
     let channel = WebhookChannel::new(&webhook::settings(&serde_json::json!({}))).unwrap();
     let clock = Clock::starting_at(NOW);
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     let mut chunk = chunk(clock, "{}", (0..300).map(|_| url.clone()));
     chunk.envelope.guarantee = Guarantee::AtMostOnce;
     let (begun, received) = (Begun::default(), Rc::new(Cell::new(0)));

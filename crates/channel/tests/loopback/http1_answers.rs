@@ -13,7 +13,7 @@ use crate::webhook::{listen, read, settings};
 async fn sent(more: &serde_json::Value, url: String) -> Vec<Report> {
     let channel = WebhookChannel::new(&settings(more)).unwrap();
     let clock = Clock::starting_at(NOW);
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     send(&*sender, clock, &chunk(clock, "{}", [url]), 1).await
 }
 

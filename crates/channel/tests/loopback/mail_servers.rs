@@ -24,7 +24,7 @@ async fn sent(settings: Value, content: &Value, recipients: &[String]) -> Vec<(V
     channel.check_content(content.as_bytes(), b"").unwrap();
     // Signatures bear the time.
     let clock = Clock::system();
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     let recipients = recipients.iter().map(|to| channel.canonical(to).unwrap().into_owned());
     let chunk = chunk(clock, &content, recipients);
     let sending = async {

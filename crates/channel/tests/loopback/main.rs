@@ -9,6 +9,8 @@ mod apns_time;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod connections;
+#[cfg(test)]
 mod fcm;
 #[cfg(test)]
 mod fence;

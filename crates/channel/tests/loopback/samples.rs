@@ -198,7 +198,7 @@ async fn the_making_of_a_connection_is_not_in_the_latency_of_a_webhook() {
     let channel =
         WebhookChannel::new(&settings(&serde_json::json!({ "ca_file": ca_file }))).unwrap();
     let clock = Clock::starting_at(NOW);
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     beside(server, async {
         let chunk = chunk(clock, "{}", [url.clone(), url]);
         let samples = sample((&*sender, clock), &chunk, 1, None).await;
@@ -224,7 +224,7 @@ async fn the_time_lost_on_a_dead_connection_is_a_wait() {
     };
     let channel = WebhookChannel::new(&settings(&serde_json::json!({}))).unwrap();
     let clock = Clock::starting_at(NOW);
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     beside(server, async {
         let long = chunk(clock, &format!("\"{}\"", "x".repeat(16 << 20)), [url.clone()]);
         assert_eq!(seconds(&sample((&*sender, clock), &long, 1, None).await), [(0, 0)]);

@@ -86,8 +86,8 @@ async fn rebind(channel: impl FnOnce(Arc<dyn Resolve>) -> Box<dyn Channel>, reci
     book.add("rebinding.push.test", &["127.0.0.2"]);
     let clock = Clock::starting_at(NOW);
     let channel = channel(Arc::clone(&book) as Arc<dyn Resolve>);
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
-    let again = channel.open(Tools { clock, seed: 2 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
+    let again = channel.open(Tools::new(clock, 2)).unwrap();
     let one = chunk(clock, "{}", [recipient.to_owned()]);
     assert_eq!(verdicts(&send(&*sender, clock, &one, 1).await), [Verdict::Accepted]);
     assert_eq!(book.asked("rebinding.push.test"), 1, "between check and connect nobody asks again");
@@ -160,7 +160,7 @@ async fn a_redirect_is_refused_and_where_it_leads_is_not_reached() {
     };
     beside(servers, async move {
         for (channel, recipient) in channels {
-            let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+            let sender = channel.open(Tools::new(clock, 1)).unwrap();
             let chunk = chunk(clock, "{}", [recipient]);
             let reports = send(&*sender, clock, &chunk, 1).await;
             assert_eq!(verdicts(&reports), [Verdict::Refused { gone: false }]);

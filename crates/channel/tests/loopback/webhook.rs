@@ -35,7 +35,7 @@ impl Rig {
     fn at(clock: Clock, more: &serde_json::Value) -> Self {
         let settings = settings(more);
         let channel = WebhookChannel::new(&settings).unwrap();
-        Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
+        Self { sender: channel.open(Tools::new(clock, 1)).unwrap(), clock }
     }
 
     fn plain() -> Self {

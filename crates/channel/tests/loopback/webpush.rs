@@ -82,7 +82,7 @@ impl Rig {
     pub(crate) fn with(listener: &TlsListener, more: &serde_json::Value) -> Self {
         let channel = WebPushChannel::new(&settings(Some(listener), more)).unwrap();
         let clock = Clock::starting_at(NOW);
-        let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel.open(Tools::new(clock, 1)).unwrap();
         Self { sender, clock, endpoint: format!("{}/push?x=1", listener.endpoint()) }
     }
 
@@ -375,7 +375,7 @@ async fn the_services_with_connections_are_bounded_and_the_idle_ones_go() {
     let channel = WebPushChannel::new(&settings(Some(&listener), &serde_json::json!({}))).unwrap();
     let clock = Clock::starting_at(NOW);
     let channel = channel.with_resolver(Arc::clone(&book) as Arc<dyn Resolve>);
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     let server = async move {
         loop {
             let stream = listener.accept().await;

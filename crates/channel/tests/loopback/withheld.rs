@@ -42,7 +42,7 @@ async fn a_webhook_is_not_sent_when_its_time_passed_while_it_was_connected() {
     let settings = webhook::settings(&serde_json::json!({ "ca_file": listener.ca_file.path() }));
     let clock = Clock::starting_at(NOW);
     let channel = WebhookChannel::new(&settings).unwrap();
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     let (url, deadline) = (format!("{}/hook", listener.endpoint()), deadline(clock));
     let passing = deadline.clone();
     let server = async move {

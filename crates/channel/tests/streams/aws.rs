@@ -54,7 +54,7 @@ async fn sqs_is_a_channel() {
     let subject = Subject { system: "sqs", name: suite, open: Arc::clone(&open), cuts_off: None };
     local(exercise(&subject, clock)).await;
     local(async {
-        let sender = channel("sqs", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("sqs", open).open(Tools::new(clock, 1)).unwrap();
         let recipient = format!("sqs:{queue}");
         let mut mixed = chunk(clock, &recipient, 500);
         // No character of XML: SQS takes none of these, and the other nine of its call.
@@ -97,8 +97,8 @@ async fn kinesis_is_a_channel() {
     let subject = Subject { system: "kinesis", name: suite, open, cuts_off: None };
     local(exercise(&subject, clock)).await;
     local(async {
-        let tools = Tools { clock, seed: 1 };
-        let sender = channel("kinesis", targets(false)).open(tools).unwrap();
+        let tools = Tools::new(clock, 1);
+        let sender = channel("kinesis", targets(false)).open(tools.clone()).unwrap();
         let recipient = format!("kinesis:{stream}");
         let reports = send(&*sender, clock, &chunk(clock, &recipient, 1_000), None).await;
         assert_eq!(verdicts(&reports), vec![Verdict::Accepted; 1_000]);

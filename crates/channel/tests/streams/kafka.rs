@@ -50,7 +50,7 @@ async fn kafka_is_a_channel() {
     let subject = Subject { system: "kafka", name: suite, open: Arc::clone(&open), cuts_off: None };
     local(exercise(&subject, clock)).await;
     local(async {
-        let sender = channel("kafka", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("kafka", open).open(Tools::new(clock, 1)).unwrap();
         let recipient = format!("kafka:{plain}");
         let reports = send(&*sender, clock, &chunk(clock, &recipient, 1_000), None).await;
         assert_eq!(verdicts(&reports), vec![Verdict::Accepted; 1_000]);

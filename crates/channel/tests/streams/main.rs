@@ -166,7 +166,7 @@ async fn local(test: impl Future<Output = ()>) {
 fn double(limits: BatchLimits) -> (StreamDouble, Box<dyn Sender>) {
     let double = StreamDouble::new(limits);
     let channel = channel("kinesis", Arc::new(Doubles(double.clone())));
-    (double, channel.open(Tools { clock: clock_now(), seed: 1 }).unwrap())
+    (double, channel.open(Tools::new(clock_now(), 1)).unwrap())
 }
 
 const LIMITS: BatchLimits = BatchLimits { records: 500, bytes: 5 << 20, record_bytes: 1 << 20 };
@@ -297,7 +297,7 @@ async fn nats_is_a_channel() {
     let subject = Subject { system: "nats", name, open: Arc::clone(&open), cuts_off: None };
     local(exercise(&subject, clock)).await;
     local(async {
-        let sender = channel("nats", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("nats", open).open(Tools::new(clock, 1)).unwrap();
         let recipient = format!("nats:{prefix}.orders");
         let reports = send(&*sender, clock, &chunk(clock, &recipient, 1_000), None).await;
         assert_eq!(verdicts(&reports), vec![Verdict::Accepted; 1_000]);
@@ -334,7 +334,7 @@ async fn rabbitmq_is_a_channel() {
     let subject = Subject { system: "amqp", name, open: Arc::clone(&open), cuts_off: None };
     local(exercise(&subject, clock)).await;
     local(async {
-        let sender = channel("amqp", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("amqp", open).open(Tools::new(clock, 1)).unwrap();
         let recipient = format!("amqp:/{queue}");
         let reports = send(&*sender, clock, &chunk(clock, &recipient, 1_000), None).await;
         assert_eq!(verdicts(&reports), vec![Verdict::Accepted; 1_000]);

@@ -93,7 +93,7 @@ async fn what_kinesis_has_no_throughput_for_is_put_off_alone() {
     let open: Arc<dyn OpenTargets> =
         Arc::new(KinesisTargets { aws: settings(&server.url), ordered: false, clock });
     local(async {
-        let sender = channel("kinesis", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("kinesis", open).open(Tools::new(clock, 1)).unwrap();
         let reports = send(&*sender, clock, &chunk(clock, "kinesis:s", 4), None).await;
         let deferred = Verdict::Deferred { after: None };
         assert_eq!(
@@ -130,7 +130,7 @@ async fn what_sqs_says_of_an_entry_or_of_a_call_is_the_verdict_on_each() {
     let open: Arc<dyn OpenTargets> =
         Arc::new(SqsTargets { aws: settings(&server.url), account: None, clock });
     local(async {
-        let sender = channel("sqs", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("sqs", open).open(Tools::new(clock, 1)).unwrap();
         let reports = send(&*sender, clock, &chunk(clock, "sqs:q", 4), None).await;
         let expected = [
             Verdict::Accepted,
@@ -152,7 +152,7 @@ async fn what_sqs_says_of_an_entry_or_of_a_call_is_the_verdict_on_each() {
     let open: Arc<dyn OpenTargets> =
         Arc::new(SqsTargets { aws: settings(&server.url), account: None, clock });
     local(async {
-        let sender = channel("sqs", open).open(Tools { clock, seed: 1 }).unwrap();
+        let sender = channel("sqs", open).open(Tools::new(clock, 1)).unwrap();
         let reports = send(&*sender, clock, &chunk(clock, "sqs:q", 3), None).await;
         assert_eq!(verdicts(&reports), [Verdict::Deferred { after: None }; 3]);
         assert_eq!(acted(&reports), [false; 3]);

@@ -9,6 +9,7 @@ use tokio_rustls::client::TlsStream;
 use super::connection::{Connection, Priming};
 use super::driver::Wire;
 use crate::connect::{self, ConnectFailure};
+use crate::connection_counts::ConnectFault;
 use crate::endpoint::Origin;
 use crate::read_ahead::ReadAheadSocket;
 use crate::tcp::Reach;
@@ -54,11 +55,19 @@ impl Dial {
             // With TLS 1.3 a peer that refuses our certificate, and a proxy without a server, say so only now. A request would be
             // in doubt then. And the peer's first frame, SETTINGS, is in front of its answer: what it grants is known then.
             wire.greet().await.map_err(|why| {
-                ConnectFailure::of(&self.origin, &format!("it was closed at once: {why}"))
+                ConnectFailure::of(
+                    &self.origin,
+                    ConnectFault::Protocol,
+                    &format!("it was closed at once: {why}"),
+                )
             })?;
             // Otherwise one would be made after the other, without a pause between.
             if !wire.connection.session.borrow().takes_requests() {
-                return Err(ConnectFailure::of(&self.origin, "it goes away at once"));
+                return Err(ConnectFailure::of(
+                    &self.origin,
+                    ConnectFault::Protocol,
+                    "it goes away at once",
+                ));
             }
             Ok(wire)
         };

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use flow::{Backoff, Clock};
 use notification::Priority;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::dial::{Dial, TlsWire};
 use crate::connect::ConnectFailure;
+use crate::connection_counts::{ConnectFault, ConnectionCounts};
 use crate::exchange::Unsent;
 use crate::tasks::LocalTasks;
 
@@ -45,6 +47,7 @@ pub(super) struct PoolState {
     dial_at: Cell<Option<Instant>>,
     /// Why the last connect has failed, if it has.
     pub(super) failure: RefCell<Option<ConnectFailure>>,
+    counts: RefCell<Arc<ConnectionCounts>>,
 }
 
 /// The requests of a pool that wait for streams, by priority.
@@ -76,8 +79,16 @@ impl Http2Pool {
             failures: Cell::default(),
             dial_at: Cell::default(),
             failure: RefCell::default(),
+            counts: RefCell::default(),
         };
         Self { shared: Rc::new(shared), tasks: LocalTasks::default() }
+    }
+
+    /// This pool, which counts its connections in `counts`.
+    #[must_use]
+    pub fn counted(self, counts: Arc<ConnectionCounts>) -> Self {
+        self.shared.counts.replace(counts);
+        self
     }
 
     /// The clock by which requests wait.
@@ -112,6 +123,8 @@ async fn live(shared: Rc<PoolState>) {
     let is_this = |connecting: &AbortHandle| connecting.id() == tokio::task::id();
     shared.connecting.borrow_mut().retain(|connecting| !is_this(connecting));
     let Some(wire) = connected else { return };
+    let counts = Arc::clone(&shared.counts.borrow());
+    let _open = counts.open();
     let connection = Rc::clone(&wire.connection);
     shared.add(Rc::clone(&connection));
     wire.run(|| {
@@ -124,6 +137,9 @@ async fn live(shared: Rc<PoolState>) {
         shared.wake();
     })
     .await;
+    if connection.session.borrow().peer.goes_away.is_some() {
+        counts.go_away();
+    }
 }
 
 // === impl PoolState ===
@@ -145,6 +161,7 @@ impl PoolState {
                 }
                 Err(failure) => failure,
             };
+            self.counts.borrow().fail(failure.fault());
             failure.log(self.dial.provider, self.dial.reach.is_configured());
             let is_final = failure.is_final();
             self.failure.replace(Some(failure));
@@ -242,7 +259,9 @@ impl PoolState {
         if !self.connections.borrow().is_empty() {
             return Unsent::Full;
         }
-        let late = || ConnectFailure::Unreachable("no connection in time".to_owned());
+        let late = || {
+            ConnectFailure::Unreachable(ConnectFault::Timeout, "no connection in time".to_owned())
+        };
         self.failure.borrow().clone().unwrap_or_else(late).into()
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, LaneQuota, Reports, Sender};
+use channel::{Attempt, Job, LaneQuota, Reports, Sender};
 use flow::quota::WAIT_MAX;
 use flow::{Clock, Gate};
 use futures_util::FutureExt;
@@ -21,6 +21,7 @@ use super::fence::{ChunkFence, FencedReports};
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
 use crate::report::ReportMessage;
+use crate::send_counts::SendCounts;
 
 /// Time to the next look at notifications whose channel is missing from the configuration: they wait for it.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);
@@ -46,6 +47,7 @@ pub(super) async fn deliver(
         let places = Places {
             gate: lane_gate.gate.clone(),
             quota: Arc::clone(&lane_gate.quota),
+            counts: Arc::clone(&opened.counts),
             clock: thread.clock,
         };
         let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
@@ -90,6 +92,7 @@ struct Reporter {
 struct Places {
     gate: Gate,
     quota: Arc<LaneQuota>,
+    counts: Arc<SendCounts>,
     clock: Clock,
 }
 
@@ -253,6 +256,12 @@ impl Reports for Reporter {
             tracing::warn!(
                 "settle is gone: these reports are lost, and a restart recovers the chunk"
             );
+        }
+    }
+
+    fn ended(&self, attempt: &Attempt) {
+        if let Some(places) = &self.places {
+            places.counts.ended(attempt);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The limits of a process: one for each destination of a channel, which its sender threads share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use channel::{Concurrency, LearnedBounds};
@@ -16,6 +16,17 @@ struct LimitTable {
     by_key: HashMap<LimitKey, KnownLimit>,
     /// Above this many the limits without a gate are dropped.
     kept: usize,
+}
+
+/// The load of a channel's destinations to which something was sent lately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChannelLoad {
+    /// How many destinations these are.
+    pub destinations: u64,
+    /// Attempts that may be under way at a time, to all of them together.
+    pub limit: u64,
+    /// Attempts that are under way.
+    pub in_flight: u64,
 }
 
 /// Settings with which a limit is made.
@@ -58,6 +69,26 @@ impl DestinationLimits {
         let known = KnownLimit { settings, limit: Arc::downgrade(&limit) };
         table.by_key.insert(key.clone(), known);
         limit
+    }
+
+    /// The load of each channel as of now; it asks all limits, so it is for the metrics.
+    pub fn load(&self) -> BTreeMap<Name, ChannelLoad> {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = table
+            .by_key
+            .iter()
+            .filter_map(|(key, known)| Some((key.channel.clone(), known.limit.upgrade()?)));
+        let limits: Vec<(Name, Arc<SharedLimit>)> = limits.collect();
+        // Senders ask for limits meanwhile.
+        drop(table);
+        let mut load = BTreeMap::<Name, ChannelLoad>::new();
+        for (channel, limit) in limits {
+            let of_channel = load.entry(channel).or_default();
+            of_channel.destinations += 1;
+            of_channel.limit = of_channel.limit.saturating_add(limit.current() as u64);
+            of_channel.in_flight += limit.in_flight() as u64;
+        }
+        load
     }
 }
 

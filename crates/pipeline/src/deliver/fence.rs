@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use channel::{Job, Reports};
+use channel::{Attempt, Job, Reports};
 use notification::{Chunk, Report, limits};
 use store::{Begin, Mark, MarkAnswer, StoreError};
 use tokio::sync::Notify;
@@ -180,6 +180,10 @@ impl Reports for FencedReports<'_> {
         if self.fence.is_owned(index).await {
             self.job.reports.report(reports).await;
         }
+    }
+
+    fn ended(&self, attempt: &Attempt) {
+        self.job.reports.ended(attempt);
     }
 }
 

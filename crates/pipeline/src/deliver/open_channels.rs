@@ -10,6 +10,7 @@ use notification::Name;
 use tokio::sync::watch;
 
 use crate::Channels;
+use crate::send_counts::{SendCounts, ThreadCounts};
 
 /// The channels that one thread has open.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(super) struct OpenChannels {
     open: RefCell<BTreeMap<Name, Rc<OpenChannel>>>,
     /// Replaced ones, until their last chunk is done.
     retired: RefCell<Vec<Rc<OpenChannel>>>,
+    /// Counts of each channel on this thread: one that is replaced goes on with those of its name.
+    counts: ThreadCounts,
     clock: flow::Clock,
     next_seed: Cell<u64>,
 }
@@ -27,6 +30,7 @@ pub(super) struct OpenChannels {
 pub(super) struct OpenChannel {
     pub(super) channel: Arc<dyn Channel>,
     pub(super) sender: Box<dyn Sender>,
+    pub(super) counts: Arc<SendCounts>,
 }
 
 // === impl OpenChannels ===
@@ -35,7 +39,8 @@ impl OpenChannels {
     /// Opens all of `channels` as they are now.
     pub(super) fn open(
         mut channels: watch::Receiver<Channels>,
-        tools: Tools,
+        counts: ThreadCounts,
+        (clock, seed): (flow::Clock, u64),
     ) -> Result<Self, ChannelError> {
         // Seen with this: only a later change is one to be followed.
         let current = channels.borrow_and_update().clone();
@@ -43,11 +48,12 @@ impl OpenChannels {
             newest: RefCell::new(channels),
             open: RefCell::default(),
             retired: RefCell::default(),
-            clock: tools.clock,
-            next_seed: Cell::new(tools.seed),
+            counts,
+            clock,
+            next_seed: Cell::new(seed),
         };
         for (name, channel) in current.iter() {
-            let channel = opened.open_one(channel)?;
+            let channel = opened.open_one(name, channel)?;
             opened.open.borrow_mut().insert(name.clone(), channel);
         }
         Ok(opened)
@@ -100,7 +106,7 @@ impl OpenChannels {
             if open.get(name).is_some_and(|opened| Arc::ptr_eq(&opened.channel, channel)) {
                 continue;
             }
-            match self.open_one(channel) {
+            match self.open_one(name, channel) {
                 // The one before it stays open for the chunks that hold it.
                 Ok(opened) => retired.extend(open.insert(name.clone(), opened)),
                 Err(error) => {
@@ -110,13 +116,19 @@ impl OpenChannels {
         }
     }
 
-    fn open_one(&self, channel: &Arc<dyn Channel>) -> Result<Rc<OpenChannel>, ChannelError> {
+    fn open_one(
+        &self,
+        name: &Name,
+        channel: &Arc<dyn Channel>,
+    ) -> Result<Rc<OpenChannel>, ChannelError> {
         // Each sender draws from a generator of its own, so that two of them do not wait the same jitter.
         let seed = self.next_seed.get();
         // Any number is as good a seed as another, so the last is followed by 0.
         self.next_seed.set(seed.wrapping_add(1));
-        let sender = channel.open(Tools { clock: self.clock, seed })?;
-        Ok(Rc::new(OpenChannel { channel: Arc::clone(channel), sender }))
+        let counts = self.counts.of(name);
+        let connections = Arc::clone(&counts.connections);
+        let sender = channel.open(Tools { clock: self.clock, seed, connections })?;
+        Ok(Rc::new(OpenChannel { channel: Arc::clone(channel), sender, counts }))
     }
 }
 
@@ -191,7 +203,7 @@ mod tests {
         };
         let (newest, channels) = watch::channel(set(&before, &[]));
         let clock = flow::Clock::starting_at(Duration::from_hours(500_000));
-        let opened = OpenChannels::open(channels, Tools { clock, seed: 1 }).unwrap();
+        let opened = OpenChannels::open(channels, ThreadCounts::default(), (clock, 1)).unwrap();
         let name = |text: &str| text.parse::<Name>().unwrap();
         let in_use = opened.get(&name("changes")).unwrap();
         newest.send_replace(set(&after, &[("comes", &comes)]));

@@ -197,6 +197,7 @@ impl Rig {
             stopping: stopping.clone(),
             worker_deadline: WorkerDeadline::unlimited(),
             quotas: Arc::clone(&self.quotas),
+            metrics: Metrics::default(),
             clock: self.clock,
             seed: 1,
             limits: Arc::default(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use notification::{
     Account, ByteString, Bytes, Chunk, Content, Disposition, Draft, Envelope, Guarantee,
-    Idempotency, Labels, Lane, NotificationId, OutcomeGroup, Priority, Scope, Settlement, State,
-    Timestamp,
+    Idempotency, Labels, Lane, Name, NotificationId, OutcomeGroup, Priority, Scope, Settlement,
+    State, Timestamp,
 };
 
 pub use notification::sample::name;
@@ -286,14 +286,35 @@ pub async fn the_books_balance(store: &dyn Store) {
     assert_eq!(store.reader().totals().await.expect("totals"), audit.account);
     assert_eq!(audit.unassigned, None, "every count has its tenant");
     let mut sum = Account::default();
-    for (tenant, counted) in audit.tenants {
+    let counted = audit.tenants;
+    for (tenant, counted) in &counted {
         assert!(counted.accepted > 0, "{tenant} has none");
-        assert_eq!(tenant_totals(store, tenant.as_str()).await, counted, "of {tenant}");
-        sum.add_all(&counted);
+        assert_eq!(tenant_totals(store, tenant.as_str()).await, *counted, "of {tenant}");
+        sum.add_all(counted);
     }
     assert_eq!(sum, audit.account);
+    tenants_are_listed(store, counted).await;
     assert_eq!(tenant_totals(store, "has-never-sent").await, Account::default());
     states_are_listed(store).await;
+}
+
+/// The list of tenants has those that were counted, in pages of any length.
+async fn tenants_are_listed(store: &dyn Store, counted: BTreeMap<Name, Account>) {
+    let all: Vec<_> = counted.into_iter().collect();
+    for items in [1, 2, all.len().max(1)] {
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let page = store.reader().tenants(after, items).await.expect("tenants");
+            let page = page.expect("every count has its tenant");
+            assert!(page.items.len() <= items);
+            listed.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(listed, all, "in pages of {items}");
+    }
 }
 
 /// The running totals of a tenant.

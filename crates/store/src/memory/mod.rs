@@ -44,7 +44,7 @@ use crate::{
     MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
     RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
     SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
-    SuppressionPage, TakeTickets, TotalsAssignment,
+    SuppressionPage, TakeTickets, TenantPage, TotalsAssignment,
 };
 use books::Books;
 
@@ -73,11 +73,6 @@ impl Memory {
     /// Has [`ReadStore::cluster`] answer `status` from now on.
     pub fn show_cluster(&self, status: ClusterStatus) {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
-    }
-
-    /// Has [`QuotaLedger::peers`](crate::QuotaLedger::peers) answer `peers` from now on.
-    pub fn show_peers(&self, peers: Peers) {
-        self.peers.send_replace(peers);
     }
 
     /// Has each page of a list of notifications take so long from now on.
@@ -305,6 +300,14 @@ impl ReadStore for Memory {
 
     async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError> {
         Ok(self.read(|books| books.tenant_totals(&tenant)))
+    }
+
+    async fn tenants(
+        &self,
+        after: Option<Name>,
+        items: usize,
+    ) -> Result<Option<TenantPage>, StoreError> {
+        Ok(self.read(|books| books.tenants(after.as_ref(), items)))
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {

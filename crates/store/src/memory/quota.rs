@@ -51,6 +51,15 @@ impl Ledger {
     }
 }
 
+// === impl Memory ===
+
+impl Memory {
+    /// Has [`QuotaLedger::peers`] answer `peers` from now on.
+    pub fn show_peers(&self, peers: Peers) {
+        self.peers.send_replace(peers);
+    }
+}
+
 #[async_trait]
 impl QuotaLedger for Memory {
     async fn exchange(

@@ -6,7 +6,7 @@ use notification::{Account, Name};
 
 use super::Memory;
 use super::books::Books;
-use crate::TotalsAssignment;
+use crate::{TenantPage, TotalsAssignment};
 
 impl Memory {
     /// Has what is counted so far be without a tenant until it is assigned, as after an upgrade from a version that did not count by
@@ -46,6 +46,17 @@ impl Books {
     pub(super) fn tenant_totals(&self, tenant: &Name) -> Option<Account> {
         let account = self.accounts().remove(tenant).unwrap_or_default();
         (!self.is_unassigned).then_some(account)
+    }
+
+    pub(super) fn tenants(&self, after: Option<&Name>, items_max: usize) -> Option<TenantPage> {
+        let all = self.accounts().into_iter();
+        let behind = all.filter(|(tenant, _)| after.is_none_or(|after| tenant > after));
+        let mut items: Vec<_> = behind.collect();
+        let is_end = items.len() <= items_max;
+        items.truncate(items_max);
+        let last = items.last().map(|(tenant, _)| tenant.clone());
+        let next = last.filter(|_| !is_end);
+        (!self.is_unassigned).then_some(TenantPage { items, next })
     }
 
     /// The accounts are counted anew whenever they are asked for, so there is nothing to change by it.

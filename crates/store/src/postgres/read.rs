@@ -23,9 +23,10 @@ use crate::rows::labels::BatchLabels;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
+use crate::totals::TenantPageFiller;
 use crate::{
     BroadcastStatus, ClusterStatus, KeyUse, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
-    ParkedChannel, StoreError, StoreSpace, WorkerStatus,
+    ParkedChannel, StoreError, StoreSpace, TenantPage, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -201,6 +202,29 @@ impl<'a> Snapshot<'a> {
         Ok(Some(account))
     }
 
+    /// Totals of tenants by name; `None` while there is a row without a tenant.
+    pub(super) async fn tenants(
+        &self,
+        after: Option<&Name>,
+        items: usize,
+    ) -> Result<Option<TenantPage>, StoreError> {
+        // One walk over the rows, as for one tenant. As many counts as the tenants of a page have, and some of the next.
+        let select = "SELECT state, sum(change)::int8, tenant FROM totals_delta \
+             WHERE tenant > $1 OR tenant IS NULL GROUP BY tenant, state HAVING tenant IS NULL OR sum(change) <> 0 \
+             ORDER BY tenant NULLS FIRST LIMIT $2";
+        let after = after.map_or("", Name::as_str);
+        let counts_max = signed(State::ALL.len().saturating_mul(items).saturating_add(1));
+        let mut filler = TenantPageFiller::new(items);
+        for row in &self.rows(select, &[&after, &counts_max]).await? {
+            let Some(tenant) = row.try_get::<_, Option<&str>>(2)? else { return Ok(None) };
+            let (state, count) = (state_at(row, 0)?, unsigned(row, 1)?);
+            if !filler.add(codes::name(tenant)?, state, count) {
+                break;
+            }
+        }
+        Ok(Some(filler.page()))
+    }
+
     /// Adds notifications by state: the rows of `sql` are states and counts.
     pub(super) async fn add_counts(
         &self,
@@ -360,12 +384,15 @@ fn log_entries(row: &Row, store_id: u16) -> Result<Vec<LogEntry>, StoreError> {
 
 /// Adds a number of notifications, in the second column, by the state in the first.
 fn add_count(row: &Row, account: &mut Account) -> Result<(), StoreError> {
-    let code = u8::try_from(row.try_get::<_, i16>(0)?).unwrap_or(u8::MAX);
     let count = unsigned(row, 1)?;
-    account.add(codes::state(code)?, count);
+    account.add(state_at(row, 0)?, count);
     // Each notification stands in one state, so together they are all that were accepted.
     account.accepted += count;
     Ok(())
+}
+
+fn state_at(row: &Row, column: usize) -> Result<State, StoreError> {
+    codes::state(u8::try_from(row.try_get::<_, i16>(column)?).unwrap_or(u8::MAX))
 }
 
 fn worker_at(row: &Row) -> Result<WorkerStatus, StoreError> {

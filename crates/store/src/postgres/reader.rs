@@ -19,7 +19,7 @@ use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus,
     DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace,
     LaneStatus, LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor,
-    StoreError, StoreSpace, Suppression, SuppressionPage, TenantReads,
+    StoreError, StoreSpace, Suppression, SuppressionPage, TenantPage, TenantReads,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -177,6 +177,14 @@ impl ReadStore for PostgresReader {
 
     async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError> {
         Ok(answer!(self, tenant_totals, &tenant))
+    }
+
+    async fn tenants(
+        &self,
+        after: Option<Name>,
+        items: usize,
+    ) -> Result<Option<TenantPage>, StoreError> {
+        Ok(answer!(self, tenants, after.as_ref(), items))
     }
 
     async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {

@@ -25,7 +25,7 @@ use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter,
     DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus,
     LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor, StoreError,
-    StoreSpace, Suppression, SuppressionPage, TenantReads,
+    StoreSpace, Suppression, SuppressionPage, TenantPage, TenantReads,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -272,6 +272,14 @@ impl ReadStore for SqliteReader {
 
     async fn tenant_totals(&self, tenant: Name) -> Result<Option<Account>, StoreError> {
         self.read(move |snapshot| snapshot.tenant_totals(&tenant)).await
+    }
+
+    async fn tenants(
+        &self,
+        after: Option<Name>,
+        items: usize,
+    ) -> Result<Option<TenantPage>, StoreError> {
+        self.read(move |snapshot| snapshot.tenants(after.as_ref(), items)).await
     }
 
     async fn space(&self) -> Result<Option<StoreSpace>, StoreError> {

@@ -10,11 +10,12 @@ use super::read::Snapshot;
 use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::model::ChunkRow;
-use crate::totals::RecordedTotals;
-use crate::{StoreError, TotalsAssignment};
+use crate::totals::{RecordedTotals, TenantPageFiller};
+use crate::{StoreError, TenantPage, TotalsAssignment};
 
 /// The tenant of a row that has none.
 const NO_TENANT: &str = "";
+const SELECT_OF_TENANT: &str = "SELECT state, count FROM totals WHERE tenant = ?1";
 
 // === impl Snapshot ===
 
@@ -29,13 +30,42 @@ impl Snapshot {
 
     /// The totals of a tenant; `None` while a count has no tenant.
     pub(super) fn tenant_totals(&self, tenant: &Name) -> Result<Option<Account>, StoreError> {
-        let select = "SELECT state, count FROM totals WHERE tenant = ?1";
-        if self.connection.prepare_cached(select)?.exists([NO_TENANT])? {
+        if self.is_unassigned()? {
             return Ok(None);
         }
         let mut account = Account::default();
-        self.add_counts(select, [tenant.as_str()], &mut account)?;
+        self.add_counts(SELECT_OF_TENANT, [tenant.as_str()], &mut account)?;
         Ok(Some(account))
+    }
+
+    /// The totals of tenants by name; `None` while a count has no tenant.
+    pub(super) fn tenants(
+        &self,
+        after: Option<&Name>,
+        items: usize,
+    ) -> Result<Option<TenantPage>, StoreError> {
+        if self.is_unassigned()? {
+            return Ok(None);
+        }
+        let mut filler = TenantPageFiller::new(items);
+        // Left when the page is full.
+        let mut select = self.connection.prepare_cached(
+            "SELECT tenant, state, count FROM totals WHERE tenant > ?1 ORDER BY tenant, state",
+        )?;
+        let mut rows = select.query([after.map_or(NO_TENANT, Name::as_str)])?;
+        while let Some(row) = rows.next()? {
+            let count = row.get::<_, i64>(2)?.cast_unsigned();
+            let tenant = codes::name(row.get_ref(0)?.as_str()?)?;
+            if count > 0 && !filler.add(tenant, codes::state(row.get(1)?)?, count) {
+                break;
+            }
+        }
+        Ok(Some(filler.page()))
+    }
+
+    /// True while a count has no tenant.
+    fn is_unassigned(&self) -> Result<bool, StoreError> {
+        Ok(self.connection.prepare_cached(SELECT_OF_TENANT)?.exists([NO_TENANT])?)
     }
 
     /// All of the totals, as they are stored.

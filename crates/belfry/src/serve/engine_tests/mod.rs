@@ -2,6 +2,7 @@
 
 mod clocks;
 mod endings;
+mod metrics;
 mod quotas;
 mod tasks;
 

@@ -127,7 +127,7 @@ impl Rig {
 
     pub(crate) fn over(channel: &SmtpChannel) -> Self {
         let clock = Clock::starting_at(NOW);
-        Self { sender: channel.open(Tools { clock, seed: 1 }).unwrap(), clock }
+        Self { sender: channel.open(Tools::new(clock, 1)).unwrap(), clock }
     }
 
     /// Sends to `count` recipients, one after the other.

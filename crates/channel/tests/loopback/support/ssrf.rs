@@ -207,7 +207,7 @@ impl Resolve for Book {
 pub(crate) async fn exercise(subject: &dyn Subject, clock: Clock) {
     let book = Arc::new(Book::default());
     let channel = subject.channel(Arc::clone(&book));
-    let sender = channel.open(Tools { clock, seed: 1 }).unwrap();
+    let sender = channel.open(Tools::new(clock, 1)).unwrap();
     let refused = async |host: &str| {
         let chunk = chunk(clock, subject.content(), [subject.recipient(host)]);
         let reports = send(&*sender, clock, &chunk, 1).await;

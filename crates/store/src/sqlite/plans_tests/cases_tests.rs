@@ -261,7 +261,8 @@ pub(super) const CASES: &[Case] = &[
     Case::new("totals.rs", "SELECT state, count", "'tenant'"),
     Case::new("totals.rs", "SELECT state, sum(count)", ""),
     Case::new("totals.rs", "SELECT tenant FROM batch", "40000"),
-    Case::new("totals.rs", "SELECT tenant, state, count", ""),
+    Case::new("totals.rs", "SELECT tenant, state, count FROM totals;", ""),
+    Case::new("totals.rs", "SELECT tenant, state, count FROM totals WHERE", "''"),
     Case::new("totals.rs", "SELECT value FROM meta", "'totals_generation'"),
 ];
 

@@ -1,0 +1,139 @@
+//! The metrics of lanes, by channel and priority.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+
+use notification::{Name, Pauses, Priority, Timestamp};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use store::LaneStatus;
+
+use crate::status::{lag, oldest_due};
+
+type LaneLabels = [(&'static str, String); 2];
+type ByLane<Value> = Family<LaneLabels, Gauge<Value, AtomicU64>>;
+
+/// Lanes that the store lists at least, if there are as many: if it lists fewer, they are all.
+const LANES_LISTED: usize = 1_000;
+
+/// True if `lanes`, as the store lists them, are all.
+pub(crate) fn are_all(lanes: &[LaneStatus]) -> bool {
+    lanes.len() < LANES_LISTED
+}
+
+/// Adds what `lanes` say, as the store lists them, of those of `channels` and of every priority. What is claimed is always listed, and
+/// of the others those that are due first: how many there are, and how many are closed, is only known where all are listed, and is
+/// missing otherwise.
+pub(crate) fn add_lanes(
+    lanes: Vec<LaneStatus>,
+    (pauses, channels): (&Pauses, &BTreeSet<Name>),
+    now: Timestamp,
+    registry: &mut Registry,
+) {
+    let are_all = are_all(&lanes);
+    let mut groups = BTreeMap::<(Name, Priority), Vec<LaneStatus>>::new();
+    for channel in channels {
+        for priority in Priority::ALL {
+            groups.insert((channel.clone(), *priority), Vec::new());
+        }
+    }
+    for status in lanes {
+        // What waits for a channel that is not configured is parked.
+        let key = (status.lane.channel.clone(), status.lane.priority);
+        if let Some(group) = groups.get_mut(&key) {
+            group.push(status);
+        }
+    }
+    let (due, claimed) = (ByLane::<f64>::default(), ByLane::<u64>::default());
+    let (waiting, closed) = (ByLane::<u64>::default(), ByLane::<u64>::default());
+    for ((channel, priority), lanes) in groups {
+        let labels = [("channel", channel.to_string()), ("priority", priority.as_str().to_owned())];
+        let oldest = oldest_due(&lanes, pauses);
+        // Behind so many lanes that are due before, it is not known.
+        if are_all || oldest.is_some() {
+            due.get_or_create(&labels).set(lag(oldest, now).as_secs_f64());
+        }
+        claimed.get_or_create(&labels).set(lanes.iter().map(|status| status.claimed).sum());
+        if are_all {
+            let is_waiting = |status: &&LaneStatus| status.next_due_at.is_some();
+            waiting.get_or_create(&labels).set(lanes.iter().filter(is_waiting).count() as u64);
+            let is_closed =
+                |status: &&LaneStatus| status.evidence.closed_until.is_some_and(|at| at > now);
+            closed.get_or_create(&labels).set(lanes.iter().filter(is_closed).count() as u64);
+        }
+    }
+    let help = "For how many seconds the notification of the channel and priority that waits longest has been due";
+    registry.register("belfry_lane_oldest_due_seconds", help, due);
+    let help = "Notifications that are claimed and not settled";
+    registry.register("belfry_claimed_notifications", help, claimed);
+    let help = "Lanes in which something waits, due or not; missing while not all can be listed";
+    registry.register("belfry_lanes_waiting", help, waiting);
+    let help = "Lanes that are not sent to now, since every attempt fails; missing while not all can be listed";
+    registry.register("belfry_lanes_closed", help, closed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use notification::Lane;
+    use prometheus_client::encoding::text::encode;
+    use store::LaneEvidence;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(10_000);
+
+    /// The lane to a host of its number, which is due at `due_at`.
+    fn lane(number: usize, channel: &str, due_at: Option<i64>) -> LaneStatus {
+        let lane = Lane {
+            tenant: "default".parse().unwrap(),
+            channel: channel.parse().unwrap(),
+            destination: Arc::from(format!("host-{number}")),
+            priority: Priority::Bulk,
+        };
+        let next_due_at = due_at.map(Timestamp::from_millis);
+        LaneStatus { lane, claimed: 2, next_due_at, evidence: LaneEvidence::default() }
+    }
+
+    fn lines(lanes: Vec<LaneStatus>) -> Vec<String> {
+        let channels = ["ios", "hooks"].map(|name| name.parse().unwrap()).into();
+        let mut registry = Registry::default();
+        add_lanes(lanes, (&Pauses::default(), &channels), NOW, &mut registry);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn lanes_are_told_by_channel_and_priority() {
+        let mut closed = lane(1, "ios", Some(7_500));
+        closed.evidence.closed_until = Some(NOW.plus(std::time::Duration::from_millis(1)));
+        let mut open_again = lane(2, "ios", None);
+        open_again.evidence.closed_until = Some(NOW);
+        let lines = lines(vec![closed, open_again, lane(3, "gone", Some(0))]);
+        assert_eq!(lines.len(), 4 * 2 * 3, "{lines:?}");
+        let bulk = "{channel=\"ios\",priority=\"bulk\"}";
+        for line in [
+            format!("belfry_lane_oldest_due_seconds{bulk} 2.5"),
+            format!("belfry_claimed_notifications{bulk} 4"),
+            format!("belfry_lanes_waiting{bulk} 1"),
+            format!("belfry_lanes_closed{bulk} 1"),
+            "belfry_claimed_notifications{channel=\"hooks\",priority=\"urgent\"} 0".to_owned(),
+        ] {
+            assert!(lines.contains(&line), "{line} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_times_the_lanes_that_are_listed_make_no_more_series_and_what_is_not_known_is_missing()
+     {
+        let lanes = (0..100 * LANES_LISTED).map(|number| lane(number, "ios", Some(0))).collect();
+        let lines = lines(lanes);
+        let due: Vec<_> = lines.iter().filter(|line| line.contains("oldest_due")).collect();
+        assert_eq!(due, ["belfry_lane_oldest_due_seconds{channel=\"ios\",priority=\"bulk\"} 10.0"]);
+        assert_eq!(lines.len(), 1 + 2 * 3, "{lines:?}");
+        assert!(!lines.iter().any(|line| line.contains("lanes_waiting")), "{lines:?}");
+    }
+}
