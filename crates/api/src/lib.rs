@@ -64,6 +64,7 @@ mod space;
 mod status;
 mod stream;
 mod suppressions;
+mod templates;
 mod tenant_connections;
 mod tenant_share;
 mod tenants;

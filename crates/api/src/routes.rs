@@ -15,7 +15,7 @@ use crate::problem_code::ProblemCode;
 use crate::{
     ApiState, account, acts, broadcast_list, broadcasts, cancel, channels, compressed, create,
     events, key_routes, metrics, notifications, operate, pauses, prospect, prune, recipients,
-    reload, requeue, reschedule, resolve, status, suppressions, tenants,
+    reload, requeue, reschedule, resolve, status, suppressions, templates, tenants,
 };
 
 /// A route that needs a key.
@@ -95,6 +95,7 @@ fn of_intake() -> Vec<KeyedRoute> {
         get("/v1/events", &[Read], events::read),
         get("/v1/account", &[Read], account::read),
         get("/v1/channels", &[Read], channels::list),
+        get("/v1/templates", &[Read], templates::list),
         get("/v1/pauses", &[Read], pauses::list),
         get("/v1/acts", &[Read], acts::list),
         get("/v1/keys", &[Read, Operate], key_routes::list),

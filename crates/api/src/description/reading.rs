@@ -16,8 +16,9 @@ use crate::channels::ChannelList;
 use crate::limits::{LIST_SLICE, LOG_ENTRIES};
 use crate::pauses::PauseList;
 use crate::problem_code::ProblemCode::{AccountUnknown, TenantStreams, TooManyStreams};
+use crate::templates::TemplateItem;
 use crate::view::{ListAnswer, Notification};
-use crate::{broadcast_list, events, notifications, scope};
+use crate::{broadcast_list, events, notifications, scope, templates};
 
 pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
     vec![
@@ -60,6 +61,12 @@ pub(super) fn operations(types: &mut Types) -> Vec<Operation> {
             .takes(&scope::TENANT)
             .polled("The channels.", types.of::<ChannelList>())
             .reads(),
+        operation("/v1/templates", "list_templates", "List named templates")
+            .about("Those that this process is configured with, as of now, by name, without those that are meant for a channel that the caller's key is not granted.")
+            .takes(&templates::PARAMETERS)
+            .with("after", types.of::<Name>(), "`next` of the answer before: go on from there.")
+            .with("limit", limit(templates::ITEMS, templates::ITEMS), "Items of the answer at most.")
+            .json("Some of them.", types.of::<ListAnswer<TemplateItem>>()),
         operation("/v1/pauses", "list_pauses", "List pauses")
             .about("Those of the caller's tenant; with an operator's key those of all, or of the tenant that is named.")
             .takes(&scope::TENANT)

@@ -54,6 +54,7 @@ const ROUTES: &[Row] = &[
     ("GET", "/v1/status", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, NO_ACT),
     ("GET", "/v1/suppressions/events", &[Suppress, Operate], Asked::Nothing, NO_ACT),
+    ("GET", "/v1/templates", &[Read], Asked::Nothing, NO_ACT),
     ("GET", "/v1/tenants", &[Read, Operate], Asked::Nothing, NO_ACT),
     ("POST", "/v1/broadcasts", &[Send], Asked::Nothing, NO_ACT),
     ("POST", "/v1/broadcasts/{id}/cancel", &[Cancel], Asked::Broadcast, ACT),

@@ -241,7 +241,8 @@ async fn an_exhausted_share_is_told_beside_the_rate_of_the_key() {
 #[tokio::test(start_paused = true)]
 async fn every_route_that_reads_the_store_asks_as_its_callers_tenant() {
     // They read nothing, or have turns of their own.
-    const OTHERS: [&str; 4] = ["/metrics", "/v1/status", "/v1/keys/self", "/v1/keys"];
+    const OTHERS: [&str; 5] =
+        ["/metrics", "/v1/status", "/v1/keys/self", "/v1/keys", "/v1/templates"];
     let fixture = fixture(vec![key("ops", true)]);
     let post = async |path: &str, body: &str| call(&fixture, "ops", Method::POST, path, body).await;
     let made = post("/v1/notifications", &notification("a1", "")).await.json();

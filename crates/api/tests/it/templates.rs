@@ -1,8 +1,17 @@
 //! Contents that are templates: rendered, checked and stored when they are submitted, or refused by line and pointer.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::{Grants, KeyScope};
+use axum::http::Method;
+use notification::{Bytes, Content};
+use pipeline::Channels;
+use pipeline::ingest::{TemplateSource, Templates};
 use serde_json::{Value, json};
 use store::{Filter, ReadStore};
 
+use crate::keys::{call, granted, key};
 use crate::support::{Fixture, JSON, LINES, fixture};
 
 /// The stored contents, as `(recipient, payload, options)`, in the order of storing.
@@ -213,4 +222,54 @@ async fn what_is_rendered_is_bounded_although_the_request_is_small() {
     let detail = problem["detail"].as_str().unwrap();
     assert!(detail.starts_with("render to more than 16777216 bytes"), "{detail}");
     fixture.assert_nothing_is_stored().await;
+}
+
+/// Templates that are meant for channels, and one for any.
+fn configured() -> Templates {
+    let source = |content: &'static str, options: &'static str, channel: Option<&str>| {
+        let (payload, options) = (Bytes::from_static(content.as_bytes()), options.into());
+        let content = Content { payload, options, fallback: None };
+        let channel = channel.map(|channel| channel.parse().unwrap());
+        TemplateSource { content, channel, sample: None }
+    };
+    let mail = r#"{"subject":"For {{ user.name }}", "html":"{% for line in lines %}{{ loop.index }} {{ line }}{% endfor %}"}"#;
+    let sources = [
+        ("bye", source(r#"{"a":  1.0}"#, "", None)),
+        ("invoice", source(mail, r#"{"topic":"{{ topic|default('t') }}"}"#, Some("mail"))),
+        ("ping", source(r#"{"aps":"{{ user.name }}"}"#, "", Some("ios"))),
+    ];
+    let sources = sources.map(|(name, source)| (name.parse().unwrap(), source));
+    Templates::compile(&BTreeMap::from(sources), &Channels::default()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn named_templates_are_listed_with_what_they_use() {
+    let channels = Some(BTreeSet::from(["ios".parse().unwrap()]));
+    let news = granted("news", "acme", Grants { channels, ..Grants::of([KeyScope::Read]) });
+    let fixture = fixture(vec![news, key("acme", false)]);
+    fixture.intake.replace(Arc::default(), configured());
+    let list = async |name: &str, query: &str| {
+        call(&fixture, name, Method::GET, &format!("/v1/templates{query}"), "").await
+    };
+    let all = list("acme", "").await;
+    assert!(all.text.contains(r#""content":{"a":  1.0}"#), "{}", all.text);
+    let all = all.json();
+    assert_eq!((&all["items"][0]["name"], &all["next"]), (&json!("bye"), &Value::Null));
+    assert_eq!(all["items"][0]["variables"], json!([]));
+    let invoice = &all["items"][1];
+    assert_eq!(invoice["variables"], json!(["lines", "topic", "user.name"]));
+    assert_eq!(invoice["options"], json!({"topic": "{{ topic|default('t') }}"}));
+    assert_eq!((&invoice["channel"], &all["items"][0]["channel"]), (&json!("mail"), &Value::Null));
+    let names = async |name: &str, query: &str| -> Vec<Value> {
+        let page = list(name, query).await.json();
+        let items = page["items"].as_array().unwrap();
+        items.iter().map(|item| item["name"].clone()).chain([page["next"].clone()]).collect()
+    };
+    assert_eq!(names("news", "").await, [json!("bye"), json!("ping"), Value::Null]);
+    assert_eq!(names("acme", "?limit=1").await, ["bye", "bye"]);
+    assert_eq!(
+        names("acme", "?limit=2&after=bye").await,
+        [json!("invoice"), json!("ping"), Value::Null]
+    );
+    list("acme", "?limit=101").await.problem(400);
 }

@@ -67,7 +67,7 @@ pub use renderer::Renderer;
 pub use reschedule::{NEW_TIME, new_time};
 pub use sender_grants::{EndpointPrefix, FromPattern, SenderGrants};
 pub use submission::{BroadcastRecipient, FallbackSubmission, Submission};
-pub use template::{TemplateSource, Templates};
+pub use template::{NamedTemplate, TemplateSource, Templates};
 pub use upload::{BroadcastOpening, Upload};
 
 use budget::Budget;
@@ -110,6 +110,11 @@ impl Intake {
     pub fn with_templates(self, templates: Templates) -> Self {
         self.replace(Arc::clone(&self.catalog().channels), templates);
         self
+    }
+
+    /// The named templates, as they are now.
+    pub fn templates(&self) -> Templates {
+        self.catalog().templates.clone()
     }
 
     /// Goes by `channels` and `templates`, which were compiled for them, from now on.

@@ -82,10 +82,14 @@ pub(super) fn missing(template: &minijinja::Template<'_, '_>, variables: &Value)
         }
         false
     };
+    used(template).filter(is_missing).min()
+}
+
+/// The variables that `template` uses, as paths such as `user.name`, in no order.
+pub(super) fn used(template: &minijinja::Template<'_, '_>) -> impl Iterator<Item = String> {
     // The engine's own; only a loop has it.
     let is_own = |path: &String| path == "loop" || path.starts_with("loop.");
-    let needed = template.undeclared_variables(true).into_iter();
-    needed.filter(|path| !is_own(path)).filter(is_missing).min()
+    template.undeclared_variables(true).into_iter().filter(move |path| !is_own(path))
 }
 
 /// Writes a value where a template puts it.

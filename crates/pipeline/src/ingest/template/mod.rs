@@ -21,6 +21,7 @@ mod vet;
 mod work;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use minijinja::value::Value;
@@ -31,7 +32,7 @@ use notification::{Bytes, Content};
 use super::InvalidField;
 use crate::ingest::limits::{TEMPLATE_BYTES, TEMPLATE_STEPS, TEMPLATE_STRINGS, TEMPLATE_WORK};
 use engine::LimitedWriter;
-pub use named::{TemplateSource, Templates};
+pub use named::{NamedTemplate, TemplateSource, Templates};
 pub(super) use variables::Variables;
 
 /// A compiled content. Its results still have to pass the channel's check.
@@ -133,6 +134,13 @@ impl Template {
     /// True if the template renders the same for all recipients.
     pub(super) fn is_constant(&self) -> bool {
         self.payload.slots.is_empty() && self.options.slots.is_empty()
+    }
+
+    /// The variables that it uses, as paths such as `user.name`.
+    fn variables(&self) -> BTreeSet<String> {
+        let slots = self.payload.slots.iter().chain(&self.options.slots);
+        let templates = slots.filter_map(|slot| self.environment.get_template(&slot.name).ok());
+        templates.flat_map(|template| engine::used(&template).collect::<Vec<_>>()).collect()
     }
 
     /// The content as it was written.

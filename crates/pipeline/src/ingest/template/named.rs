@@ -1,6 +1,6 @@
 //! Templates that the configuration names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use notification::{Bytes, Content, Name};
@@ -21,10 +21,21 @@ pub struct TemplateSource {
     pub sample: Option<Bytes>,
 }
 
+/// A named template as callers are told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedTemplate {
+    /// As it was written.
+    pub content: Content,
+    /// Channel that it is meant for.
+    pub channel: Option<Name>,
+    /// The variables that it uses, also those that need not be given, as paths such as `user.name`.
+    pub variables: BTreeSet<String>,
+}
+
 /// The named templates, compiled. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
-    names: Arc<[Name]>,
+    named: Arc<BTreeMap<Name, NamedTemplate>>,
     /// Compiled templates by template and channel: the fields that are HTML differ from one channel to another.
     compiled: Arc<BTreeMap<(Name, Name), Arc<Template>>>,
 }
@@ -40,15 +51,24 @@ impl Templates {
         sources: &BTreeMap<Name, TemplateSource>,
         channels: &Channels,
     ) -> Result<Self, (Name, InvalidField)> {
-        let mut compiled = BTreeMap::new();
+        let (mut named, mut compiled) = (BTreeMap::new(), BTreeMap::new());
         for (name, source) in sources {
-            let templates = source.compile(channels).map_err(|invalid| (name.clone(), invalid))?;
-            let named = templates
+            let fault = |invalid| (name.clone(), invalid);
+            // Also where there is no channel yet.
+            let plain = Template::compile(&source.content, &[]).map_err(fault)?;
+            let of_channels = source.compile(&plain, channels).map_err(fault)?;
+            let of_channels = of_channels
                 .into_iter()
                 .map(|(channel, template)| ((name.clone(), channel), template));
-            compiled.extend(named);
+            compiled.extend(of_channels);
+            named.insert(name.clone(), source.named(&plain));
         }
-        Ok(Self { names: sources.keys().cloned().collect(), compiled: Arc::new(compiled) })
+        Ok(Self { named: Arc::new(named), compiled: Arc::new(compiled) })
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &NamedTemplate)> {
+        self.named.iter()
     }
 
     /// The template called `name`, for a channel that is configured.
@@ -59,7 +79,7 @@ impl Templates {
     ) -> Result<Arc<Template>, InvalidField> {
         let found = name.parse().ok().and_then(|name| self.compiled.get(&(name, channel.clone())));
         found.cloned().ok_or_else(|| {
-            let known: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
+            let known: Vec<String> = self.named.keys().map(|name| format!("`{name}`")).collect();
             let asked: String = name.chars().take(64).collect();
             let message = match known.as_slice() {
                 [] => format!("there is no template {asked:?}: none is configured"),
@@ -76,10 +96,19 @@ impl Templates {
 // === impl TemplateSource ===
 
 impl TemplateSource {
-    fn compile(&self, channels: &Channels) -> Result<Vec<(Name, Arc<Template>)>, InvalidField> {
-        // Also where there is no channel yet.
-        let plain = Template::compile(&self.content, &[])?;
-        self.render_sample(&plain)?;
+    /// The template as it is told of; `plain` is compiled for no channel.
+    fn named(&self, plain: &Template) -> NamedTemplate {
+        let (content, channel) = (self.content.clone(), self.channel.clone());
+        NamedTemplate { content, channel, variables: plain.variables() }
+    }
+
+    /// The template for each of `channels`; `plain` is compiled for none.
+    fn compile(
+        &self,
+        plain: &Template,
+        channels: &Channels,
+    ) -> Result<Vec<(Name, Arc<Template>)>, InvalidField> {
+        self.render_sample(plain)?;
         let mut compiled = Vec::new();
         for (name, channel) in channels.iter() {
             let template = Template::compile(&self.content, channel.html_fields())?;
