@@ -162,6 +162,7 @@ fn build(
         sources: vec![("orders".parse().unwrap(), Arc::default())],
         feeds: feed_plans(),
         shares: api::ApiShares::default(),
+        request_times: api::RequestTimes::default(),
         access_log,
         takes_in: true,
         started_at: pipeline::timestamp(clock),

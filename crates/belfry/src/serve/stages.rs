@@ -456,6 +456,7 @@ impl StageParts<'_> {
             channels: self.live.configured_channels(),
             feeds: if takes_in { self.config.feed_plans()? } else { Vec::new() },
             shares: api::ApiShares::default(),
+            request_times: api::RequestTimes::default(),
             access_log: self.config.log.requests,
             takes_in,
             started_at: pipeline::timestamp(self.clock),
