@@ -1,4 +1,4 @@
-/** Further answers of the API: suppressions, templates, keys, acts. Fields that an engine does not send count as absent. */
+/** Further answers of the API: suppressions, templates, keys, acts. */
 import type { Priority, Scope } from "./types";
 
 /** A recipient that is not tried. `status` 0 stands for an operator, else it is that of the provider's answer. */
@@ -27,19 +27,14 @@ export interface ResolveCount {
   next: string | null;
 }
 
-export interface Variant {
-  channel?: string | null;
-  locale?: string | null;
-}
-
 export interface Template {
   name: string;
-  channel?: string | null;
-  variants?: Variant[] | null;
-  content?: unknown;
-  options?: unknown;
-  variables?: string[] | null;
-  sample?: unknown;
+  /** The one that it is meant for; null for no certain one. */
+  channel: string | null;
+  content: unknown;
+  options: unknown;
+  /** Those that it uses, as paths: `user.name`. */
+  variables: string[];
 }
 
 export interface PreviewAnswer {

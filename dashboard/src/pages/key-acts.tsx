@@ -7,9 +7,9 @@ import { act } from "../parts/act";
 
 /** How long the former key stays good after a rotation. */
 const choices: readonly { value: string; label: string; milliseconds: number }[] = [
-  { value: "day", label: "24 hours, to change its callers over", milliseconds: 86_400_000 },
-  { value: "now", label: "no longer: it ends at once", milliseconds: 0 },
-  { value: "until", label: "until the time below", milliseconds: 0 },
+  { value: "day", label: "In 24 hours, so that its callers can be changed over", milliseconds: 86_400_000 },
+  { value: "now", label: "Now: it ends at once", milliseconds: 0 },
+  { value: "until", label: "At the time below", milliseconds: 0 },
 ];
 
 const chosen = cell("day");
@@ -35,7 +35,7 @@ export function askRotate(key: Key, shown: (made: KeyMade) => void): void {
       <>
         <p>It gets another key with the same name and grants, which is shown once.</p>
         <fieldset>
-          <legend>The key that it has now is good for</legend>
+          <legend>When the key before it ends</legend>
           {choices.map(({ value, label }) => (
             <label key={value} class="check">
               <input type="radio" name="former" value={value} defaultChecked={value === "day"} onChange={() => chosen.set(value)} />

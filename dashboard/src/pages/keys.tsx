@@ -45,7 +45,7 @@ export function Keys() {
         page.problem === null && <Waiting />
       ) : (
         <>
-          <Table caption="Keys" columns={columns(now, mayChange, shown, page.again)} rows={page.data.items} rowKey={({ name }) => name} empty="There are no keys." />
+          <Table caption="API keys" columns={columns(now, mayChange, shown, page.again)} rows={page.data.items} rowKey={({ name }) => name} empty="There are no keys." />
           {page.data.items.length > 0 && <Pager page={page.data} forward="Further" back="Back" first="From the start" />}
           <p class="mute">
             A key of the configuration is changed there: in its table <code>[[server.keys]]</code>, followed by a reload. Those of the store are changed here, and hold in every process that shares it.
@@ -124,14 +124,14 @@ function MadeKey({ made, close }: { made: KeyMade; close: () => void }) {
     <Dialog title={`The key ${made.name}`}>
       <div class="secret">
         <p class="warning" role="alert">
-          This is the only time that it is shown. Hand it to its caller now: it is kept nowhere, and if it is lost, rotate the key.
+          This is the only time that it is shown. Hand it to its caller before you close this: it is kept nowhere. If it is lost, rotate the key.
         </p>
         <div class="row">
           <label>
-            <span class="hidden">Key</span>
+            <span class="hidden">The key</span>
             <input readOnly value={made.key} spellcheck={false} onFocus={(event) => event.currentTarget.select()} />
           </label>
-          <Copy text={made.key} label="the key" />
+          <Copy text={made.key} label="it" />
         </div>
         <Facts
           of={[
@@ -142,7 +142,7 @@ function MadeKey({ made, close }: { made: KeyMade; close: () => void }) {
         />
         <p class="actions">
           <button type="button" class="primary" onClick={close}>
-            It is handed over
+            Close
           </button>
         </p>
       </div>

@@ -117,12 +117,14 @@ function Timeline({ of }: { of: Notification }) {
   const now = useNow();
   const begun = Date.parse(of.accepted_at);
   const steps: Step[] = [{ at: of.accepted_at, what: <Badge tone="calm">accepted</Badge>, detail: "It is on disk from here on." }];
-  if (Date.parse(of.due_at) > begun + 1000) steps.push({ at: of.due_at, what: <Badge tone="calm">due</Badge>, detail: "The time that it was handed in for." });
-  for (const line of of.attempts) steps.push({ at: line.at, what: <Line of={line} />, detail: line.detail === "" ? (line.status === 0 ? "without words" : "") : line.detail });
+  // A time ahead is that of the next attempt, which stands further down and may be another one by now.
+  if (Date.parse(of.due_at) > begun + 1000 && Date.parse(of.due_at) <= now) steps.push({ at: of.due_at, what: <Badge tone="calm">due</Badge>, detail: "The time that it was handed in for." });
+  for (const line of of.attempts) steps.push({ at: line.at, what: <Line of={line} />, detail: line.detail || (line.attempt > 0 && line.status === 0 && line.state !== "delivered" ? "without words" : "") });
   const next = of.next_attempt_at;
   if (of.state === "pending" && next !== null) steps.push({ at: next, what: <Badge tone="active">{attemptsMade(of) > 0 ? `attempt ${attemptsMade(of) + 1}` : "first attempt"}</Badge>, detail: Date.parse(next) > now ? "Not made before this instant." : "Due; it waits for its turn." });
   if (of.state === "claimed" || of.state === "begun") steps.push({ at: new Date(now).toISOString(), what: <Badge tone="active">{words(of.state)}</Badge>, detail: of.state === "begun" ? "On the wire." : "In the hands of a process." });
   if (!hasEnded(of) && of.expires_at !== null) steps.push({ at: of.expires_at, what: <Badge tone="warn">expires</Badge>, detail: "Not sent at or after this instant." });
+  steps.sort((left, right) => Date.parse(left.at) - Date.parse(right.at));
   return (
     <Panel title="Timeline">
       <ol class="life" aria-label="Timeline">

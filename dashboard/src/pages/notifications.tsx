@@ -155,8 +155,8 @@ const columns: Column<Notification>[] = [
     key: "to",
     head: "Recipient",
     cell: ({ id, to }) => (
-      <a class="mono" href={address(`/notifications/${id}`)} aria-label={`Open the notification ${id}${to === null ? "" : ` to ${to}`}`}>
-        {to === null ? "(removed)" : shortened(to)}
+      <a class="mono clipped" href={address(`/notifications/${id}`)} aria-label={`Open the notification ${id} to ${to ?? "(removed)"}`} title={to ?? undefined}>
+        {to ?? "(removed)"}
       </a>
     ),
   },
@@ -176,9 +176,4 @@ function LastWord({ of }: { of: Notification }) {
       {answerWords(last.status, last.detail) || <span class="mute">no words</span>} <small>{<Age at={last.at} />}</small>
     </>
   );
-}
-
-/** A long token by its beginning and end, which tell it apart from others. */
-export function shortened(text: string, most = 44): string {
-  return text.length <= most ? text : `${text.slice(0, Math.ceil(most * 0.6))}…${text.slice(-Math.floor(most * 0.3))}`;
 }

@@ -74,7 +74,7 @@ const columns: Column<SuppressionEvent>[] = [
   { key: "at", head: "When", cell: ({ at }) => <Instant at={at} /> },
   { key: "change", head: "Change", cell: ({ change }) => <Badge tone={change === "lifted" ? "ok" : "warn"}>{change}</Badge> },
   { key: "channel", head: "Channel", cell: ({ channel }) => channel },
-  { key: "to", head: "Recipient", cell: ({ to }) => <span class="mono">{to ?? "(removed)"}</span> },
+  { key: "to", head: "Recipient", cell: ({ to }) => <span class="mono clipped" title={to ?? undefined}>{to ?? "(removed)"}</span> },
   { key: "why", head: "Why", cell: ({ reason, status }) => [status === 0 ? "an operator:" : status, reason].filter(Boolean).join(" ") },
 ];
 

@@ -95,14 +95,14 @@ function columns(done: () => void): Column<Suppression>[] {
       key: "do",
       head: "Act",
       cell: (row) => (
-        <>
+        <span class="together">
           <button type="button" class="plain" aria-label={`Lift ${row.to}`} onClick={() => askLift(row, done)}>
             Lift
           </button>
           <a href={address("/notifications", { to: row.to })} aria-label={`Notifications to ${row.to}`}>
             Notifications
           </a>
-        </>
+        </span>
       ),
     },
   ];

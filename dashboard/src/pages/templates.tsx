@@ -44,20 +44,11 @@ async function every(signal: AbortSignal): Promise<Template[]> {
   const items: Template[] = [];
   let after: string | null = null;
   do {
-    const page: { items: Template[]; next?: string | null } = await get<Listed<Template>>("/v1/templates", { after }, signal);
+    const page: Listed<Template> = await get<Listed<Template>>("/v1/templates", { after }, signal);
     items.push(...page.items);
-    after = page.next ?? null;
+    after = page.next;
   } while (after !== null);
   return items;
-}
-
-function channelsOf({ channel, variants }: Template): string[] {
-  const named = [channel, ...(variants ?? []).map((variant) => variant.channel)];
-  return [...new Set(named.filter((name): name is string => typeof name === "string"))];
-}
-
-function localesOf({ variants }: Template): string[] {
-  return [...new Set((variants ?? []).map(({ locale }) => locale).filter((name): name is string => typeof name === "string"))];
 }
 
 const columns: Column<Template>[] = [
@@ -71,9 +62,8 @@ const columns: Column<Template>[] = [
       </a>
     ),
   },
-  { key: "channels", head: "Channels", cell: (one) => channelsOf(one).join(", ") || <span class="mute">any</span> },
-  { key: "locales", head: "Languages", cell: (one) => localesOf(one).join(", ") || <span class="mute">one</span> },
-  { key: "variables", head: "Variables", cell: ({ variables }) => (variables ?? []).join(", ") || <span class="mute">{variables === null || variables === undefined ? "not known" : "none"}</span> },
+  { key: "channel", head: "Meant for", sort: ({ channel }) => channel, cell: ({ channel }) => channel ?? <span class="mute">any channel</span> },
+  { key: "variables", head: "Variables", cell: ({ variables }) => variables.join(", ") || <span class="mute">none</span> },
 ];
 
 function OneTemplate({ of }: { of: Template }) {
@@ -88,8 +78,8 @@ function OneTemplate({ of }: { of: Template }) {
     >
       <Facts
         of={[
-          ["Channels", channelsOf(of).join(", ") || "any that takes it"],
-          ["Variables", (of.variables ?? []).join(", ") || "none"],
+          ["Meant for", of.channel ?? "any channel that takes it"],
+          ["Variables", of.variables.join(", ") || "none"],
         ]}
       />
       <div class="previewed">
@@ -99,10 +89,19 @@ function OneTemplate({ of }: { of: Template }) {
   );
 }
 
-/** Something to begin with, by the names of the variables. */
+/** An object with all that a template uses, to begin with: `user.name` stands within `user`. */
 function sampleOf(template: Template | null): string {
-  if (template?.sample !== undefined && template.sample !== null) return JSON.stringify(template.sample, null, 2);
-  return JSON.stringify(Object.fromEntries((template?.variables ?? []).map((name) => [name, ""])), null, 2);
+  const sample: Record<string, unknown> = {};
+  for (const path of template?.variables ?? []) {
+    const names = path.split(".");
+    let within = sample;
+    for (const name of names.slice(0, -1)) {
+      if (typeof within[name] !== "object") within[name] = {};
+      within = within[name] as Record<string, unknown>;
+    }
+    within[names.at(-1) ?? path] ??= "";
+  }
+  return JSON.stringify(sample, null, 2);
 }
 
 /** JSON of a field; what is wrong with it is told as the engine tells of a wrong field. */
@@ -116,8 +115,7 @@ function parsed(text: string, pointer: string): unknown {
 }
 
 function Preview({ template, channels }: { template: Template | null; channels: readonly Channel[] }) {
-  const meant = template === null ? [] : channelsOf(template);
-  const [channel, setChannel] = useState(channels.find(({ name }) => meant.includes(name))?.name ?? channels[0]?.name ?? "");
+  const [channel, setChannel] = useState(template?.channel ?? channels[0]?.name ?? "");
   const [to, setTo] = useState("");
   const [content, setContent] = useState('{\n  "text": "Dear {{ name }}"\n}');
   const [variables, setVariables] = useState(sampleOf(template));

@@ -17,7 +17,6 @@ import { Failed } from "../parts/states";
 import { Table, type Column } from "../parts/table";
 import { Age } from "../parts/time";
 import { isNarrow } from "./notification-acts";
-import { shortened } from "./notifications";
 import { AllThatMatch, emptyMatch, type Match } from "./trouble-all";
 
 type Troubled = "dead" | "in_doubt" | "refused" | "expired";
@@ -106,7 +105,7 @@ function columns(prepare: ((match: Match) => void) | null): Column<Cause>[] {
       sort: ({ status, words: said }) => answerWords(status, said),
       cell: (cause) => (
         <span class="wide">
-          <StateBadge state={cause.state} /> <strong>{cause.status > 0 && cause.status}</strong> {cause.words || (cause.status === 0 ? <span class="mute">without words</span> : "")}
+          <StateBadge state={cause.state} /> <strong>{cause.status > 0 && cause.status}</strong> {cause.words || (cause.state === "expired" ? "no attempt was in time" : cause.status === 0 && <span class="mute">without words</span>)}
         </span>
       ),
     },
@@ -114,7 +113,7 @@ function columns(prepare: ((match: Match) => void) | null): Column<Cause>[] {
     { key: "destination", head: "Destination", cell: ({ destinations }) => <Destinations of={destinations} /> },
     {
       key: "count",
-      head: "Count",
+      head: "How many",
       number: true,
       sort: (cause) => cause.count,
       cell: (cause) => (
@@ -129,8 +128,8 @@ function columns(prepare: ((match: Match) => void) | null): Column<Cause>[] {
       key: "example",
       head: "Example",
       cell: ({ newest }) => (
-        <a class="mono" href={address(`/notifications/${newest.id}`)} aria-label={`Example: the notification ${newest.id}`}>
-          {shortened(newest.to ?? newest.id, 26)}
+        <a class="mono clipped short" href={address(`/notifications/${newest.id}`)} aria-label={`Example: the notification to ${newest.to ?? "(removed)"}`} title={newest.to ?? undefined}>
+          {newest.to ?? "(removed)"}
         </a>
       ),
     },
@@ -141,8 +140,12 @@ function columns(prepare: ((match: Match) => void) | null): Column<Cause>[] {
             key: "act",
             head: "All of it",
             cell: (cause: Cause) => (
-              <button type="button" class="plain" aria-label={`Act on all that are ${words(cause.state)}: ${answerWords(cause.status, cause.words)}`} onClick={() => prepare(matchOf(cause))}>
+              <button type="button" class="plain" onClick={() => prepare(matchOf(cause))}>
                 {cause.state === "in_doubt" ? "Resolve or send again…" : "Send again…"}
+                <span class="hidden">
+                  {" "}
+                  all that are {words(cause.state)}: {answerWords(cause.status, cause.words)}
+                </span>
               </button>
             ),
           },

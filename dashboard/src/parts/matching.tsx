@@ -1,7 +1,7 @@
 /**
  * Acts on all that match, of any number: first a dry run to the end, so that the count is exact; then the confirmation, with the number
  * to be typed where it is large; then page by page. Counting and acting say how far they are and can be stopped, and what came of it
- * stays until it is closed.
+ * stays until it is closed, unless it came as it was counted.
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -70,8 +70,10 @@ export function MatchingDialog({ of, onClose }: { of: AllMatching; onClose: (act
     setStage({ is: "running", tally });
     of.run(progress(), tally.total).then(
       (result) => {
-        setStage({ is: "done", tally: result });
         announce(`${count(result.total)} ${of.doneOf}${result.whole ? "" : ", then stopped"}`);
+        // Where it came as it was counted, there is nothing more to read.
+        if (tally.whole && result.whole && result.total === tally.total) onClose(true);
+        else setStage({ is: "done", tally: result });
       },
       (error: unknown) => setProblem(asProblem(error)),
     );
