@@ -165,7 +165,7 @@ test("see a worker die", async () => {
   await page.getByRole("cell", { name: dying }).waitFor();
   await look("workers");
   two.process.kill("SIGKILL");
-  await page.getByText(new RegExp(`-${two.process.pid}: its lease is over`)).waitFor();
+  await page.getByText(new RegExp(`-${two.process.pid} went without a word`)).waitFor();
   await look("worker-gone");
   assert.deepEqual(opened.faults, []);
 });

@@ -5,7 +5,7 @@
 import type { Query } from "./api";
 import { age, bytes, duration, plural, sentence } from "./format";
 import { lateSeconds, laneState, type LaneState } from "./lanes";
-import type { Live, Sample } from "./live";
+import { wentSilently, type Live, type Sample } from "./live";
 import { coveredWords, laneKey, readScope } from "./scopes";
 import type { Account, Channel, Feed, Lane, Pause, Status } from "./types";
 
@@ -42,7 +42,7 @@ export function findings(seen: Seen): Finding[] {
   if (live.lostSince !== null && now - live.lostSince > 5000) found.push(lostConnection(live, now));
   if (live.connected && live.problem !== null) found.push({ key: "store", gravity: 1, title: sentence(live.problem.title).replace(/\.$/, ""), text: `${sentence(live.problem.detail)} What is shown is ${live.at === null ? "nothing so far" : `from ${age(live.at, now)}`}. Where the store is away, nothing is taken in and nothing is sent until it is back.`, links: [] });
   if (status !== null) {
-    found.push(...ofSpace(status), ...ofDelay(status, now), ...ofLanes(status, now), ...ofParked(status), ...ofFeeds(status), ...ofSources(status), ...ofCluster(status));
+    found.push(...ofSpace(status), ...ofDelay(status, now), ...ofLanes(status, now), ...ofParked(status), ...ofFeeds(status), ...ofSources(status), ...ofCluster(status), ...ofDeparted(live, now));
   }
   found.push(...ofGrowth(live.samples), ...ofPauses(status?.pauses ?? seen.pauses, now), ...ofCredentials(seen.channels, now));
   return found.sort((left, right) => left.gravity - right.gravity);
@@ -190,6 +190,16 @@ function ofCluster({ cluster }: Status): Finding[] {
   if (standing > 0) found.push({ key: "standing", gravity: 16, title: `${plural(standing, "worker")} standing by`, text: "Being stopped, or the broker is away: such a process takes no partitions.", links });
   if (cluster.outbox_rejected > 0) found.push({ key: "outbox", gravity: 10, title: `${plural(cluster.outbox_rejected, "row")} of the outbox ${cluster.outbox_rejected === 1 ? "was" : "were"} put aside`, text: "What an application inserted there was not sent; belfry.outbox_rejected has the reasons.", links: [] });
   return found;
+}
+
+function ofDeparted({ departed }: Live, now: number): Finding[] {
+  return departed.filter(wentSilently).map(({ worker, at }) => ({
+    key: `departed ${worker.id}`,
+    gravity: 10,
+    title: `The worker ${worker.name} went without a word`,
+    text: `${sentence(`That was ${age(at, now)}`)} The others have its work. Its log, or the system's, says why; start it anew.`,
+    links: [{ label: "Workers", path: "/workers" }],
+  }));
 }
 
 function ofCredentials(channels: readonly Channel[], now: number): Finding[] {

@@ -8,7 +8,7 @@ import { cell } from "./cell";
 import { now } from "./clock";
 import { location } from "./router";
 import { identity, isOperator, login, sessionOver } from "./session";
-import type { Account, Session, Status } from "./types";
+import type { Account, Session, Status, Worker } from "./types";
 
 /** One state of the counts. `lag` is null where only the account is known. */
 export interface Sample {
@@ -17,10 +17,18 @@ export interface Sample {
   lag: number | null;
 }
 
+/** A worker that is not among those of the store any more: its lease was over, or it has left in order. */
+export interface Departed {
+  worker: Worker;
+  at: number;
+}
+
 export interface Live {
   /** The last status that came; null before the first, and for keys that are no operator's. */
   status: Status | null;
   samples: readonly Sample[];
+  /** Workers that went while the page was looking, the last one first: the store keeps none that is gone. */
+  departed: readonly Departed[];
   connected: boolean;
   /** As of when the status is known: the engine tells of changes, so it holds until the next one. Null before the first. */
   at: number | null;
@@ -31,7 +39,9 @@ export interface Live {
 
 /** Ten minutes at one a second. */
 const samplesMax = 600;
-const empty: Live = { status: null, samples: [], connected: false, at: null, lostSince: null, problem: null };
+/** Workers that went are told for ten minutes, and these at most. */
+const departedMax = 20;
+const empty: Live = { status: null, samples: [], departed: [], connected: false, at: null, lostSince: null, problem: null };
 
 export const live = cell<Live>(empty);
 
@@ -43,7 +53,19 @@ function forget(): void {
 function took(totals: Account, lag: number | null, status: Status | null): void {
   const before = live.get();
   const samples = [...before.samples, { at: now(), totals, lag }].slice(-samplesMax);
-  live.set({ status, samples, connected: true, at: now(), lostSince: null, problem: null });
+  live.set({ status, samples, departed: departedNow(before, status), connected: true, at: now(), lostSince: null, problem: null });
+}
+
+function departedNow(before: Live, status: Status | null): readonly Departed[] {
+  const there = new Set(status?.cluster?.workers.map(({ id }) => id));
+  const went = status === null ? [] : (before.status?.cluster?.workers ?? []).filter(({ id }) => !there.has(id)).map((worker) => ({ worker, at: now() }));
+  const last = before.departed.filter(({ at }) => now() - at < samplesMax * 1000);
+  return went.length === 0 && last.length === before.departed.length ? before.departed : [...went, ...last].slice(0, departedMax);
+}
+
+/** Whether it went without a word: one that is being stopped stands by first. */
+export function wentSilently({ worker }: Departed): boolean {
+  return !worker.standing_by;
 }
 
 function lost(problem: Problem | null): void {

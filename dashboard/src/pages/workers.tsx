@@ -2,8 +2,8 @@
 import { useCell } from "../core/cell";
 import { useNow } from "../core/clock";
 import { underWay } from "../core/findings";
-import { count, duration, plural, rate } from "../core/format";
-import { live, ratePerSecond, type Live } from "../core/live";
+import { age, count, duration, plural, rate } from "../core/format";
+import { live, ratePerSecond, wentSilently, type Departed, type Live } from "../core/live";
 import type { Cluster, Status, Worker } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
 import { Facts, PageHead, Panel } from "../parts/panel";
@@ -17,7 +17,7 @@ export function Workers() {
   return (
     <>
       <PageHead title="Workers" note={status?.cluster == null ? undefined : `${plural(status.cluster.workers.length, "process", "processes")} share the store`} />
-      {status === null ? <Waiting /> : status.cluster === null ? <Alone seen={seen} status={status} /> : <Shared cluster={status.cluster} heard={seen.at ?? 0} />}
+      {status === null ? <Waiting /> : status.cluster === null ? <Alone seen={seen} status={status} /> : <Shared cluster={status.cluster} departed={seen.departed} heard={seen.at ?? 0} />}
     </>
   );
 }
@@ -38,7 +38,7 @@ function Alone({ seen, status }: { seen: Live; status: Status }) {
   );
 }
 
-function Shared({ cluster, heard }: { cluster: Cluster; heard: number }) {
+function Shared({ cluster, departed, heard }: { cluster: Cluster; departed: readonly Departed[]; heard: number }) {
   const now = useNow();
   const gone = cluster.workers.filter((worker) => lifeOf(worker, heard, now) === "gone");
   const claimed = cluster.workers.reduce((sum, worker) => sum + worker.partitions, 0);
@@ -49,6 +49,11 @@ function Shared({ cluster, heard }: { cluster: Cluster; heard: number }) {
           {gone.map(({ id, name }) => (
             <p key={id}>
               <Badge tone="bad">gone</Badge> {name}: its lease is over. The others take its work over within 10 s.
+            </p>
+          ))}
+          {departed.map((one) => (
+            <p key={one.worker.id}>
+              <Badge tone={wentSilently(one) ? "bad" : "calm"}>gone</Badge> {one.worker.name} {wentSilently(one) ? "went without a word" : "left in order"} {age(one.at, now)}. The others have its work.
             </p>
           ))}
           {cluster.partitions_free > 0 && (
