@@ -59,7 +59,7 @@ test("find the endpoint that is down", async () => {
   const finding = page.getByRole("region", { name: "What is wrong now" }).getByText(`hooks to ${origin}: every attempt fails`);
   await finding.waitFor();
   await look("overview");
-  await page.getByRole("link", { name: new RegExp(`^This lane: hooks to ${origin}`) }).click();
+  await page.getByRole("link", { name: new RegExp(`^The lane: hooks to ${origin}`) }).click();
   await page.getByRole("heading", { name: "Lanes", level: 1 }).waitFor();
   await page.getByText("Every attempt fails.").waitFor();
   await look("lane");
@@ -69,7 +69,7 @@ test("find why one recipient got nothing", async () => {
   await visit("Notifications");
   await page.getByLabel("Recipient").fill(scene.lost);
   await page.getByLabel("Recipient").press("Enter");
-  await page.getByRole("link", { name: `Open the notification ${scene.refused} to ${scene.lost}` }).click();
+  await page.getByRole("link", { name: `Open the notification ${scene.refused}` }).click();
   const why = page.getByRole("region", { name: "What became of it" });
   await why.getByText(/410/).first().waitFor();
   await why.getByText(/suppression list/).first().waitFor();
@@ -91,9 +91,10 @@ test("requeue last night's dead", async () => {
   await scene.endpoint.bringUp();
   await visit("Trouble");
   await row("Dead by cause", "orders").getByRole("button").first().click();
-  await page.getByRole("button", { name: "Count" }).click();
+  await page.getByRole("button", { name: "Count, then send again…" }).click();
+  await page.getByRole("dialog").getByText(`${dead} would be sent again`).waitFor();
   await look("trouble");
-  await confirm(/^Send .*again/);
+  await confirm("Send again");
   await scene.engine.until("/v1/status", ({ totals }) => totals.dead === 0 && totals.pending === 0);
   // Those that were given up, and the one that waited for the endpoint.
   assert.equal(scene.endpoint.received, dead + 1);
@@ -111,8 +112,8 @@ test("see which limit was learned, and stop a wrong broadcast", async () => {
   await row("Broadcasts", "wrong").getByRole("link").first().click();
   await page.getByRole("progressbar", { name: "Progress of the broadcast" }).waitFor();
   await look("broadcast");
-  await page.getByRole("button", { name: "Cancel the broadcast" }).click();
-  await confirm("Cancel the broadcast");
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await confirm(/^Cancel/);
   const account = await scene.engine.until(`/v1/broadcasts/${wrong}`, ({ pending }) => pending === 0);
   assert.ok(account.cancelled > 0 && account.cancelled + account.delivered === 50_000, JSON.stringify(account));
 });
@@ -121,14 +122,14 @@ test("rotate a key", async () => {
   const { key: before } = await scene.engine.post("/v1/keys", { name: "shop", tenant: "shop", scopes: ["send", "read"] });
   const isGood = async (key) => (await fetch(`${scene.engine.url}/v1/keys/self`, { headers: { authorization: `Bearer ${key}` } })).ok;
   await visit("Keys");
-  await row("API keys", "shop").getByRole("button", { name: "Rotate" }).click();
+  await page.getByRole("button", { name: "Rotate shop" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("radio", { name: /now|at once/i }).check();
   await look("key");
-  await page.getByLabel("Now").check();
-  await page.getByRole("dialog").getByRole("button", { name: "Rotate" }).click();
-  const shown = page.getByRole("dialog").getByLabel("The key");
-  const rotated = await shown.inputValue();
+  await dialog.getByRole("button", { name: "Rotate key" }).click();
+  const rotated = await dialog.getByLabel("Key", { exact: true }).inputValue();
   assert.deepEqual([await isGood(rotated), await isGood(before)], [true, false]);
-  await page.getByRole("dialog").getByRole("button", { name: "Close" }).first().click();
+  await dialog.getByRole("button", { name: "It is handed over" }).click();
   assert.ok(!(await page.content()).includes(rotated), "the key is shown once");
 });
 

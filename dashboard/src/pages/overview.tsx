@@ -127,7 +127,7 @@ const smoothing = 3;
 
 function Rates({ samples }: { samples: readonly Sample[] }) {
   const points = samples.map((sample, index) => ({ sample, before: samples[index - smoothing] })).filter((point): point is { sample: Sample; before: Sample } => point.before !== undefined);
-  if (points.length < 2) return <Waiting>A line is drawn from the first seconds on…</Waiting>;
+  if (points.length < 2) return <Waiting>The line begins with the next seconds…</Waiting>;
   const rates = (of: (totals: Account) => number) => points.map(({ sample, before }) => Math.max(0, ((of(sample.totals) - of(before.totals)) * 1000) / Math.max(1, sample.at - before.at)));
   return (
     <Chart

@@ -7,7 +7,7 @@ import { useGranted, useSession } from "../core/session";
 import { Badge, type Tone } from "./badge";
 import { Panel } from "./panel";
 import { askResume } from "./pausing";
-import { Age } from "./time";
+import { Instant } from "./time";
 
 function tone(gravity: number): Tone {
   return gravity < 10 ? "bad" : gravity < 20 ? "warn" : "calm";
@@ -23,7 +23,10 @@ export function Findings({ found, fineSince, known, again }: { found: readonly F
         {!known && found.length === 0 && <p class="waiting">Looking…</p>}
         {known && found.length === 0 && (
           <p class="fine">
-            <Badge tone="ok">Nothing is wrong.</Badge> <span class="mute">Looked at since <Age at={fineSince} none="now" />, and now.</span>
+            <Badge tone="ok">Nothing is wrong.</Badge> <span class="mute">
+              Looked at each second{fineSince !== null && ", since "}
+              {fineSince !== null && <Instant at={new Date(fineSince).toISOString()} />}.
+            </span>
           </p>
         )}
         <ol>

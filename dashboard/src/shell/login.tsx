@@ -32,7 +32,7 @@ export function LogIn() {
         <input type="password" name="key" value={key} autocomplete="current-password" spellcheck={false} required autofocus onInput={(event) => setKey(event.currentTarget.value)} />
       </label>
       <p class="mute">
-        One that begins with <code>belfry_</code>. With <code>read</code> and <code>operate</code> it sees all tenants; what it is not good for is not shown.
+        That of an operator: it begins with <code>belfry_</code> and has the scope <code>operate</code>, and <code>read</code> to see anything. What else it is not good for is not shown.
       </p>
       {problem !== null && <Failed problem={problem} />}
       <button type="submit" class="primary" disabled={busy}>
