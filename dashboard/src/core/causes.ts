@@ -42,7 +42,7 @@ export interface Cause {
   /** Folded words of the last line of the log. */
   words: string;
   count: number;
-  /** Of those that were read, in order of acceptance. */
+  /** Of those that were read, by when they ended. */
   newest: Notification;
   oldest: Notification;
   /** How many have each destination. */
@@ -58,7 +58,7 @@ export function endedAt(notification: Notification): string {
   return lastOf(notification)?.at ?? notification.accepted_at;
 }
 
-/** Adds notifications, newest first, to the causes so far. */
+/** Adds notifications to the causes so far. */
 export function addCauses(causes: Map<string, Cause>, items: readonly Notification[]): void {
   for (const item of items) {
     const last = lastOf(item);
@@ -66,7 +66,9 @@ export function addCauses(causes: Map<string, Cause>, items: readonly Notificati
     const key = `${item.state} ${item.channel} ${last?.status ?? 0} ${words}`;
     const cause = causes.get(key) ?? { key, state: item.state, channel: item.channel, status: last?.status ?? 0, words, count: 0, newest: item, oldest: item, destinations: new Map<string, number>() };
     cause.count += 1;
-    cause.oldest = item;
+    // Instants of the API are of one form, so their texts are in order.
+    if (endedAt(item) < endedAt(cause.oldest)) cause.oldest = item;
+    if (endedAt(item) > endedAt(cause.newest)) cause.newest = item;
     cause.destinations.set(item.destination, (cause.destinations.get(item.destination) ?? 0) + 1);
     causes.set(key, cause);
   }

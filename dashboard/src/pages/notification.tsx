@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { get } from "../core/api";
 import { useCell } from "../core/cell";
-import { useNow } from "../core/clock";
+import { now, useNow } from "../core/clock";
 import { latency, words } from "../core/format";
 import { live } from "../core/live";
 import { useEvery, useLoad } from "../core/load";
@@ -22,14 +22,17 @@ import { Failed, Waiting } from "../parts/states";
 import { Age, Instant } from "../parts/time";
 import { NotificationActs } from "./notification-acts";
 
-/** How often one that has not ended is asked for. */
-const every = 2000;
+/** After how many milliseconds one is asked for again: not at all once it has ended, and seldom while nothing is to happen soon. */
+function pauseOf(of: Notification | null): number | null {
+  if (of === null || hasEnded(of)) return null;
+  return of.next_attempt_at !== null && Date.parse(of.next_attempt_at) > now() + 60_000 ? 15_000 : 2000;
+}
 
 export function OneNotification({ params }: { params: Record<string, string> }) {
   const id = params["id"] ?? "";
   const tenant = useTenant();
-  const { data, problem, loading, again } = useLoad((signal) => get<Notification>(`/v1/notifications/${encodeURIComponent(id)}`, { tenant: tenant.asked }, signal), [id, tenant.asked]);
-  useEvery(data !== null && !hasEnded(data) ? every : null, again);
+  const { data, problem, loading, again, refresh } = useLoad((signal) => get<Notification>(`/v1/notifications/${encodeURIComponent(id)}`, { tenant: tenant.asked }, signal), [id, tenant.asked]);
+  useEvery(pauseOf(data), refresh);
   return (
     <>
       <PageHead
@@ -76,7 +79,7 @@ function useKnown(of: Notification): { pauses: Pause[]; suppression: Suppression
 }
 
 function Why({ of, again }: { of: Notification; again: () => void }) {
-  const now = useNow();
+  const at = useNow();
   const tenant = useTenant();
   const mayRead = useGranted("read", "operate");
   const maySuppress = useGranted("suppress", "operate");
@@ -89,7 +92,7 @@ function Why({ of, again }: { of: Notification; again: () => void }) {
         <StateBadge state={of.state} />
       </p>
       <div class="words" aria-live="polite">
-        {why(of, { now, lane, pauses, suppression }).map((sentence) => (
+        {why(of, { now: at, lane, pauses, suppression }).map((sentence) => (
           <p key={sentence}>{sentence}</p>
         ))}
         {hasEnded(of) && !hasContent(of) && <p>{of.to === null ? "Its recipient and content are kept no longer: their lifetime is over, or they were erased." : "Its content is kept no longer."}</p>}
@@ -114,22 +117,22 @@ interface Step {
 }
 
 function Timeline({ of }: { of: Notification }) {
-  const now = useNow();
+  const at = useNow();
   const begun = Date.parse(of.accepted_at);
   const steps: Step[] = [{ at: of.accepted_at, what: <Badge tone="calm">accepted</Badge>, detail: "It is on disk from here on." }];
   // A time ahead is that of the next attempt, which stands further down and may be another one by now.
-  if (Date.parse(of.due_at) > begun + 1000 && Date.parse(of.due_at) <= now) steps.push({ at: of.due_at, what: <Badge tone="calm">due</Badge>, detail: "The time that it was handed in for." });
+  if (Date.parse(of.due_at) > begun + 1000 && Date.parse(of.due_at) <= at) steps.push({ at: of.due_at, what: <Badge tone="calm">due</Badge>, detail: "The time that it was handed in for." });
   for (const line of of.attempts) steps.push({ at: line.at, what: <Line of={line} />, detail: line.detail || (line.attempt > 0 && line.status === 0 && line.state !== "delivered" ? "without words" : "") });
   const next = of.next_attempt_at;
-  if (of.state === "pending" && next !== null) steps.push({ at: next, what: <Badge tone="active">{attemptsMade(of) > 0 ? `attempt ${attemptsMade(of) + 1}` : "first attempt"}</Badge>, detail: Date.parse(next) > now ? "Not made before this instant." : "Due; it waits for its turn." });
-  if (of.state === "claimed" || of.state === "begun") steps.push({ at: new Date(now).toISOString(), what: <Badge tone="active">{words(of.state)}</Badge>, detail: of.state === "begun" ? "On the wire." : "In the hands of a process." });
+  if (of.state === "pending" && next !== null) steps.push({ at: next, what: <Badge tone="active">{attemptsMade(of) > 0 ? `attempt ${attemptsMade(of) + 1}` : "first attempt"}</Badge>, detail: Date.parse(next) > at ? "Not made before this instant." : "Due; it waits for its turn." });
+  if (of.state === "claimed" || of.state === "begun") steps.push({ at: new Date(at).toISOString(), what: <Badge tone="active">{words(of.state)}</Badge>, detail: of.state === "begun" ? "On the wire." : "In the hands of a process." });
   if (!hasEnded(of) && of.expires_at !== null) steps.push({ at: of.expires_at, what: <Badge tone="warn">expires</Badge>, detail: "Not sent at or after this instant." });
   steps.sort((left, right) => Date.parse(left.at) - Date.parse(right.at));
   return (
     <Panel title="Timeline">
       <ol class="life" aria-label="Timeline">
         {steps.map((step, index) => (
-          <li key={index} class={Date.parse(step.at) > now ? "ahead" : undefined}>
+          <li key={index} class={Date.parse(step.at) > at ? "ahead" : undefined}>
             <span class="when">
               <Instant at={step.at} />
               {index > 0 && <small>{since(Date.parse(step.at) - begun)}</small>}

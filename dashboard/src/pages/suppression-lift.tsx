@@ -6,7 +6,7 @@ import type { Suppression } from "../core/records";
 import type { Listed } from "../core/types";
 import type { Progress } from "../parts/act";
 import { SelectInput, TextInput, TimeInput } from "../parts/inputs";
-import { MatchingDialog, ofTotal, type AllMatching, type Tally } from "../parts/matching";
+import { MatchingDialog, tellDone, type AllMatching, type Tally } from "../parts/matching";
 import { Panel, type Fact } from "../parts/panel";
 
 interface Wanted {
@@ -96,7 +96,7 @@ function liftAll(channel: string, wanted: Wanted): AllMatching {
 }
 
 /** Reads the list through; with a `total`, which the count has found, what matches is lifted on the way. */
-async function through(channel: string, wanted: Wanted, { signal, told }: Progress, total: number | null): Promise<Tally> {
+async function through(channel: string, wanted: Wanted, progress: Progress, total: number | null): Promise<Tally> {
   let after: string | null = null;
   let looked = 0;
   let done = 0;
@@ -106,9 +106,9 @@ async function through(channel: string, wanted: Wanted, { signal, told }: Progre
     const to = page.items.filter((row) => matches(wanted, row)).map((row) => row.to);
     if (total === null) done += to.length;
     else if (to.length > 0) done += (await post<{ lifted: number }>("/v1/suppressions/lift", {}, { body: { channel, to } })).lifted;
-    if (total === null) told(`${count(done)} match, of ${count(looked)} looked at…`);
-    else told(`${ofTotal(done, total)}…`, done, total);
+    if (total === null) progress.told(`${count(done)} match, of ${count(looked)} looked at…`);
+    else tellDone(progress, done, total);
     after = page.next;
-  } while (after !== null && !signal.aborted);
+  } while (after !== null && !progress.signal.aborted);
   return { total: done, whole: after === null, facts: [["Looked at", plural(looked, "recipient")]] };
 }

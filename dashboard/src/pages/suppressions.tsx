@@ -87,7 +87,7 @@ function One({ channel, to }: { channel: string; to: string }) {
 
 function columns(done: () => void): Column<Suppression>[] {
   return [
-    { key: "to", head: "Recipient", cell: ({ to }) => <span class="mono">{to}</span> },
+    { key: "to", head: "Recipient", cell: ({ to }) => <span class="mono clipped" title={to}>{to}</span> },
     { key: "reason", head: "Why", cell: ({ reason }) => reason },
     { key: "by", head: "By", cell: ({ status }) => (status === 0 ? "an operator" : `the provider, ${status}`) },
     { key: "since", head: "Since", cell: ({ since }) => <Instant at={since} /> },

@@ -9,7 +9,7 @@ import { useTenant, type Tenant } from "../core/tenant";
 import type { RequeueCount, State } from "../core/types";
 import type { Progress } from "../parts/act";
 import { SelectInput, TextInput, TimeInput } from "../parts/inputs";
-import { MatchingDialog, ofTotal, type AllMatching, type Tally } from "../parts/matching";
+import { MatchingDialog, tellDone, type AllMatching, type Tally } from "../parts/matching";
 import { Panel, type Fact } from "../parts/panel";
 
 export interface Match {
@@ -58,7 +58,7 @@ export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
           }}
         >
           <div class="fields">
-            <SelectInput label="State" value={match.state} options={states.map((state) => [state, words(state)])} set={(state) => set({ ...match, state: state as State })} />
+            <SelectInput label="State" value={match.state} options={states.filter((state) => maySend || state === "in_doubt").map((state) => [state, words(state)])} set={(state) => set({ ...match, state: state as State })} />
             <SelectInput label="Channel" value={match.channel} options={[["", "any"], ...names.map((name) => [name, name] as const)]} set={(channel) => set({ ...match, channel })} />
             {text("destination", "Destination", "example.com")}
             {text("reason", "Reason contains", "a part of the last words")}
@@ -84,7 +84,7 @@ export function AllThatMatch({ match, set, maySend, mayResolve, done }: Props) {
                 </button>
               </>
             )}
-            <button type="button" class="plain" onClick={() => set(emptyMatch)}>
+            <button type="button" class="plain" onClick={() => set({ ...emptyMatch, state: maySend ? "dead" : "in_doubt" })}>
               Clear
             </button>
           </div>
@@ -136,7 +136,7 @@ function tallied(sum: Record<string, number>, name: string, whole: boolean): Tal
 }
 
 /** Calls to the end and sums up; `total` is null while it is not known. */
-async function through(path: string, query: Query, name: string, { signal, told }: Progress, total: number | null): Promise<Tally> {
+async function through(path: string, query: Query, name: string, progress: Progress, total: number | null): Promise<Tally> {
   const sum: Record<string, number> = {};
   const whole = await throughAll<RequeueCount | ResolveCount>(
     path,
@@ -144,10 +144,10 @@ async function through(path: string, query: Query, name: string, { signal, told 
     (answer) => {
       add(sum, answer);
       const done = sum[name] ?? 0;
-      if (total === null) told(`${count(done)} so far, of ${count(sum["matched"] ?? 0)} that match…`);
-      else told(`${ofTotal(done, total)}…`, done, total);
+      if (total === null) progress.told(`${count(done)} so far, of ${count(sum["matched"] ?? 0)} that match…`);
+      else tellDone(progress, done, total);
     },
-    { signal },
+    progress,
   );
   return tallied(sum, name, whole);
 }

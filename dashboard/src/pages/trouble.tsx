@@ -36,7 +36,7 @@ export function Trouble() {
   const session = useSession();
   const maySend = useGranted("send") && !isNarrow(session);
   const mayResolve = useGranted("cancel");
-  const [match, setMatch] = useState<Match>(emptyMatch);
+  const [match, setMatch] = useState<Match>({ ...emptyMatch, state: maySend ? "dead" : "in_doubt" });
   const form = useRef<HTMLDivElement>(null);
   const prepare = (wanted: Match) => {
     setMatch(wanted);

@@ -6,7 +6,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { asProblem, type Problem } from "../core/api";
-import { count, plural } from "../core/format";
+import { count } from "../core/format";
 import type { Progress } from "./act";
 import { announce } from "./announce";
 import { Dialog } from "./dialog";
@@ -33,7 +33,7 @@ export interface AllMatching {
   facts: readonly Fact[];
   text: ComponentChildren;
   count(progress: Progress): Promise<Tally>;
-  /** `total` is that of the count, by which progress is told. */
+  /** `total` is that of the count, by which progress is told; 0 where that was stopped. */
   run(progress: Progress, total: number): Promise<Tally>;
 }
 
@@ -68,7 +68,7 @@ export function MatchingDialog({ of, onClose }: { of: AllMatching; onClose: (act
   }, []);
   const running = (tally: Tally) => {
     setStage({ is: "running", tally });
-    of.run(progress(), tally.total).then(
+    of.run(progress(), tally.whole ? tally.total : 0).then(
       (result) => {
         announce(`${count(result.total)} ${of.doneOf}${result.whole ? "" : ", then stopped"}`);
         // Where it came as it was counted, there is nothing more to read.
@@ -149,7 +149,8 @@ function Result({ tally, of }: { tally: Tally; of: string }) {
   );
 }
 
-/** `1,200 of 4,000`, for progress. */
-export function ofTotal(done: number, total: number): string {
-  return total === 0 ? plural(done, "notification") : `${count(done)} of ${count(total)}`;
+/** Says how far an act is: `1,200 of 4,000…`; the whole is 0 where it is not known. */
+export function tellDone({ told }: Progress, done: number, whole: number): void {
+  if (whole === 0) told(`${count(done)} so far…`);
+  else told(`${count(done)} of ${count(whole)}…`, done, whole);
 }
