@@ -21,7 +21,9 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
+use crate::ApiState;
 use crate::request_mark::RequestMark;
+use crate::request_times::RequestTimes;
 
 /// The requests that have a line in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -44,6 +46,7 @@ pub(crate) struct RequestLog {
     /// An identifier of this process, whose number is still to be written behind [`PROCESS_BYTES`].
     unnumbered: [u8; PROCESS_BYTES + NUMBER_BYTES],
     next: AtomicU64,
+    times: RequestTimes,
 }
 
 /// A line of the log. It is written when this is dropped.
@@ -59,6 +62,7 @@ struct AccessLine {
     bytes: u64,
     started: Instant,
     clock: Clock,
+    times: RequestTimes,
 }
 
 /// Gives each answer its identifier, and the log its line. A layer of its own and no function with `Next`, which copies the routes and
@@ -104,14 +108,17 @@ fn is_plain(id: &HeaderValue) -> bool {
 // === impl RequestLog ===
 
 impl RequestLog {
-    pub(crate) fn new(shown: AccessLog, clock: Clock) -> Self {
+    /// The log of the process with `shared`, whose requests it times as well.
+    pub(crate) fn of(shared: &ApiState) -> Self {
+        let (shown, clock) = (shared.access_log, shared.intake.clock());
+        let times = shared.request_times.clone();
         let mut process = [0; 8];
         // Without random numbers identifiers are those of this process alone, and nothing depends on them.
         let _none = rand::fill(&mut process);
         let mut unnumbered = [0; PROCESS_BYTES + NUMBER_BYTES];
         // There is room.
         let _written = write!(unnumbered.as_mut_slice(), "{:016x}-", u64::from_le_bytes(process));
-        Self { shown, clock, unnumbered, next: AtomicU64::new(1) }
+        Self { shown, clock, unnumbered, next: AtomicU64::new(1), times }
     }
 
     /// The line of `request`.
@@ -126,6 +133,7 @@ impl RequestLog {
             bytes: 0,
             started: self.clock.monotonic(),
             clock: self.clock,
+            times: self.times.clone(),
         }
     }
 
@@ -220,10 +228,18 @@ impl AccessLine {
     fn on(mut self, mut response: Response) -> Response {
         response.headers_mut().insert(REQUEST_ID, self.mark.header());
         self.status = Some(response.status());
+        self.time();
         if !self.is_shown() {
             return response;
         }
         response.map(|inner| Body::new(LoggedBody { inner, line: self }))
+    }
+
+    /// Counts the request, whose answer begins now, or will not.
+    fn time(&self) {
+        let route = self.route.as_ref().map(MatchedPath::as_str);
+        let took = self.clock.monotonic().duration_since(self.started);
+        self.times.add((&self.method, route), self.status, took);
     }
 
     fn is_shown(&self) -> bool {
@@ -247,6 +263,9 @@ impl AccessLine {
 
 impl Drop for AccessLine {
     fn drop(&mut self) {
+        if self.status.is_none() {
+            self.time();
+        }
         if !self.is_shown() {
             return;
         }

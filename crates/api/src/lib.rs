@@ -57,6 +57,7 @@ mod readiness;
 mod recipients;
 mod reload;
 mod request_mark;
+mod request_times;
 mod requeue;
 mod reschedule;
 mod resolve;
@@ -121,6 +122,7 @@ pub use prune::{PruneAnswer, Pruning};
 pub use readiness::Readiness;
 pub use recipients::ErasureAnswer;
 pub use reload::{ReloadAnswer, ReloadCall, ReloadError, Reloaded, reload_calls};
+pub use request_times::RequestTimes;
 pub use requeue::RequeuedOne;
 pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
@@ -163,6 +165,8 @@ pub struct ApiState {
     pub default_tenant: Name,
     /// The metrics of the stages.
     pub registry: Arc<Registry>,
+    /// Times of requests.
+    pub request_times: RequestTimes,
     /// Whether the process takes work.
     pub readiness: Readiness,
     /// Its name among the workers of a cluster.
@@ -209,7 +213,7 @@ pub fn starting(readiness: Readiness) -> Site {
 /// The site of a process that works, with all that it answers. For [`serve`], which sets the limits of connections; those of bodies are
 /// set here.
 pub fn site(shared: &Arc<ApiState>) -> Site {
-    let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
+    let log = Arc::new(RequestLog::of(shared));
     site_for(shared, log, Audience::All)
 }
 
@@ -217,7 +221,7 @@ pub fn site(shared: &Arc<ApiState>) -> Site {
 /// ([`RouteRule::is_for_operators`]) and with the metrics of tenants, and the one with all routes and the metrics of the process.
 pub fn sites(shared: &Arc<ApiState>) -> (Site, Site) {
     // One log, so that no identifier of a request is given twice.
-    let log = Arc::new(RequestLog::new(shared.access_log, shared.intake.clock()));
+    let log = Arc::new(RequestLog::of(shared));
     let public = site_for(shared, Arc::clone(&log), Audience::Public);
     (public, site_for(shared, log, Audience::Operators))
 }

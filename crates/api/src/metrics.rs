@@ -80,6 +80,7 @@ pub(crate) async fn of_process(
         available.get_or_create(&[("part", part)]).set(is_met.into());
     }
     now.register("belfry_available", "Whether what the process needs is there, 0 or 1", available);
+    now.register_collector(Box::new(shared.request_times.clone()));
     match add_store(&shared, &mut now).await {
         Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error.into()),
         Ok(()) | Err(_) => {}

@@ -3,6 +3,7 @@
 mod backend;
 mod broker;
 mod certificates;
+mod credential_metrics;
 mod engine;
 #[cfg(test)]
 mod engine_tests;
@@ -19,6 +20,7 @@ mod role;
 mod senders;
 mod sources;
 mod stages;
+mod store_metrics;
 mod totals;
 
 use std::io::Write as _;

@@ -91,6 +91,12 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The credentials that end, each with when; `clock` says what time it is. Cheap: it is asked at each scrape. Default: none end, or
+    /// it is not known.
+    fn credentials(&self, _clock: Clock) -> Vec<ExpiringCredential> {
+        Vec::new()
+    }
+
     /// How much may be sent.
     fn bounds(&self) -> SendBounds;
 
@@ -121,6 +127,16 @@ pub trait Sender: std::fmt::Debug {
     async fn close(&self);
 }
 
+/// A credential of a channel that is good for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpiringCredential {
+    /// Its kind: `client_certificate`, of several the one that ends first, which an operator replaces; `access_token`, which the channel
+    /// renews by itself before it ends.
+    pub what: &'static str,
+    /// Second of Unix time at which it ends.
+    pub expires_at: i64,
+}
+
 /// The tools that a sender gets from its thread.
 #[derive(Debug, Clone)]
 pub struct Tools {
@@ -130,6 +146,14 @@ pub struct Tools {
     pub seed: u64,
     /// Counts its connections.
     pub connections: Arc<ConnectionCounts>,
+}
+
+// === impl ExpiringCredential ===
+
+impl ExpiringCredential {
+    pub(crate) const fn certificate(expires_at: i64) -> Self {
+        Self { what: "client_certificate", expires_at }
+    }
 }
 
 // === impl Tools ===

@@ -55,6 +55,18 @@ impl<'a> Identity<'a> {
         })?;
         Ok(Self { certificate, chain, key: private })
     }
+
+    /// The second of Unix time until which the certificate is good; `None` where it cannot be read as X.509.
+    pub fn not_after(&self) -> Option<i64> {
+        Some(validity(self.chain.first()?)?.1)
+    }
+}
+
+/// The seconds of Unix time from and until which a certificate is good.
+pub(crate) fn validity(certificate: &CertificateDer<'_>) -> Option<(i64, i64)> {
+    let (_rest, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let validity = certificate.validity();
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
 /// The roots that this machine trusts, and those in `ca_file` (PEM). Empty where there are none.

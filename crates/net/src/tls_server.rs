@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::setting::SettingError;
-use crate::tls::{explain_pem, provider};
+use crate::tls::{explain_pem, provider, validity};
 
 /// The files that TLS of a server is made from, PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,13 +144,6 @@ fn certificates(
         return Err(refuse(setting, path, "holds no certificate: a PEM file is needed"));
     }
     Ok(chain)
-}
-
-/// The seconds of Unix time from and until which a certificate is good.
-fn validity(certificate: &CertificateDer<'_>) -> Option<(i64, i64)> {
-    let (_rest, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    let validity = certificate.validity();
-    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
 }
 
 fn refuse(setting: &'static str, path: &Path, message: &str) -> SettingError {

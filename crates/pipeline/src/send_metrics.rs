@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::deliver::DestinationLimits;
+use crate::deliver::{ChannelLoad, DestinationLimits};
 use crate::send_counts::{ProcessCounts, SendTotal};
 use crate::shown::{ShownHistogram, show_counters, show_gauges, show_histograms};
 
@@ -17,6 +17,9 @@ pub(crate) struct SendMetrics(pub(crate) ProcessCounts);
 /// The attempts that are under way and that may be, by channel, as they are at a scrape.
 #[derive(Debug)]
 pub struct LoadMetrics(pub Arc<DestinationLimits>);
+
+/// A name, what it tells, and its value.
+type LoadGauge = (&'static str, &'static str, fn(&ChannelLoad) -> u64);
 
 // === impl SendMetrics ===
 
@@ -62,9 +65,8 @@ impl Collector for SendMetrics {
         show_counters(encoder, (name, help), failed)?;
         let name = "belfry_connections_open";
         let help = "Connections to providers that are open";
-        let open = totals
-            .iter()
-            .map(|(channel, total)| ([("channel", channel.as_str())], total.open as f64));
+        let open =
+            totals.iter().map(|(channel, total)| ([("channel", channel.as_str())], total.open));
         show_gauges(encoder, (name, help), open)
     }
 }
@@ -74,7 +76,7 @@ impl Collector for SendMetrics {
 impl Collector for LoadMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let load = self.0.load();
-        let gauges: [(&str, &str, fn(&crate::deliver::ChannelLoad) -> u64); 3] = [
+        let gauges: [LoadGauge; 3] = [
             ("belfry_attempts_in_flight", "Attempts that are under way", |load| load.in_flight),
             (
                 "belfry_attempts_limit",
@@ -86,9 +88,8 @@ impl Collector for LoadMetrics {
             }),
         ];
         gauges.into_iter().try_for_each(|(name, help, value)| {
-            let values = load
-                .iter()
-                .map(|(channel, load)| ([("channel", channel.as_str())], value(load) as f64));
+            let values =
+                load.iter().map(|(channel, load)| ([("channel", channel.as_str())], value(load)));
             show_gauges(&mut encoder, (name, help), values)
         })
     }

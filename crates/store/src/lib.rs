@@ -18,6 +18,7 @@ mod broadcasts;
 mod cancel;
 mod claim;
 mod cluster;
+mod commit_counts;
 mod erasure;
 mod error;
 mod event;
@@ -59,6 +60,7 @@ pub use claim::{
 pub use cluster::{
     ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
 };
+pub use commit_counts::CommitCounts;
 pub use erasure::Erased;
 pub use error::{ErrorKind, StoreError};
 pub use event::{Attempted, DeliveryEvent, DeliveryFilter, DeliveryPage, EVENT_ROWS, write_labels};

@@ -163,6 +163,7 @@ fn build(
         feeds: feed_plans(),
         shares: api::ApiShares::default(),
         live: api::LiveStatus::default(),
+        request_times: api::RequestTimes::default(),
         access_log,
         takes_in: true,
         started_at: pipeline::timestamp(clock),

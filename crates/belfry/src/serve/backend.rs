@@ -7,7 +7,7 @@ use flow::tasks::Ended;
 use flow::{Clock, WorkerDeadline};
 use store::postgres::{self, Postgres};
 use store::sqlite::Sqlite;
-use store::{Ending, ReadStore, Recovery, Store, StoreError, TenantReads};
+use store::{CommitCounts, Ending, ReadStore, Recovery, Store, StoreError, TenantReads};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -146,6 +146,14 @@ impl Backend {
     pub(super) fn set_working(&self, is_working: bool) {
         if let Some(store) = self.shared() {
             store.set_working(is_working);
+        }
+    }
+
+    /// Counts of its commits.
+    pub(super) fn commits(&self) -> Arc<CommitCounts> {
+        match self {
+            Self::Sqlite(store) => Arc::clone(store.commits()),
+            Self::Postgres { store, .. } => Arc::clone(store.commits()),
         }
     }
 

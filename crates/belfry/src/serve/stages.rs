@@ -457,6 +457,7 @@ impl StageParts<'_> {
             feeds: if takes_in { self.config.feed_plans()? } else { Vec::new() },
             shares: api::ApiShares::default(),
             live: api::LiveStatus::default(),
+            request_times: api::RequestTimes::default(),
             access_log: self.config.log.requests,
             takes_in,
             started_at: pipeline::timestamp(self.clock),

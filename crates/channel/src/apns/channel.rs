@@ -28,8 +28,8 @@ use super::token::{ProviderToken, ProviderTokens, TokenSigner};
 use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
-    drive, drive_all, own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, ExpiringCredential, Invalid, Job, LearnedBounds, SendBounds,
+    Sender, Start, Tools, drive, drive_all, own_or_shared, timestamp,
 };
 
 /// A channel to Apple's devices.
@@ -47,6 +47,8 @@ pub struct ApnsChannel {
     bounds: SendBounds,
     connections_max: usize,
     delays: ApnsDelays,
+    /// Until when its certificate is good, in seconds of Unix time.
+    certificate_ends: Option<i64>,
 }
 
 /// Facts that acceptances have confirmed since the start, on any thread.
@@ -95,6 +97,7 @@ impl ApnsChannel {
         let client = |identity| tls::client(settings.ca_file.as_deref(), &[b"h2"], identity);
         let credential = both(credential(settings, tokens), client(None));
         let ((origin, authority), ((token, identity), tls)) = both(settings.check(), credential)?;
+        let certificate_ends = identity.as_ref().and_then(Identity::not_after);
         // Made without the identity first, so that a mistake in `ca_file` is named beside one in the credential.
         let tls = if identity.is_some() { client(identity)? } else { tls };
         let dial = Dial {
@@ -125,6 +128,7 @@ impl ApnsChannel {
                 server_error: settings.server_error_delay,
                 throttle: settings.throttle_delay,
             },
+            certificate_ends,
         })
     }
 }
@@ -159,6 +163,10 @@ impl Channel for ApnsChannel {
 
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
         check_payload(payload, options)
+    }
+
+    fn credentials(&self, _clock: Clock) -> Vec<ExpiringCredential> {
+        self.certificate_ends.map(ExpiringCredential::certificate).into_iter().collect()
     }
 
     fn bounds(&self) -> SendBounds {

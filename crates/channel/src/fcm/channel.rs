@@ -25,8 +25,8 @@ use crate::answers::SETTINGS_DELAY;
 use crate::attempts::{Again, Attempts};
 use crate::checks::both;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
-    drive, drive_all, own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, ExpiringCredential, Invalid, Job, LearnedBounds, SendBounds,
+    Sender, Start, Tools, drive, drive_all, own_or_shared, timestamp,
 };
 
 /// A channel to the apps of one Firebase project.
@@ -117,6 +117,13 @@ impl Channel for FcmChannel {
 
     fn check_content(&self, payload: &[u8], options: &[u8]) -> Result<(), Invalid> {
         check_content(payload, options)
+    }
+
+    fn credentials(&self, clock: Clock) -> Vec<ExpiringCredential> {
+        let left = self.tokens.good_for(clock.monotonic());
+        let ends = left.and_then(|left| i64::try_from((clock.wall() + left).as_secs()).ok());
+        let token = |expires_at| ExpiringCredential { what: "access_token", expires_at };
+        ends.map(token).into_iter().collect()
     }
 
     fn bounds(&self) -> SendBounds {

@@ -107,6 +107,11 @@ impl TokenSource {
         }
     }
 
+    /// For how long from `now` on the current token is good; `None` without one that is.
+    pub(super) fn good_for(&self, now: Instant) -> Option<Duration> {
+        self.state().current.as_ref()?.good_until.checked_duration_since(now)
+    }
+
     /// FCM does not accept `authorization`. Says whether another token may be better: there is one, or this is not
     /// used any more.
     pub(super) fn rejected(&self, authorization: &HeaderValue, now: Instant) -> bool {

@@ -16,8 +16,8 @@ use super::response::interpret;
 use crate::checks::both;
 use crate::endpoint_rules::EndpointRules;
 use crate::{
-    Attempt, Channel, ChannelError, Invalid, Job, LearnedBounds, SendBounds, Sender, Start, Tools,
-    drive, own_or_shared, timestamp,
+    Attempt, Channel, ChannelError, ExpiringCredential, Invalid, Job, LearnedBounds, SendBounds,
+    Sender, Start, Tools, drive, own_or_shared, timestamp,
 };
 
 /// A channel to endpoints.
@@ -88,6 +88,11 @@ impl Channel for WebhookChannel {
 
     fn endpoint_of(&self, recipient: &str) -> Option<Endpoint> {
         self.endpoint(recipient).ok()
+    }
+
+    fn credentials(&self, _clock: Clock) -> Vec<ExpiringCredential> {
+        let ends = self.endpoints.certificate_ends;
+        ends.map(ExpiringCredential::certificate).into_iter().collect()
     }
 
     fn bounds(&self) -> SendBounds {

@@ -26,6 +26,8 @@ pub(super) struct Endpoints {
     special: Arc<[(EndpointPrefix, Profile)]>,
     /// The TLS configurations; a profile names one by its index.
     pub(super) tls: Vec<Arc<ClientConfig>>,
+    /// Until when all of its certificates are good, in seconds of Unix time.
+    pub(super) certificate_ends: Option<i64>,
 }
 
 /// How requests to an endpoint are signed and sent.
@@ -43,8 +45,8 @@ struct EndpointTable {
     /// `None` for the channel's own.
     signer: Option<WebhookSigner>,
     headers: HeaderMap,
-    /// With a client certificate.
-    tls: Option<Arc<ClientConfig>>,
+    /// With a client certificate, and until when that is good.
+    tls: Option<(Arc<ClientConfig>, Option<i64>)>,
 }
 
 // === impl Endpoints ===
@@ -60,16 +62,20 @@ impl Endpoints {
         let (tls, (signer, own)) = both(tls::client(ca_file, PROTOCOLS, None), both(signer, own))?;
         let usual = Profile { signer, headers: HeaderMap::new(), tls: 0 };
         let mut tls = vec![tls];
-        let mut special = Vec::new();
+        let (mut special, mut ends) = (Vec::new(), Vec::new());
         for EndpointTable { prefix, signer, headers, tls: own_tls } in own {
             // Connections are kept by origin and place: those on which a certificate was shown serve no other endpoint.
             let tls_place = if own_tls.is_some() { tls.len() } else { 0 };
-            tls.extend(own_tls);
+            if let Some((own, certificate_ends)) = own_tls {
+                tls.push(own);
+                ends.extend(certificate_ends);
+            }
             let signer = signer.unwrap_or_else(|| usual.signer.clone());
             special.push((prefix, Profile { signer, headers, tls: tls_place }));
         }
         special.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.path_bytes()));
-        Ok(Self { usual, special: special.into(), tls })
+        let certificate_ends = ends.into_iter().min();
+        Ok(Self { usual, special: special.into(), tls, certificate_ends })
     }
 
     /// The profile of `endpoint`.
@@ -93,7 +99,10 @@ impl EndpointTable {
                 .map_err(|message| refuse(endpoint, &format!("a secret {message}"))),
         };
         let tls = identity(endpoint).and_then(|identity| {
-            let client = |identity| tls::client(ca_file, PROTOCOLS, Some(identity));
+            let client = |identity: Identity<'_>| {
+                let ends = identity.not_after();
+                tls::client(ca_file, PROTOCOLS, Some(identity)).map(|client| (client, ends))
+            };
             Ok(identity.map(client).transpose()?)
         });
         let ((prefix, signer), (tls, headers)) =

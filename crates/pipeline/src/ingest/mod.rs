@@ -51,6 +51,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flow::Clock;
 use notification::{BroadcastId, ByteString, Bytes, Draft, Name, Timestamp};
+use prometheus_client::registry::Registry;
 use store::{Admission, BroadcastOpened, Ingest, StoreError};
 use tokio::sync::watch;
 
@@ -97,6 +98,13 @@ impl Intake {
         let catalog = watch::Sender::new(catalog);
         let (budget, left_open) = (Budget::new(), Mutex::default());
         Self { store, catalog, clock, budget, renderer: None, left_open }
+    }
+
+    /// Adds the metrics of its renderer.
+    pub fn register(&self, registry: &mut Registry) {
+        if let Some(renderer) = &self.renderer {
+            registry.register_collector(renderer.metrics());
+        }
     }
 
     /// Renders templates on the threads of `renderer`. Without one, a template is rendered on the caller's thread.

@@ -9,12 +9,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::{fmt, io, thread};
 
+use flow::histogram::doubling;
+use flow::{Clock, Histogram};
 use notification::Name;
 use notification::limits::OVERLOAD_RETRY_AFTER;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::oneshot;
 
 use super::{IngestError, IngestShare};
 use crate::ingest::limits::{RENDER_WAITING, RENDER_WAITING_OF_TENANT};
+use crate::shown::{ShownHistogram, show_gauge, show_histogram};
 
 /// A bounded pool of threads; shared by cloning. Its threads end when the last clone is gone.
 #[derive(Clone)]
@@ -27,11 +32,15 @@ struct QueueOwner {
     shared: Arc<RenderQueue>,
 }
 
-#[derive(Default)]
 struct RenderQueue {
     waiting: Mutex<FairQueue>,
     wake: Condvar,
+    /// Microseconds that each piece of work took.
+    took_us: Histogram,
 }
+
+/// The work of a renderer, as it is at a scrape.
+struct RenderMetrics(Arc<RenderQueue>);
 
 /// Work that no thread has taken yet, given out round-robin over the tenants.
 #[derive(Default)]
@@ -45,6 +54,9 @@ struct FairQueue {
 
 type RenderJob = Box<dyn FnOnce() + Send>;
 
+/// Upper bounds of the time of a piece of work, microseconds: from 50 µs to 0.8 s.
+static TOOK_US: [u64; 15] = doubling(50);
+
 // === impl Renderer ===
 
 impl Renderer {
@@ -53,7 +65,11 @@ impl Renderer {
     /// # Errors
     /// When the system gives no more threads.
     pub fn start(threads: usize) -> io::Result<Self> {
-        let shared = Arc::new(RenderQueue::default());
+        let shared = Arc::new(RenderQueue {
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+            took_us: Histogram::new(&TOOK_US),
+        });
         let owner = Arc::new(QueueOwner { shared: Arc::clone(&shared) });
         for _ in 0..threads {
             let shared = Arc::clone(&shared);
@@ -61,6 +77,11 @@ impl Renderer {
             thread::Builder::new().name("render".to_owned()).spawn(move || shared.work())?;
         }
         Ok(Self { owner })
+    }
+
+    /// The metrics of its work.
+    pub(crate) fn metrics(&self) -> Box<dyn Collector> {
+        Box::new(RenderMetrics(Arc::clone(&self.owner.shared)))
     }
 
     /// Runs `work` on one of the threads, when it is the tenant's turn. The work of a caller that has hung up is still done.
@@ -119,8 +140,13 @@ impl RenderQueue {
 
     /// The loop of each thread, until the queue is closed.
     fn work(&self) {
+        // Spans are the same by every clock.
+        let clock = Clock::system();
         while let Some(work) = self.next() {
+            let begun_at = clock.monotonic();
             work();
+            let micros = clock.monotonic().duration_since(begun_at).as_micros();
+            self.took_us.observe(u64::try_from(micros).unwrap_or(u64::MAX));
         }
     }
 
@@ -133,6 +159,28 @@ impl RenderQueue {
 
     fn waiting(&self) -> MutexGuard<'_, FairQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl RenderMetrics ===
+
+impl Collector for RenderMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let name = "belfry_render_seconds";
+        let help =
+            "Seconds of each piece of work with templates: a notification or a part of a broadcast";
+        let took = ShownHistogram::seconds(self.0.took_us.total());
+        show_histogram(&mut encoder, (name, help), &took)?;
+        let name = "belfry_renders_waiting";
+        let help = "Pieces of work with templates that wait for a thread";
+        let waiting = self.0.waiting().count as u64;
+        show_gauge(&mut encoder, (name, help), waiting)
+    }
+}
+
+impl fmt::Debug for RenderMetrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RenderMetrics").finish_non_exhaustive()
     }
 }
 

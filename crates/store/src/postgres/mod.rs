@@ -119,7 +119,7 @@ pub use reader::PostgresReader;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::lanes::Lanes;
 use crate::rows::release::Slicing;
-use crate::{StoreError, StoredKeys};
+use crate::{CommitCounts, StoreError, StoredKeys};
 use connection::Connector;
 use listener::Listener;
 use membership::{Intent, Worker, WorkerParts};
@@ -171,6 +171,7 @@ pub struct Postgres {
     intent: watch::Sender<Intent>,
     worker_deadline: WorkerDeadline,
     time: DatabaseTime,
+    commits: Arc<CommitCounts>,
     ended: watch::Receiver<Option<Ended>>,
     /// Dropped with the store, and then nothing of it runs any more.
     tasks: Mutex<Tasks>,
@@ -187,6 +188,7 @@ struct WriterParts {
     failed: watch::Sender<Option<StoreError>>,
     changes: watch::Sender<u64>,
     settled: Arc<AtomicU64>,
+    commits: Arc<CommitCounts>,
     slicing: Slicing,
     waiting: Arc<Notify>,
     evidence: EvidenceBook,
@@ -258,6 +260,7 @@ impl Postgres {
             failed,
             changes: changes.clone(),
             settled: Arc::clone(&settled),
+            commits: Arc::default(),
             slicing,
             waiting: Arc::clone(&waiting),
             evidence: EvidenceBook::default(),
@@ -299,6 +302,7 @@ impl Postgres {
             intent,
             worker_deadline,
             time,
+            commits: parts.commits,
             ended: tasks.ended(),
             tasks: Mutex::new(tasks),
         })
@@ -307,6 +311,11 @@ impl Postgres {
     /// The reader of the store. Clones share its connections.
     pub const fn reader(&self) -> &PostgresReader {
         &self.reader
+    }
+
+    /// Counts of its commits.
+    pub const fn commits(&self) -> &Arc<CommitCounts> {
+        &self.commits
     }
 
     /// Turns into the reason when the store fails for good; the process should then exit and start again.
@@ -368,6 +377,7 @@ impl WriterParts {
         let mut state = WriterState::new(self.store_id, membership, self.time, notify, logs);
         state.claiming.lanes = Lanes::knowing(self.evidence.clone());
         (state.slicing, state.pauses) = (self.slicing, self.pauses.clone());
+        state.commits = Arc::clone(&self.commits);
         let mut writer = Writer {
             connector: self.connector.clone(),
             state,

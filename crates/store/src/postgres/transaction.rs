@@ -23,7 +23,7 @@ use crate::rows::evidence::AttemptEvidence;
 use crate::rows::members::Members;
 use crate::rows::model::{ChunkRow, NewChunk};
 use crate::rows::packing::BatchPacker;
-use crate::{KeyUse, StoreError};
+use crate::{CommitCounts, KeyUse, StoreError};
 
 /// The transaction under way. It may come to nothing and be done again.
 #[derive(Debug)]
@@ -139,7 +139,9 @@ impl<'a> Transaction<'a> {
         let commit = SentCommit::prepare(self.session).await?;
         self.state.commit_sent(commit, self.effects);
         self.session.pause("COMMIT").await?;
+        let begun_at = CommitCounts::begin();
         self.session.client.batch_execute("COMMIT").await?;
+        self.state.commits.committed(begun_at, true);
         Ok(self.session.pause(COMMITTED).await?)
     }
 

@@ -261,7 +261,10 @@ impl Writer {
     ) -> Result<TransactionEnd, StoreError> {
         let transaction = run(session, &mut self.state, commands);
         let (kind, reason) = match tokio::time::timeout(longest, transaction).await {
-            Ok(Ok(())) => return Ok(TransactionEnd::Committed(self.state.committed(), true)),
+            Ok(Ok(())) => {
+                self.state.commits.requests.observe(commands.len() as u64);
+                return Ok(TransactionEnd::Committed(self.state.committed(), true));
+            }
             Ok(Err(RunError::Database(error))) => (self.kind_of(&error), errors::in_words(&error)),
             Ok(Err(RunError::Conflict(reason))) => (ErrorRemedy::Again, reason.to_owned()),
             // Requests keep their refusals to themselves, so this is of what all of them share, such as a row that cannot be read.

@@ -15,6 +15,7 @@ use super::notify::NotifyPolicy;
 use super::placement::{HOT_FROM, RecentArrivals};
 use super::time::DatabaseTime;
 use super::totals_changes::{FOLD_EVERY, FoldPace};
+use crate::CommitCounts;
 use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::lanes::Lanes;
@@ -66,6 +67,8 @@ pub(super) struct WriterState {
     pub(super) notify: Arc<NotifyPolicy>,
     /// True if the transaction under way notifies other processes.
     pub(super) is_notifying: bool,
+    /// Counts of commits, of all writers.
+    pub(super) commits: Arc<CommitCounts>,
     /// The commit that was sent, unless its transaction has written nothing, and the effects of it once it is durable.
     committing: Option<(Option<SentCommit>, Effects)>,
 }
@@ -151,6 +154,7 @@ impl WriterState {
             slicing: Slicing::DEFAULT,
             notify,
             is_notifying: false,
+            commits: Arc::default(),
             committing: None,
         }
     }

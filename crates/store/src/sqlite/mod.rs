@@ -92,7 +92,7 @@ pub use reader::SqliteReader;
 use crate::rows::TRANSACTION;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
-use crate::{Recovery, StoreError, StoredKeys};
+use crate::{CommitCounts, Recovery, StoreError, StoredKeys};
 use disk::{FreeSpace, Statvfs};
 use files::WalBounds;
 use reader::Beside;
@@ -117,6 +117,7 @@ pub struct Sqlite {
     indexing: tokio::sync::Mutex<()>,
     reader: SqliteReader,
     directory: PathBuf,
+    commits: Arc<CommitCounts>,
     /// The last of all: without callers, the writer ends.
     _ending: WriterEnd,
 }
@@ -145,6 +146,11 @@ impl Sqlite {
         Self::open_within(path, options, (Arc::new(Statvfs), bounds), now)
     }
 
+    /// Counts of its commits.
+    pub const fn commits(&self) -> &Arc<CommitCounts> {
+        &self.commits
+    }
+
     /// Opens a store on a disk whose room is measured by `free_space`.
     fn open_within(
         path: &Path,
@@ -166,13 +172,13 @@ impl Sqlite {
         let accepts = opened.disk.accepts();
         let pauses = opened.state.pauses.subscribe();
         let keys = opened.state.keys.subscribe();
+        let commits = Arc::clone(&opened.state.commits);
         let writer = Writer {
             connection: opened.connection,
             state: opened.state,
             wal,
             disk: opened.disk,
             synchronous: options.synchronous,
-            is_synced: true,
             changes,
             failed,
             lock: opened.lock,
@@ -190,6 +196,7 @@ impl Sqlite {
             indexing: tokio::sync::Mutex::default(),
             reader,
             directory: path.to_owned(),
+            commits,
             _ending: start(writer, loops)?,
         };
         Ok((store, opened.recovery))

@@ -145,6 +145,8 @@ pub(super) fn open(
         audits: AuditLock::open(directory)?,
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
         keys: watch::Sender::new(Arc::new(keys(&connection)?)),
+        is_synced: true,
+        commits: Arc::default(),
     };
     let backup_at = restored::backup_at(&connection)?;
     let mut transaction = Transaction::begin(&connection, &mut state)?;

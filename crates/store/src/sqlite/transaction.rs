@@ -19,7 +19,7 @@ use crate::rows::packing::BatchPacker;
 use crate::rows::recipient_filter::RecipientFilter;
 use crate::rows::release::Slicing;
 use crate::rows::retention::LANE_KEPT_FOR;
-use crate::{StoreError, StoredKeys};
+use crate::{CommitCounts, StoreError, StoredKeys};
 
 /// The state of the writer: its memory of the database. Read anew when a store is opened.
 #[derive(Debug)]
@@ -48,6 +48,10 @@ pub(super) struct WriterState {
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
     /// API keys that calls made.
     pub(super) keys: watch::Sender<StoredKeys>,
+    /// True if commits are synced now; also with [`Synchronous::Normal`](super::Synchronous::Normal), under which they never are.
+    pub(super) is_synced: bool,
+    /// Counts of commits.
+    pub(super) commits: Arc<CommitCounts>,
 }
 
 /// The transaction under way. Refusals are found before anything of their command is written: a
@@ -125,7 +129,9 @@ impl<'a> Transaction<'a> {
         for ((tenant, state), &change) in self.totals.iter().filter(|(_, change)| **change != 0) {
             self.add_total(tenant.as_str(), *state, change)?;
         }
+        let begun_at = CommitCounts::begin();
         self.sql("COMMIT")?.execute([])?;
+        self.state.commits.committed(begun_at, self.state.is_synced);
         // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
         if let Some(pauses) = self.pauses {
             self.state.pauses.send_replace(pauses);

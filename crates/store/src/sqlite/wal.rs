@@ -98,7 +98,7 @@ impl WriteAheadLog {
 
     /// Refusal of new notifications while the log is too large; `None` otherwise.
     pub(super) fn refusal(&self) -> Option<StoreError> {
-        let bytes = (self.pages.0 * PAGE_BYTES).cast_unsigned();
+        let bytes = self.bytes();
         (bytes >= limits::WAL_BYTES).then(|| {
             StoreError::NoSpace(format!(
                 "another process has read the database for so long that the write-ahead log has {} MiB, and nothing was \
@@ -106,6 +106,11 @@ impl WriteAheadLog {
                 bytes / (1024 * 1024)
             ))
         })
+    }
+
+    /// Bytes of the log as it was looked at last.
+    pub(super) const fn bytes(&self) -> u64 {
+        (self.pages.0 * PAGE_BYTES).cast_unsigned()
     }
 
     /// Bytes that the database grows by when the rest of the log is copied to it, at most.

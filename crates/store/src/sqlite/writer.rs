@@ -72,8 +72,6 @@ pub(super) struct Writer {
     pub(super) wal: WriteAheadLog,
     pub(super) disk: Disk,
     pub(super) synchronous: Synchronous,
-    /// True if commits are synced now; also with [`Synchronous::Normal`], under which they never are.
-    pub(super) is_synced: bool,
     pub(super) changes: watch::Sender<u64>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
     /// Held as long as this lives.
@@ -118,7 +116,9 @@ impl Writer {
     }
 
     fn keep_log_short(&mut self) -> Result<(), StoreError> {
-        self.wal.keep_short(&self.connection)
+        let kept = self.wal.keep_short(&self.connection);
+        self.state.commits.set_wal_bytes(self.wal.bytes());
+        kept
     }
 
     fn has_failed(&self) -> bool {
@@ -186,10 +186,12 @@ impl Writer {
         let committed = done.committed.clone()?;
         // A commit that writes nothing syncs nothing. Unsynced otherwise: a claim that ended a notification.
         let is_left = match before {
-            Some(pages) if self.is_synced => pages == WriteAheadLog::pages_now(&self.connection)?,
+            Some(pages) if self.state.is_synced => {
+                pages == WriteAheadLog::pages_now(&self.connection)?
+            }
             _ => false,
         };
-        if is_left || committed.counted && !self.is_synced {
+        if is_left || committed.counted && !self.state.is_synced {
             self.sync_log()?;
         }
         let woke = committed.woke || accepted.committed.as_ref().is_ok_and(|it| it.woke);
@@ -246,18 +248,20 @@ impl Writer {
 
     fn commit(&mut self, commands: &mut [WriterMessage]) -> Result<Committed, StoreError> {
         let mut transaction = Transaction::begin(&self.connection, &mut self.state)?;
-        for command in commands {
+        for command in &mut *commands {
             command.job.run(&mut transaction)?;
         }
-        transaction.commit()
+        let committed = transaction.commit()?;
+        self.state.commits.requests.observe(commands.len() as u64);
+        Ok(committed)
     }
 
     /// Sets whether the next commits reach the disk before they return.
     fn set_synced(&mut self, synced: bool) -> Result<(), StoreError> {
-        if self.synchronous == Synchronous::Full && synced != self.is_synced {
+        if self.synchronous == Synchronous::Full && synced != self.state.is_synced {
             let level = if synced { Synchronous::Full } else { Synchronous::Normal };
             self.connection.pragma_update(None, "synchronous", level.as_str())?;
-            self.is_synced = synced;
+            self.state.is_synced = synced;
         }
         Ok(())
     }

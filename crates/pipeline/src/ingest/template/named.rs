@@ -53,13 +53,15 @@ impl Templates {
     ) -> Result<Self, (Name, InvalidField)> {
         let (mut named, mut compiled) = (BTreeMap::new(), BTreeMap::new());
         for (name, source) in sources {
-            let (template, of_channels) =
-                source.compile(channels).map_err(|invalid| (name.clone(), invalid))?;
-            named.insert(name.clone(), template);
+            let fault = |invalid| (name.clone(), invalid);
+            // Also where there is no channel yet.
+            let plain = Template::compile(&source.content, &[]).map_err(fault)?;
+            let of_channels = source.compile(&plain, channels).map_err(fault)?;
             let of_channels = of_channels
                 .into_iter()
                 .map(|(channel, template)| ((name.clone(), channel), template));
             compiled.extend(of_channels);
+            named.insert(name.clone(), source.named(&plain));
         }
         Ok(Self { named: Arc::new(named), compiled: Arc::new(compiled) })
     }
@@ -94,14 +96,19 @@ impl Templates {
 // === impl TemplateSource ===
 
 impl TemplateSource {
-    /// The template as it is told of, and compiled for each of `channels`.
+    /// The template as it is told of; `plain` is compiled for no channel.
+    fn named(&self, plain: &Template) -> NamedTemplate {
+        let (content, channel) = (self.content.clone(), self.channel.clone());
+        NamedTemplate { content, channel, variables: plain.variables() }
+    }
+
+    /// The template for each of `channels`; `plain` is compiled for none.
     fn compile(
         &self,
+        plain: &Template,
         channels: &Channels,
-    ) -> Result<(NamedTemplate, Vec<(Name, Arc<Template>)>), InvalidField> {
-        // Also where there is no channel yet.
-        let plain = Template::compile(&self.content, &[])?;
-        self.render_sample(&plain)?;
+    ) -> Result<Vec<(Name, Arc<Template>)>, InvalidField> {
+        self.render_sample(plain)?;
         let mut compiled = Vec::new();
         for (name, channel) in channels.iter() {
             let template = Template::compile(&self.content, channel.html_fields())?;
@@ -120,8 +127,7 @@ impl TemplateSource {
             }
             compiled.push((name.clone(), Arc::new(template)));
         }
-        let (content, channel) = (self.content.clone(), self.channel.clone());
-        Ok((NamedTemplate { content, channel, variables: plain.variables() }, compiled))
+        Ok(compiled)
     }
 
     /// The content that it would send, if that can be known.
