@@ -55,7 +55,7 @@ export function Overview() {
   const linked = tenant.picked || listed.length < 2 ? (tenant.picked ? tenant.name : (listed[0]?.tenant ?? tenant.name)) : undefined;
   return (
     <>
-      <PageHead title="Overview" note={seen.status === null ? undefined : <Version status={seen.status} />} />
+      <PageHead title="Overview" note={seen.status === null ? undefined : <Version status={seen.status} narrowed={tenant.picked} />} />
       <Findings found={found} fineSince={fineSince} known={known} again={pauses.again} />
       {seen.status !== null && <Readings status={seen.status} samples={seen.samples} now={now} />}
       <Panel title="Rate" aside={operator ? "a second, all tenants" : "a second"}>
@@ -82,14 +82,16 @@ async function readiness(signal: AbortSignal): Promise<string | null> {
   return problem.status === 503 ? problem.detail : null;
 }
 
-function Version({ status }: { status: Status }) {
+/** `narrowed` is whether one tenant is picked, by which only a part of the page goes. */
+function Version({ status, narrowed }: { status: Status; narrowed: boolean }) {
   return (
     <>
       version {status.version}
       {status.started_at !== null && (
         <>
           , started <Age at={status.started_at} />
-        </>
+          {narrowed && "; what is wrong, the readings and the rate are of all tenants"}
+    </>
       )}
     </>
   );

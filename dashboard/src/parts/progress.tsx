@@ -3,13 +3,16 @@ import type { ComponentChildren } from "preact";
 import { count, percent, words } from "../core/format";
 import { accountStates, type Account, type AccountState } from "../core/types";
 
+/** What is done stands at the left of the bar, and what waits is the rest. */
+const drawn: readonly AccountState[] = [...accountStates.filter((state) => state !== "pending"), "pending"];
+
 /** With `link`, each number leads to what it counts. */
 export function AccountBar({ account, link, label }: { account: Account; link?: ((state: AccountState) => string | null) | undefined; label: string }) {
   const ended = account.accepted - account.pending;
   return (
     <div class="account">
       <div class="bar" role="progressbar" aria-label={label} aria-valuemin={0} aria-valuemax={account.accepted} aria-valuenow={ended} aria-valuetext={`${count(ended)} of ${count(account.accepted)} have ended`}>
-        {accountStates.map((state) => account[state] > 0 && <span key={state} class={`part state-${state}`} style={{ flexGrow: account[state] / Math.max(1, account.accepted) }} />)}
+        {drawn.map((state) => account[state] > 0 && <span key={state} class={`part state-${state}`} style={{ flexGrow: account[state] / Math.max(1, account.accepted) }} />)}
       </div>
       <ul class="legend">
         {accountStates.map((state) => (
