@@ -102,7 +102,7 @@ pub use broadcast_list::{BroadcastItem, broadcast_with_key};
 pub use broadcasts::{BroadcastAnswer, BroadcastCreated};
 pub use caller::RouteRule;
 pub use cancel::CancelAllAnswer;
-pub use channels::ConfiguredChannel;
+pub use channels::{ChannelCredential, ConfiguredChannel};
 pub use create::{NotificationCreated, PreviewAnswer};
 pub use estimate::EstimateAnswer;
 pub use grants::{Grants, KeyScope, UnknownScope};

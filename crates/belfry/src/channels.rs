@@ -28,6 +28,16 @@ pub(crate) struct ListedChannel {
     pub(crate) kind: String,
     messages_per_minute: Option<NonZeroU32>,
     paused_since: Option<String>,
+    /// Told to operators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    credentials: Vec<ListedCredential>,
+}
+
+/// A credential that ends.
+#[derive(Debug, Serialize, Deserialize)]
+struct ListedCredential {
+    what: String,
+    expires_at: String,
 }
 
 #[derive(Deserialize)]
@@ -55,9 +65,12 @@ fn page(client: &Client, of: &[(&str, Option<&str>)]) -> anyhow::Result<Vec<List
 }
 
 fn line(channel: &ListedChannel) -> String {
-    let ListedChannel { name, kind, messages_per_minute, paused_since } = channel;
+    let ListedChannel { name, kind, messages_per_minute, paused_since, credentials } = channel;
     let bound = messages_per_minute.iter().map(|number| format!(", {number} a minute at most"));
     let paused = paused_since.iter().map(|instant| format!(", paused since {instant}"));
-    let more: String = bound.chain(paused).collect();
+    let ends = credentials.iter();
+    let ends =
+        ends.map(|ListedCredential { what, expires_at }| format!(", {what} until {expires_at}"));
+    let more: String = bound.chain(paused).chain(ends).collect();
     format!("{name}: {kind}{more}")
 }

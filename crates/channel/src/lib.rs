@@ -151,8 +151,11 @@ pub struct Tools {
 // === impl ExpiringCredential ===
 
 impl ExpiringCredential {
+    /// The kind of a client certificate.
+    pub const CERTIFICATE: &'static str = "client_certificate";
+
     pub(crate) const fn certificate(expires_at: i64) -> Self {
-        Self { what: "client_certificate", expires_at }
+        Self { what: Self::CERTIFICATE, expires_at }
     }
 }
 

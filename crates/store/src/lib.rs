@@ -47,6 +47,7 @@ pub mod sqlite;
 #[cfg(test)]
 mod statements;
 mod suppression;
+mod tenant_page;
 mod totals;
 
 pub use acts::{Act, ActBegun, ActEnded, ActFilter, ActPage, ActTrail};
@@ -91,7 +92,8 @@ pub use suppression::{
     Change, EventPosition, FeedCursor, Lift, PositionError, Suppression, SuppressionEvent,
     SuppressionPage,
 };
-pub use totals::{TenantPage, assign_totals};
+pub use tenant_page::TenantPage;
+pub use totals::assign_totals;
 
 use notification::Chunk;
 

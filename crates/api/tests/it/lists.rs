@@ -90,6 +90,22 @@ async fn a_tenant_lists_its_own_broadcasts_and_every_channel() {
     assert_eq!(list("globex", "/v1/channels").await, channels(&Value::Null));
 }
 
+/// They are the operator's to replace.
+#[tokio::test(start_paused = true)]
+async fn credentials_of_channels_are_told_to_operators() {
+    let fixture = fixture(vec![key("acme", false), key("ops", true)]);
+    let list = async |name: &str| {
+        call(&fixture, name, Method::GET, "/v1/channels", "").await.json()["items"].clone()
+    };
+    let (operators, others) = (list("ops").await, list("acme").await);
+    let end = json!([{"what": "client certificate", "expires_at": "2030-03-17T17:46:40.000Z"}]);
+    assert_eq!(operators[0]["credentials"], end);
+    assert_eq!(
+        (&operators[1]["credentials"], &others[0]["credentials"]),
+        (&json!(null), &json!(null))
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_is_answered_in_time_with_what_it_has_and_goes_on_behind_that() {
     let fixture = fixture(Vec::new());

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::{AccessLog, ApiKey, ApiListener, Keys, Readiness, Site};
+use api::{
+    AccessLog, ApiKey, ApiListener, ChannelCredential, ConfiguredChannel, Keys, Readiness, Site,
+};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use channel::{
@@ -105,6 +107,20 @@ pub(crate) fn fixture_over(
     build(ingest, store, keys, AccessLog::default())
 }
 
+fn configured_channels() -> BTreeMap<Name, ConfiguredChannel> {
+    let credential = ChannelCredential {
+        what: "client certificate",
+        expires_at: Timestamp::from_millis(1_900_000_000_000),
+    };
+    let per_minute = std::num::NonZeroU32::new(600);
+    let configured =
+        [("ios", "apns", None, Vec::new()), ("hooks", "webhook", per_minute, vec![credential])];
+    let configured = configured.map(|(name, kind, messages_per_minute, credentials)| {
+        (name.parse().unwrap(), ConfiguredChannel { kind, messages_per_minute, credentials })
+    });
+    BTreeMap::from(configured)
+}
+
 fn build(
     ingest: Arc<dyn Ingest>,
     store: Arc<Memory>,
@@ -126,12 +142,7 @@ fn build(
     let templates = Templates::compile(&welcome, &channels).unwrap();
     let intake = Intake::new(ingest, Arc::new(channels), clock).with_templates(templates);
     let intake = Arc::new(intake);
-    let per_minute = std::num::NonZeroU32::new(600);
-    let configured = [("ios", "apns", None), ("hooks", "webhook", per_minute)];
-    let configured = configured.map(|(name, kind, messages_per_minute)| {
-        (name.parse().unwrap(), api::ConfiguredChannel { kind, messages_per_minute })
-    });
-    let configured = BTreeMap::from(configured);
+    let configured = configured_channels();
     let (ready, is_ready) = watch::channel(false);
     let configured_keys = watch::Sender::new(Keys::new(keys));
     let asked = AskedBy::default();

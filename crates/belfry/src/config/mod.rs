@@ -30,10 +30,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use api::{AccessLog, ConfiguredChannel};
+use api::{AccessLog, ChannelCredential, ConfiguredChannel};
+use channel::ExpiringCredential;
 use feed::FeedPlan;
-use flow::Backoff;
-use notification::Name;
+use flow::{Backoff, Clock};
+use notification::{Name, Timestamp};
 use pipeline::ingest::TemplateSource;
 use pipeline::{Channels, QuotaNumbers, RetryPolicy};
 use serde::Deserialize;
@@ -251,10 +252,19 @@ impl Config {
         channels: &Channels,
     ) -> BTreeMap<Name, ConfiguredChannel> {
         let configured = |(name, channel): (&Name, &ChannelConfig)| {
-            let bounds = channels.get(name.as_str()).map(|built| built.bounds());
-            let messages_per_minute = bounds.and_then(|bounds| bounds.messages_per_minute);
+            let built = channels.get(name.as_str());
+            let messages_per_minute = built.and_then(|built| built.bounds().messages_per_minute);
+            let ends = built.map(|built| built.credentials(Clock::system())).unwrap_or_default();
+            // A token is renewed by itself: its end asks nothing of an operator.
+            let replaced = ends.into_iter().filter(|it| it.what == ExpiringCredential::CERTIFICATE);
+            let credentials = replaced
+                .map(|ExpiringCredential { expires_at, .. }| ChannelCredential {
+                    what: "client certificate",
+                    expires_at: Timestamp::from_millis(expires_at.saturating_mul(1_000)),
+                })
+                .collect();
             let kind = channel.kind.name();
-            (name.clone(), ConfiguredChannel { kind, messages_per_minute })
+            (name.clone(), ConfiguredChannel { kind, messages_per_minute, credentials })
         };
         self.channels.iter().map(configured).collect()
     }

@@ -45,6 +45,6 @@ impl RelayRoute {
 
     /// Its channel, as callers are told of it.
     pub(super) fn configured() -> ConfiguredChannel {
-        ConfiguredChannel { kind: "stream", messages_per_minute: None }
+        ConfiguredChannel { kind: "stream", messages_per_minute: None, credentials: Vec::new() }
     }
 }

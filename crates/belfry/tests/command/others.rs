@@ -295,6 +295,20 @@ fn cancelling_a_scope_goes_on_to_the_end() {
 }
 
 #[test]
+fn channels_are_listed_with_the_ends_of_their_credentials() {
+    let engine = Engine::start(|_| {
+        let hooks = json!({"name": "hooks", "kind": "webhook", "messages_per_minute": null, "paused_since": null,
+            "credentials": [{"what": "client certificate for a.example", "expires_at": "noon"}]});
+        let ios =
+            json!({"name": "ios", "kind": "apns", "messages_per_minute": 60, "paused_since": null});
+        Reply::Json(200, json!({"items": [hooks, ios]}))
+    });
+    let ended = Workspace::new().belfry(&["channels", "--url", &engine.url]);
+    let hooks = "hooks: webhook, client certificate for a.example until noon";
+    assert_eq!(ended.out, format!("{hooks}\nios: apns, 60 a minute at most\n"));
+}
+
+#[test]
 fn a_command_about_one_thing_names_its_tenant() {
     let engine = Engine::start(|_| Reply::Json(404, json!({"detail": "not here"})));
     let workspace = Workspace::new();

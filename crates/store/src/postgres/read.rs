@@ -23,7 +23,7 @@ use crate::rows::labels::BatchLabels;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
-use crate::totals::TenantPageFiller;
+use crate::tenant_page::TenantPageFiller;
 use crate::{
     BroadcastStatus, ClusterStatus, KeyUse, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
     ParkedChannel, StoreError, StoreSpace, TenantPage, WorkerStatus,

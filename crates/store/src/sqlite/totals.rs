@@ -10,7 +10,8 @@ use super::read::Snapshot;
 use super::transaction::Transaction;
 use crate::rows::codes;
 use crate::rows::model::ChunkRow;
-use crate::totals::{RecordedTotals, TenantPageFiller};
+use crate::tenant_page::TenantPageFiller;
+use crate::totals::RecordedTotals;
 use crate::{StoreError, TenantPage, TotalsAssignment};
 
 /// The tenant of a row that has none.
