@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use flow::Histogram;
 use flow::histogram::doubling;
-use pipeline::shown::{ShownHistogram, show_counters, show_histograms};
+use pipeline::metrics::shown::{ShownHistogram, show_counters, show_histograms};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
