@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn a_hundred_times_the_lanes_that_are_listed_make_no_more_series_and_what_is_not_known_is_missing()
      {
-        let lanes = (0..100 * LANES_LISTED).map(|number| lane(number, "ios", Some(0))).collect();
-        let lines = lines(lanes);
+        let many = (0..100 * LANES_LISTED).map(|number| lane(number, "ios", Some(0)));
+        let lines = lines(many.collect());
         let due: Vec<_> = lines.iter().filter(|line| line.contains("oldest_due")).collect();
         assert_eq!(due, ["belfry_lane_oldest_due_seconds{channel=\"ios\",priority=\"bulk\"} 10.0"]);
         assert_eq!(lines.len(), 1 + 2 * 3, "{lines:?}");

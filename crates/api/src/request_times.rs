@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use flow::Histogram;
 use flow::histogram::doubling;
-use pipeline::shown::{ShownHistogram, show_counters, show_histograms};
+use pipeline::metrics::shown::{ShownHistogram, show_counters, show_histograms};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -38,6 +38,8 @@ struct Refusals([AtomicU64; 200]);
 const METHODS: [&str; 4] = ["GET", "POST", "DELETE", "other"];
 /// Classes of status; the last is for requests that were given up before their answer began, since the caller was gone.
 const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "none"];
+/// The route that is not timed: a scraper times its scrapes itself, and one must not change what the next one shows.
+const METRICS_ROUTE: &str = "/metrics";
 /// Routes of which times are kept, at most: more than there are.
 const ROUTES_MAX: usize = 128;
 /// Route of requests for paths that there are not.
@@ -55,6 +57,12 @@ impl RequestTimes {
         status: Option<StatusCode>,
         took: Duration,
     ) {
+        if let Some(status) = status {
+            self.0.refused.add(status);
+        }
+        if route == Some(METRICS_ROUTE) {
+            return;
+        }
         let times = self.of(route.unwrap_or(NO_ROUTE));
         let method = METHODS.iter().position(|known| *known == method.as_str());
         let method = method.unwrap_or(METHODS.len() - 1);
@@ -67,9 +75,6 @@ impl RequestTimes {
         if let Some(times) = times.0.get(method).and_then(|classes| classes.get(class)) {
             let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             times.get_or_init(|| Histogram::new(&TIMES_US)).observe(micros);
-        }
-        if let Some(status) = status {
-            self.0.refused.add(status);
         }
     }
 
@@ -155,6 +160,7 @@ mod tests {
         times.add((&Method::GET, route), Some(StatusCode::NOT_FOUND), took);
         times.add((&Method::GET, route), Some(StatusCode::CONFLICT), took);
         times.add((&Method::POST, None), None, took);
+        times.add((&Method::GET, Some(METRICS_ROUTE)), Some(StatusCode::OK), took);
         let lines = lines(&times);
         let of = |method: &str, status: &str| {
             format!("route=\"/v1/notifications/{{id}}\",method=\"{method}\",status=\"{status}\"")
@@ -171,6 +177,7 @@ mod tests {
         ] {
             assert!(lines.contains(&line), "{line} {lines:#?}");
         }
+        assert!(!lines.iter().any(|line| line.contains(METRICS_ROUTE)), "{lines:#?}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The stages, in the order data flows: [`ingest`], then dispatch, collect (only behind a broker), deliver and settle. Stages do not know
 //! each other; they meet in the store, the queue and the channels.
 
-mod attempt_codes;
 pub mod channels;
 pub mod collect;
 pub mod deliver;
@@ -9,19 +8,16 @@ pub mod dispatch;
 pub mod ingest;
 pub mod metrics;
 pub mod report;
-mod send_counts;
-mod send_metrics;
 pub mod settle;
-pub mod shown;
 
 pub use channel::timestamp;
 pub use channels::Channels;
 pub use collect::Collect;
 pub use deliver::{
-    ChannelLoad, Deliver, DestinationLimits, LaneQuotas, QuotaNumbers, QuotaShares, ThreadAffinity,
+    ChannelLoad, Deliver, DestinationLimits, LaneQuotas, LoadMetrics, QuotaNumbers, QuotaShares,
+    ThreadAffinity,
 };
 pub use dispatch::Dispatch;
 pub use ingest::Intake;
 pub use metrics::Metrics;
-pub use send_metrics::LoadMetrics;
 pub use settle::{RetryPolicy, Settle};

@@ -1,5 +1,10 @@
 //! The metrics of the stages: rates and latencies. Accounts are the store's.
 
+mod attempt_codes;
+mod send_counts;
+mod send_metrics;
+pub mod shown;
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -10,9 +15,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::attempt_codes::AttemptCodes;
-use crate::send_counts::{ProcessCounts, ThreadCounts};
-use crate::send_metrics::SendMetrics;
+use attempt_codes::AttemptCodes;
+use send_counts::ProcessCounts;
+pub(crate) use send_counts::{SendCounts, ThreadCounts};
+use send_metrics::SendMetrics;
 
 /// Counters and histograms of the pipeline. Cloning gives another handle on the same ones.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use flow::Clock;
 use pipeline::Channels;
-use pipeline::shown::show_gauges;
+use pipeline::metrics::shown::show_gauges;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use tokio::sync::watch;

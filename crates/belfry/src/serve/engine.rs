@@ -8,7 +8,6 @@ use flow::Clock;
 use flow::tasks::Ended;
 use notification::Account;
 use pipeline::Intake;
-use prometheus_client::registry::Registry;
 use store::{Ending, Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -17,15 +16,13 @@ use super::Role;
 use super::backend::Backend;
 use super::broker::{self, BrokerLink};
 use super::certificates::{Certificates, ReadCertificates};
-use super::credential_metrics::CredentialMetrics;
 use super::failed::Failed;
 use super::listeners::{ListenPlaces, Listeners};
 use super::live::Live;
-use super::process_metrics::{ReloadMetrics, register_process};
+use super::process_metrics::{ReloadMetrics, registry};
 use super::relayed::RelayRoute;
 use super::sources;
 use super::stages::{SiteSenders, StageParts, Stages};
-use super::store_metrics::StoreMetrics;
 use crate::config::Config;
 
 /// How long a store may take to note how the process ends: a shared one may be out of reach. An operator waits for it.
@@ -46,7 +43,7 @@ pub(crate) struct Engine {
     intake: Arc<Intake>,
     live: Live,
     reload_calls: Option<mpsc::Receiver<ReloadCall>>,
-    reload_metrics: ReloadMetrics,
+    reload_metrics: Box<ReloadMetrics>,
 }
 
 // === impl Engine ===
@@ -91,7 +88,8 @@ impl Engine {
         stages.serve_all(listeners, &sites)?;
         let backend = Backend::open(role, config, places.shown(), clock, random.u64(..)).await?;
         // From here on the time of all who share the store: its database's (decision 0022).
-        let (own_clock, clock) = (clock, backend.clock(clock));
+        let reload_metrics = Box::new(ReloadMetrics::new(clock));
+        let clock = backend.clock(clock);
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());
         check_keys(config, &*backend.store())?;
@@ -109,16 +107,7 @@ impl Engine {
 
         // A relay has no configuration to read again: it runs by its arguments.
         let (reloads, reload_calls) = route.is_none().then(api::reload_calls).unzip();
-        let (mut registry, reload_metrics) = (Registry::default(), ReloadMetrics::new(clock));
-        register_process(&mut registry, role, clock);
-        reload_metrics.register(&mut registry);
-        registry.register_collector(Box::new(StoreMetrics {
-            commits: backend.commits(),
-            has_log: backend.shared().is_none(),
-            clocks: (own_clock, clock),
-        }));
-        let channels = live.channels();
-        registry.register_collector(Box::new(CredentialMetrics { channels, clock: own_clock }));
+        let mut registry = registry(role, (&live, &backend), &reload_metrics, clock);
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
         intake.register(&mut registry);
         let mut parts = StageParts {

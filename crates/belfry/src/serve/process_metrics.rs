@@ -9,10 +9,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::Role;
+use super::backend::Backend;
+use super::credential_metrics::CredentialMetrics;
+use super::live::Live;
+use super::store_metrics::StoreMetrics;
 
-/// Reloads of the configuration since the start. Cloning gives another handle on the same ones.
-#[derive(Debug, Clone)]
+/// Reloads of the configuration since the start.
+#[derive(Debug)]
 pub(super) struct ReloadMetrics {
+    /// Unix time of the start, seconds.
+    started_at: Gauge<f64, AtomicU64>,
     /// 1 unless the last one was refused.
     is_successful: Gauge,
     /// Unix time, seconds: of the start, or of the last reload that was not refused.
@@ -21,14 +27,28 @@ pub(super) struct ReloadMetrics {
     clock: Clock,
 }
 
-/// Adds the build, `role`, and the time of the start, which is now by `clock`.
-pub(super) fn register_process(registry: &mut Registry, role: Role, clock: Clock) {
+/// A registry with the metrics of the process itself, of the store and of the credentials. `clock` is that of all processes which
+/// share the store, and `reloads` were made at the start.
+pub(super) fn registry(
+    role: Role,
+    (live, backend): (&Live, &Backend),
+    reloads: &ReloadMetrics,
+    clock: Clock,
+) -> Registry {
+    let mut registry = Registry::default();
     let labels = [("version", env!("CARGO_PKG_VERSION")), ("role", role.name())];
     let build = Family::<[(&str, &str); 2], Gauge>::default();
     build.get_or_create(&labels).set(1);
     registry.register("belfry_build_info", "Version and role of the process; always 1", build);
-    let help = "Unix time at which the process started";
-    registry.register("belfry_process_start_time_seconds", help, unix_time(clock));
+    reloads.register(&mut registry);
+    registry.register_collector(Box::new(StoreMetrics {
+        commits: backend.commits(),
+        has_log: backend.shared().is_none(),
+        clocks: (reloads.clock, clock),
+    }));
+    let channels = live.channels();
+    registry.register_collector(Box::new(CredentialMetrics { channels, clock: reloads.clock }));
+    registry
 }
 
 // === impl ReloadMetrics ===
@@ -42,11 +62,14 @@ impl ReloadMetrics {
         for result in ["done", "refused"] {
             let _at_zero = reloads.get_or_create(&[("result", result)]);
         }
-        Self { is_successful, succeeded_at: unix_time(clock), reloads, clock }
+        let [started_at, succeeded_at] = [unix_time(clock), unix_time(clock)];
+        Self { started_at, is_successful, succeeded_at, reloads, clock }
     }
 
-    /// Adds them to `registry`.
-    pub(super) fn register(&self, registry: &mut Registry) {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Unix time at which the process started";
+        let started_at = self.started_at.clone();
+        registry.register("belfry_process_start_time_seconds", help, started_at);
         registry.register(
             "belfry_config_last_reload_successful",
             "Whether the last reload of the configuration was not refused, 0 or 1",

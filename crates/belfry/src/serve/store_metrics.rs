@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use flow::Clock;
-use pipeline::shown::{ShownHistogram, show_gauge, show_histogram, show_histograms};
+use pipeline::metrics::shown::{ShownHistogram, show_gauge, show_histogram, show_histograms};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use store::CommitCounts;

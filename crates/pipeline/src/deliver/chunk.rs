@@ -20,8 +20,8 @@ use super::SenderThread;
 use super::fence::{ChunkFence, FencedReports};
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
+use crate::metrics::SendCounts;
 use crate::report::ReportMessage;
-use crate::send_counts::SendCounts;
 
 /// Time to the next look at notifications whose channel is missing from the configuration: they wait for it.
 const MISSING_CHANNEL_WAIT: Duration = Duration::from_mins(1);

@@ -10,7 +10,7 @@ use notification::Name;
 use tokio::sync::watch;
 
 use crate::Channels;
-use crate::send_counts::{SendCounts, ThreadCounts};
+use crate::metrics::{SendCounts, ThreadCounts};
 
 /// The channels that one thread has open.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::{IngestError, IngestShare};
 use crate::ingest::limits::{RENDER_WAITING, RENDER_WAITING_OF_TENANT};
-use crate::shown::{ShownHistogram, show_gauge, show_histogram};
+use crate::metrics::shown::{ShownHistogram, show_gauge, show_histogram};
 
 /// A bounded pool of threads; shared by cloning. Its threads end when the last clone is gone.
 #[derive(Clone)]

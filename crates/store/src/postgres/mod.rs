@@ -242,12 +242,10 @@ impl Postgres {
         let time = DatabaseTime::new(clock);
         // Before the writers: a claim needs the worker's number, its partitions and the pauses.
         let mut worker = Worker::join(&connector, &options, time, random.fork()).await?;
-        let worker_deadline = worker.deadline.clone();
-        let keys = worker.keys.view.subscribe();
+        let (worker_deadline, keys) = (worker.deadline.clone(), worker.keys.view.subscribe());
         let ledger = LedgerLink::new(connector.clone(), worker.peers.subscribe());
         let (membership_sender, membership) = watch::channel(worker.membership.clone());
-        let (changes, is_changed) = watch::channel(0);
-        let (failed, failing) = watch::channel(None);
+        let ((changes, is_changed), (failed, failing)) = (watch::channel(0), watch::channel(None));
         let (available, is_available) = watch::channel(true);
         let (settled, waiting) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let parts = WriterParts {

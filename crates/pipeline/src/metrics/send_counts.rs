@@ -111,7 +111,9 @@ impl ProcessCounts {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let total = |(name, counts): (&Name, &Vec<Arc<SendCounts>>)| {
             let mut total = SendTotal::default();
-            counts.iter().for_each(|counts| counts.add_to(&mut total));
+            for counts in counts {
+                counts.add_to(&mut total);
+            }
             (name.clone(), total)
         };
         all.iter().map(total).collect()
