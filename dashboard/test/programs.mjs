@@ -13,6 +13,7 @@ const belfry = join(binaries, "belfry");
 const patience = 60_000;
 
 const ended = [];
+process.setMaxListeners(50);
 
 /** A folder that is removed at the end. */
 export function folder() {
@@ -32,6 +33,8 @@ async function start(program, args, { cwd, log }) {
   const child = spawn(program, args, { cwd, stdio: ["pipe", "pipe", errors] });
   if (log !== undefined) closeSync(errors);
   const exit = new Promise((resolve) => child.once("exit", resolve));
+  // Also where the tests end before their end, by an error of their own.
+  process.once("exit", () => child.kill("SIGKILL"));
   ended.push(async () => {
     // One that is gone already takes no signal.
     child.kill("SIGKILL");

@@ -41,7 +41,7 @@ const PAGE: BuiltFile = BuiltFile {
     gzip: include_bytes!("../dashboard/index.html.gz"),
 };
 
-/// What the page consists of.
+/// The parts of the page.
 const PARTS: [BuiltFile; 3] = [
     BuiltFile {
         name: "app.js",

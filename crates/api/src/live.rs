@@ -42,7 +42,7 @@ struct Look {
 }
 
 /// One who follows the status.
-struct Following {
+struct StatusStream {
     shared: Arc<ApiState>,
     caller: Caller,
     /// The event that was sent last; empty before the first.
@@ -70,8 +70,8 @@ pub(crate) async fn status(
 fn follow(shared: Arc<ApiState>, caller: Caller) -> Result<Response, Problem> {
     let room = shared.live.open()?;
     let sent_at = shared.intake.clock().monotonic();
-    let following = Following { shared, caller, sent: Bytes::new(), sent_at, _room: room };
-    let events = stream::try_unfold(following, Following::next);
+    let following = StatusStream { shared, caller, sent: Bytes::new(), sent_at, _room: room };
+    let events = stream::try_unfold(following, StatusStream::next);
     let headers = [(CONTENT_TYPE, STREAM), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(events)).into_response())
 }
@@ -122,9 +122,9 @@ fn event(name: &str, data: &impl serde::Serialize) -> serde_json::Result<Bytes> 
     Ok(event.into())
 }
 
-// === impl Following ===
+// === impl StatusStream ===
 
-impl Following {
+impl StatusStream {
     /// The next bytes, and the stream behind them; none once the server stops or the caller is let in no more. After an error the
     /// connection is cut.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {

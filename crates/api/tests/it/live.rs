@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use flow::Clock;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use crate::keys::key;
-use crate::support::{Fixture, JSON, fixture, notification};
+use crate::support::{Fixture, JSON, NOW, fixture, notification};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -45,16 +46,17 @@ async fn a_status_is_told_at_once_and_after_each_change_once_a_second_at_most() 
     let fixture = fixture(Vec::new());
     let (status, mut body) = open(&fixture, &[]).await;
     assert_eq!(status, StatusCode::OK);
-    let begun = Instant::now();
+    let clock = Clock::starting_at(NOW);
+    let begun = clock.monotonic();
     assert_eq!(accepted(&next(&mut body).await.unwrap()), json!(0));
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(clock.monotonic().duration_since(begun), Duration::ZERO);
     accept_one(&fixture).await;
     accept_one(&fixture).await;
     assert_eq!(accepted(&next(&mut body).await.unwrap()), json!(2));
-    assert_eq!(begun.elapsed(), SECOND);
+    assert_eq!(clock.monotonic().duration_since(begun), SECOND);
     // Nothing changes: a comment tells that it lives.
     assert_eq!(next(&mut body).await.unwrap(), ":\n\n");
-    assert_eq!(begun.elapsed(), SECOND * 16);
+    assert_eq!(clock.monotonic().duration_since(begun), SECOND * 16);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What is wrong with an engine, in words, the worst first.
+//! Findings: an engine's faults in words, the worst first.
 
 use api::{LaneAnswer, StatusAnswer};
 use notification::Timestamp;
@@ -12,14 +12,14 @@ const NAMED: usize = 3;
 
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct TopFinding {
     /// True if notifications are not delivered because of it.
     pub(super) is_bad: bool,
     pub(super) text: String,
 }
 
 /// All that is wrong as of `now`; empty where nothing is.
-pub(super) fn findings(status: &StatusAnswer, now: Timestamp) -> Vec<Finding> {
+pub(super) fn findings(status: &StatusAnswer, now: Timestamp) -> Vec<TopFinding> {
     let mut found = Vec::new();
     of_workers(status, &mut found);
     of_work(status, now, &mut found);
@@ -29,31 +29,32 @@ pub(super) fn findings(status: &StatusAnswer, now: Timestamp) -> Vec<Finding> {
     found
 }
 
-fn of_workers(status: &StatusAnswer, found: &mut Vec<Finding>) {
+fn of_workers(status: &StatusAnswer, found: &mut Vec<TopFinding>) {
     let Some(cluster) = &status.cluster else { return };
     for worker in cluster.workers.iter().filter(|worker| worker.alive_for_seconds <= 0.0) {
-        found.push(Finding::bad(format!(
+        found.push(TopFinding::bad(format!(
             "worker {} is gone: what it held goes to others",
             worker.name
         )));
     }
     if cluster.partitions_free > 0 {
-        found.push(Finding::bad(format!("{} partitions have no owner", cluster.partitions_free)));
+        found
+            .push(TopFinding::bad(format!("{} partitions have no owner", cluster.partitions_free)));
     }
     for worker in cluster.workers.iter().filter(|worker| worker.standing_by) {
-        found.push(Finding::mild(format!("worker {} is standing by", worker.name)));
+        found.push(TopFinding::mild(format!("worker {} is standing by", worker.name)));
     }
     if cluster.outbox_rejected > 0 {
         let rows = cluster.outbox_rejected;
-        found.push(Finding::mild(format!(
+        found.push(TopFinding::mild(format!(
             "{rows} rows of the outbox were put aside: see belfry.outbox_rejected"
         )));
     }
 }
 
-fn of_work(status: &StatusAnswer, now: Timestamp, found: &mut Vec<Finding>) {
+fn of_work(status: &StatusAnswer, now: Timestamp, found: &mut Vec<TopFinding>) {
     if status.lag_seconds > LATE {
-        found.push(Finding::bad(format!(
+        found.push(TopFinding::bad(format!(
             "what waits longest has been due for {:.0} s",
             status.lag_seconds
         )));
@@ -65,35 +66,36 @@ fn of_work(status: &StatusAnswer, now: Timestamp, found: &mut Vec<Finding>) {
         let named: Vec<String> = closed.iter().take(NAMED).map(lane).collect();
         let more = closed.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        found.push(Finding::bad(format!("every attempt fails: {}{more}", named.join(", "))));
+        found.push(TopFinding::bad(format!("every attempt fails: {}{more}", named.join(", "))));
     }
     for parked in &status.parked {
         let (count, channel) = (parked.notifications, &parked.channel);
-        found.push(Finding::bad(format!(
+        found.push(TopFinding::bad(format!(
             "{count} wait for the channel {channel}, which is not configured"
         )));
     }
     for source in &status.sources {
         if let Some(reason) = &source.waits_for {
             let reason = crate::output::plain(reason);
-            found.push(Finding::bad(format!("source {} waits: {reason}", source.name)));
+            found.push(TopFinding::bad(format!("source {} waits: {reason}", source.name)));
         }
     }
 }
 
-fn of_others(status: &StatusAnswer, found: &mut Vec<Finding>) {
+fn of_others(status: &StatusAnswer, found: &mut Vec<TopFinding>) {
     if let Some(days) =
         status.space.as_ref().and_then(|space| space.full_in_days).filter(|days| *days < FULL_SOON)
     {
-        found.push(Finding::mild(format!("the disk is full in {days:.1} days")));
+        found.push(TopFinding::mild(format!("the disk is full in {days:.1} days")));
     }
     let feeds = status.feeds.iter().map(|feed| (&*feed.name, &feed.progress));
     let feeds = feeds.chain(status.suppression_feed.iter().map(|it| ("suppressions", it)));
     for (name, progress) in feeds.filter(|(_, progress)| progress.lag_seconds > LATE) {
-        found.push(Finding::mild(format!("feed {name} is {:.0} s behind", progress.lag_seconds)));
+        found
+            .push(TopFinding::mild(format!("feed {name} is {:.0} s behind", progress.lag_seconds)));
     }
     for pause in &status.pauses {
-        found.push(Finding::mild(format!(
+        found.push(TopFinding::mild(format!(
             "paused: {} of {}, since {}",
             pause.scope, pause.tenant, pause.since
         )));
@@ -106,9 +108,9 @@ pub(super) fn is_closed(lane: &LaneAnswer, now: Timestamp) -> bool {
     until.is_some_and(|until| until > now)
 }
 
-// === impl Finding ===
+// === impl TopFinding ===
 
-impl Finding {
+impl TopFinding {
     fn bad(text: String) -> Self {
         Self { is_bad: true, text }
     }

@@ -12,9 +12,9 @@ const SAMPLES: usize = 600;
 /// Time over which a rate is the mean of.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// What an engine has answered.
+/// The answers of an engine.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(super) struct StatusHistory {
     /// The last answer.
     pub(super) status: Option<StatusAnswer>,
     /// Why there is no newer one.
@@ -24,16 +24,16 @@ pub(super) struct History {
 
 /// Notifications a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Rates {
+pub(super) struct TopRates {
     pub(super) accepted: f64,
     pub(super) delivered: f64,
     /// Ended in any other way.
     pub(super) otherwise: f64,
 }
 
-// === impl History ===
+// === impl StatusHistory ===
 
-impl History {
+impl StatusHistory {
     /// Takes an answer that came at `at`.
     pub(super) fn note(&mut self, at: Instant, status: StatusAnswer) {
         // An engine that was started anew on another store counts from another number on.
@@ -54,11 +54,11 @@ impl History {
     }
 
     /// The rates over the last seconds; `None` while there is one sample.
-    pub(super) fn rates(&self) -> Option<Rates> {
+    pub(super) fn rates(&self) -> Option<TopRates> {
         let (until, last) = self.samples.back()?;
         let within = |(at, _): &&(Instant, Account)| until.duration_since(*at) <= RATE_OVER;
         let (since, first) = self.samples.iter().find(within)?;
-        Rates::between((*since, first), (*until, last))
+        TopRates::between((*since, first), (*until, last))
     }
 
     /// Deliveries a second between each two samples, the last ones, at most `count`, oldest first.
@@ -66,7 +66,7 @@ impl History {
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
         let of_all: Vec<u64> = pairs
             .map(|((since, first), (until, last))| {
-                let rates = Rates::between((*since, first), (*until, last)).unwrap_or_default();
+                let rates = TopRates::between((*since, first), (*until, last)).unwrap_or_default();
                 whole(rates.delivered)
             })
             .collect();
@@ -83,9 +83,9 @@ fn whole(rate: f64) -> u64 {
     rate.round() as u64
 }
 
-// === impl Rates ===
+// === impl TopRates ===
 
-impl Rates {
+impl TopRates {
     fn between(
         (since, first): (Instant, &Account),
         (until, last): (Instant, &Account),
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn rates_are_means_of_the_last_seconds() {
         let begun = Clock::system().monotonic();
-        let mut history = History::default();
+        let mut history = StatusHistory::default();
         for second in 0..20_u64 {
             let mut status = status();
             // Twice as fast in the last ten seconds.
@@ -128,14 +128,14 @@ mod tests {
             history.note(begun + Duration::from_secs(second), status);
         }
         let rates = history.rates().unwrap();
-        assert_eq!(rates, Rates { accepted: 200.0, delivered: 50.0, otherwise: 0.0 });
+        assert_eq!(rates, TopRates { accepted: 200.0, delivered: 50.0, otherwise: 0.0 });
         assert_eq!(history.delivered(3), [50, 50, 50]);
     }
 
     #[test]
     fn an_engine_with_another_store_begins_anew() {
         let begun = Clock::system().monotonic();
-        let mut history = History::default();
+        let mut history = StatusHistory::default();
         history.note(begun, status());
         let mut other = status();
         other.totals = Account::default();

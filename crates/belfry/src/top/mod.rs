@@ -20,7 +20,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 
 use crate::client::Client;
 use crate::exit::{CliError, FailureKind};
-use history::History;
+use history::StatusHistory;
 use view::{View, ViewOrder};
 
 /// `belfry top`
@@ -36,7 +36,7 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at the keys.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
 
-type Asked = anyhow::Result<StatusAnswer>;
+type TopAnswer = anyhow::Result<StatusAnswer>;
 
 /// The reaction to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &TopArgs, client: Client) -> anyhow::Result<()> {
     }
     let clock = Clock::system();
     let first = client.get("/v1/status")?;
-    let mut history = History::default();
+    let mut history = StatusHistory::default();
     history.note(clock.monotonic(), first);
     let answers = ask_on(client)?;
     let mut terminal = ratatui::init();
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &TopArgs, client: Client) -> anyhow::Result<()> {
 }
 
 /// Asks for the status in a thread of its own, which ends when the receiver is gone.
-fn ask_on(client: Client) -> io::Result<Receiver<Asked>> {
+fn ask_on(client: Client) -> io::Result<Receiver<TopAnswer>> {
     let (answers, received) = mpsc::sync_channel(1);
     let ask = move || {
         loop {
@@ -84,8 +84,8 @@ fn ask_on(client: Client) -> io::Result<Receiver<Asked>> {
 
 fn show(
     terminal: &mut DefaultTerminal,
-    answers: &Receiver<Asked>,
-    mut history: History,
+    answers: &Receiver<TopAnswer>,
+    mut history: StatusHistory,
     lasts: Option<Duration>,
 ) -> anyhow::Result<()> {
     let clock = Clock::system();
@@ -104,8 +104,8 @@ fn show(
 /// Waits for an answer or a key that changes something; false if it is over.
 fn next(
     view: &mut View,
-    history: &mut History,
-    answers: &Receiver<Asked>,
+    history: &mut StatusHistory,
+    answers: &Receiver<TopAnswer>,
     clock: Clock,
 ) -> anyhow::Result<bool> {
     loop {
@@ -132,11 +132,21 @@ fn next(
 }
 
 /// Has `view` react to `event`.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a terminal has many keys, and any other one does nothing"
+)]
 fn react(view: &mut View, event: &Event) -> KeyEffect {
     let key = match event {
         Event::Key(key) if key.kind != KeyEventKind::Release => key,
         Event::Resize(..) => return KeyEffect::Draw,
-        _ => return KeyEffect::None,
+        Event::FocusGained
+        | Event::FocusLost
+        | Event::Key(_)
+        | Event::Mouse(_)
+        | Event::Paste(_) => {
+            return KeyEffect::None;
+        }
     };
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {

@@ -10,8 +10,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 
-use super::findings::{Finding, findings, is_closed};
-use super::history::{History, Rates};
+use super::findings::{TopFinding, findings, is_closed};
+use super::history::{StatusHistory, TopRates};
 use crate::output;
 
 /// Lanes by which a page goes on.
@@ -28,7 +28,7 @@ const MILD: Style = Style::new().fg(Color::Yellow);
 const GOOD: Style = Style::new().fg(Color::Green);
 const HEAD: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// What is shown, and how.
+/// The choices of lanes that keys make.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct View {
     pub(super) order: ViewOrder,
@@ -54,7 +54,7 @@ pub(super) enum ViewOrder {
 
 impl View {
     /// Draws the last answer of `history` as of `now`.
-    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, history: &History, now: Timestamp) {
+    pub(super) fn draw(&mut self, frame: &mut Frame<'_>, history: &StatusHistory, now: Timestamp) {
         let Some(status) = &history.status else { return };
         let found = findings(status, now);
         let told = found_lines(&found);
@@ -133,7 +133,7 @@ fn rows(count: usize) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
-fn head_line(status: &StatusAnswer, history: &History) -> Line<'static> {
+fn head_line(status: &StatusAnswer, history: &StatusHistory) -> Line<'static> {
     let since = status.started_at.clone().unwrap_or_default();
     let mut spans = vec![
         Span::styled(format!("belfry {}", status.version), Modifier::BOLD),
@@ -152,11 +152,11 @@ fn head_line(status: &StatusAnswer, history: &History) -> Line<'static> {
     Line::from(spans)
 }
 
-fn found_lines(found: &[Finding]) -> Vec<Line<'static>> {
+fn found_lines(found: &[TopFinding]) -> Vec<Line<'static>> {
     if found.is_empty() {
         return vec![Line::styled("nothing is wrong", GOOD)];
     }
-    let line = |finding: &Finding| {
+    let line = |finding: &TopFinding| {
         let (mark, style) = if finding.is_bad { ("! ", BAD) } else { ("- ", MILD) };
         Line::styled(format!("{mark}{}", finding.text), style)
     };
@@ -168,8 +168,8 @@ fn found_lines(found: &[Finding]) -> Vec<Line<'static>> {
     lines
 }
 
-fn rates_line(rates: Option<Rates>) -> Line<'static> {
-    let Some(Rates { accepted, delivered, otherwise }) = rates else {
+fn rates_line(rates: Option<TopRates>) -> Line<'static> {
+    let Some(TopRates { accepted, delivered, otherwise }) = rates else {
         return Line::styled("rates: in a second", HEAD);
     };
     Line::from(vec![
@@ -184,8 +184,8 @@ fn rates_line(rates: Option<Rates>) -> Line<'static> {
 
 fn account_lines(status: &StatusAnswer) -> Vec<Line<'static>> {
     let standing = status.totals.standing();
-    let states = standing.map(|(state, count)| format!("{} {count}", state.replace('_', " ")));
-    let all = states.into_iter().collect::<Vec<_>>().join("   ");
+    let counts = standing.map(|(state, count)| format!("{} {count}", state.replace('_', " ")));
+    let all = counts.into_iter().collect::<Vec<_>>().join("   ");
     let lag = format!("the one that waits longest has been due for {:.1} s", status.lag_seconds);
     vec![Line::raw(format!("accepted {}   {all}", status.totals.accepted)), Line::raw(lag)]
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 use flow::Clock;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
 use serde_json::{Value, json};
 
 use super::*;
 
 pub(crate) const NOW: &str = "2026-11-21T08:30:00.000Z";
 
-fn answer(more: Value) -> StatusAnswer {
+fn answer(more: &Value) -> StatusAnswer {
     let mut status = json!({
         "version": "0.1.0", "started_at": "2026-11-21T06:00:00.000Z",
         "totals": {"accepted": 500, "delivered": 420, "refused": 10, "expired": 0, "cancelled": 0, "suppressed": 0,
@@ -30,7 +31,7 @@ fn answer(more: Value) -> StatusAnswer {
 
 /// An engine that works.
 pub(crate) fn status() -> StatusAnswer {
-    answer(json!({}))
+    answer(&json!({}))
 }
 
 /// An engine with which everything is wrong.
@@ -40,7 +41,7 @@ pub(crate) fn troubled() -> StatusAnswer {
             "alive_for_seconds": alive_for, "standing_by": false, "partitions": 62, "claimed": 12, "settled": 7,
             "settled_per_second": 81_000.4})
     };
-    answer(json!({
+    answer(&json!({
         "lag_seconds": 75.2,
         "lanes": [{"channel": "hooks", "destination": "down.example", "priority": "bulk", "tenant": "shop", "claimed": 1,
             "next_due_at": null, "closed_until": "2026-11-21T08:31:00.000Z"}],
@@ -56,18 +57,22 @@ pub(crate) fn troubled() -> StatusAnswer {
 
 /// The lines that `view` draws of `statuses`, which came a second apart, without blank ones.
 fn drawn(view: &mut View, statuses: Vec<StatusAnswer>, size: (u16, u16)) -> Vec<String> {
-    let (mut history, begun) = (History::default(), Clock::system().monotonic());
+    let (mut history, begun) = (StatusHistory::default(), Clock::system().monotonic());
     for (second, status) in statuses.into_iter().enumerate() {
         history.note(begun + Duration::from_secs(second as u64), status);
     }
     draw_history(view, &history, size)
 }
 
-fn draw_history(view: &mut View, history: &History, (width, height): (u16, u16)) -> Vec<String> {
+fn draw_history(
+    view: &mut View,
+    history: &StatusHistory,
+    (width, height): (u16, u16),
+) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| view.draw(frame, history, NOW.parse().unwrap())).unwrap();
     let buffer = terminal.backend().buffer();
-    let cells: Vec<&str> = buffer.content().iter().map(|cell| cell.symbol()).collect();
+    let cells: Vec<&str> = buffer.content().iter().map(Cell::symbol).collect();
     let lines = cells.chunks(usize::from(width)).map(|line| line.concat().trim_end().to_owned());
     lines.filter(|line| !line.is_empty()).collect()
 }
@@ -122,7 +127,7 @@ fn trouble_is_told_on_top_and_a_small_terminal_is_no_error() {
 
 #[test]
 fn an_engine_that_does_not_answer_is_shown_as_it_was() {
-    let (mut history, now) = (History::default(), Clock::system().monotonic());
+    let (mut history, now) = (StatusHistory::default(), Clock::system().monotonic());
     history.note(now, status());
     history.note_silence(&anyhow::anyhow!("connection refused"));
     let lines = draw_history(&mut View::default(), &history, (120, 24));
