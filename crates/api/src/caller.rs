@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Request, Uri};
+use axum::http::{Request, Uri};
 use notification::limits::OVERLOAD_RETRY_AFTER;
 use notification::{Name, Timestamp};
 use pipeline::ingest::{InvalidField, Submission};
-use tokio::time::Instant;
 
 use crate::ApiState;
 use crate::grants::{Grants, KeyScope};
@@ -18,7 +18,7 @@ use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::request_mark::CallerNames;
-use crate::sessions::OpenSession;
+use crate::sessions::{OpenSession, is_of_own_origin};
 
 /// Caller of a request, as its key says.
 #[derive(Debug, Clone)]
@@ -58,16 +58,16 @@ impl RouteRule {
 
 impl Caller {
     /// The caller of `request`: by the key that it has, or, where sessions are taken, by the one that its browser has as of
-    /// `sessions_at`.
+    /// `sessions_at` on the clock that suspended time counts on.
     pub(crate) fn of<B>(
         request: &Request<B>,
         keys: &Arc<KeyRing>,
         default_tenant: &Name,
-        sessions_at: Option<Instant>,
+        sessions_at: Option<Duration>,
     ) -> Result<Self, Problem> {
         let (headers, ring) = (request.headers(), Arc::clone(keys));
         if keys.is_open() {
-            check_local(headers)?;
+            check_local(request)?;
             let tenant = default_tenant.clone();
             return Ok(Self { tenant, is_operator: true, key: None, session: None, ring });
         }
@@ -91,7 +91,13 @@ impl Caller {
             let detail = "the database is away, and the API key may have been revoked there";
             Problem::new(ProblemCode::StoreUnavailable, detail).retry_after(OVERLOAD_RETRY_AFTER)
         };
-        let key = keys.find(&hash).map_err(cut_off)?.ok_or_else(unknown)?;
+        let key = keys.find(&hash).map_err(cut_off)?.ok_or_else(|| {
+            // A key of these that comes back does not bring its sessions back.
+            if let Some(session) = &session {
+                keys.sessions().end(&session.token);
+            }
+            unknown()
+        })?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
         Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), session, ring })
     }
@@ -145,9 +151,15 @@ impl Caller {
     /// Its key as it is now, which may be long after its request began; `None` where no keys are configured.
     ///
     /// # Errors
-    /// Says that it is not good any more.
+    /// Says that it is not good any more, or its session.
     pub(crate) fn still_good(&self, now: Timestamp) -> Result<Option<Arc<ApiKey>>, String> {
-        let Some(key) = &self.key else { return Ok(None) };
+        let Some(key) = &self.key else {
+            let configured = "API keys are configured since: give one";
+            return if self.ring.is_open() { Ok(None) } else { Err(configured.to_owned()) };
+        };
+        if self.session.as_ref().is_some_and(|session| !self.ring.has_session(&session.token)) {
+            return Err("the session has ended".to_owned());
+        }
         let found = self.ring.find(&key.sha256).map_err(|KeysUnknown| {
             format!(
                 "the database is away, and the API key {:?} may have been revoked there",
@@ -157,6 +169,12 @@ impl Caller {
         let key = found.ok_or_else(|| format!("the API key {:?} was taken away", key.name))?;
         check_time(&key, now)?;
         Ok(Some(key))
+    }
+
+    /// True if its key is good at `now`, which may be long after its request began, and has all of `scopes`.
+    pub(crate) fn still_has(&self, scopes: &[KeyScope], now: Timestamp) -> bool {
+        let has = |key: &ApiKey| scopes.iter().all(|scope| key.grants.scopes.contains(scope));
+        self.still_good(now).is_ok_and(|key| key.is_none_or(|key| has(&key)))
     }
 
     /// Checks that it may send `submission` at `now`, which may be long after its request began; the intake checks its senders.
@@ -218,18 +236,28 @@ pub(crate) fn check_time(key: &ApiKey, now: Timestamp) -> Result<(), String> {
     }
 }
 
-/// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of
-/// another site, nor one whose name was made to lead here.
-fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
-    for name in [HOST, ORIGIN] {
-        // Programs may leave either out. A browser always names the host, and the origin of a page that posts.
-        let Some(value) = headers.get(&name) else { continue };
-        let uri = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
-        if !uri.as_ref().and_then(Uri::host).is_some_and(is_local) {
-            let detail = "without an API key only callers on this machine are answered: \
-                          call localhost or 127.0.0.1, or configure a key";
-            return Err(Problem::new(ProblemCode::NotLocal, detail));
-        }
+/// Without a key, every program on this machine may call, but no web page in a browser on it: neither one of another site or port, nor
+/// one whose name was made to lead here.
+fn check_local<B>(request: &Request<B>) -> Result<(), Problem> {
+    let refused = |detail| Err(Problem::new(ProblemCode::NotLocal, detail));
+    // Programs may leave any of these out. A browser always names the host, in HTTP/2 as the authority, and the origin of a page that
+    // posts.
+    let named = [HOST, ORIGIN].map(|name| {
+        let value = request.headers().get(name)?;
+        Some(value.to_str().ok().and_then(|text| text.parse::<Uri>().ok()).unwrap_or_default())
+    });
+    let authority = request.uri().authority().map(|_| request.uri().clone());
+    let mut named = named.into_iter().chain([authority]).flatten();
+    if !named.all(|uri| uri.host().is_some_and(is_local)) {
+        return refused(
+            "without an API key only callers on this machine are answered: \
+             call localhost or 127.0.0.1, or configure a key",
+        );
+    }
+    if !is_of_own_origin(request.headers()) {
+        return refused(
+            "without an API key no page of another address is answered: configure a key",
+        );
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! The dashboard: pages for operators, which ask the same routes as every caller.
 //!
 //! The files are built from `dashboard/` and committed (`crates/api/dashboard`), so that building Belfry needs no Node.js. They are in the
-//! binary, compressed. No page asks anything of another origin, and none has a script or a style within its text
+//! binary, as they are and compressed. No page asks anything of another origin, and none has a script or a style within its text
 //! (`Content-Security-Policy`).
 
-use std::io::Read as _;
+use std::sync::LazyLock;
 
 use aws_lc_rs::digest;
 use axum::Router;
@@ -19,7 +19,6 @@ use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use flate2::read::GzDecoder;
 
 use crate::compressed::accepts_gzip;
 use crate::polled::is_known;
@@ -31,6 +30,7 @@ use crate::problem_code::ProblemCode;
 struct BuiltFile {
     name: &'static str,
     content_type: &'static str,
+    plain: &'static [u8],
     gzip: &'static [u8],
 }
 
@@ -38,24 +38,38 @@ struct BuiltFile {
 const PAGE: BuiltFile = BuiltFile {
     name: "index.html",
     content_type: "text/html; charset=utf-8",
+    plain: include_bytes!("../dashboard/index.html"),
     gzip: include_bytes!("../dashboard/index.html.gz"),
 };
+
+/// The tag of all files together: each changes with the version of the engine alone.
+static TAG: LazyLock<String> = LazyLock::new(|| {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for file in PARTS.iter().chain([&PAGE]) {
+        context.update(file.plain);
+    }
+    let hash = context.finish();
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash.as_ref().get(..12).unwrap_or_default()))
+});
 
 /// The parts of the page.
 const PARTS: [BuiltFile; 3] = [
     BuiltFile {
         name: "app.js",
         content_type: "text/javascript; charset=utf-8",
+        plain: include_bytes!("../dashboard/app.js"),
         gzip: include_bytes!("../dashboard/app.js.gz"),
     },
     BuiltFile {
         name: "app.css",
         content_type: "text/css; charset=utf-8",
+        plain: include_bytes!("../dashboard/app.css"),
         gzip: include_bytes!("../dashboard/app.css.gz"),
     },
     BuiltFile {
         name: "icon.svg",
         content_type: "image/svg+xml",
+        plain: include_bytes!("../dashboard/icon.svg"),
         gzip: include_bytes!("../dashboard/icon.svg.gz"),
     },
 ];
@@ -93,11 +107,8 @@ async fn file(Path(rest): Path<String>, headers: HeaderMap) -> Response {
 impl BuiltFile {
     /// The file, unless the caller has it; compressed where that is accepted.
     fn answer(self, headers: &HeaderMap) -> Response {
-        let hash = digest::digest(&digest::SHA256, self.gzip);
-        let hash = hash.as_ref().get(..12).unwrap_or_default();
-        let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(hash));
         // A weak one: it stands for both codings.
-        let tagged = [(ETAG, format!("W/{tag}"))];
+        let tagged = [(ETAG, format!("W/{}", *TAG))];
         let common = [
             (CACHE_CONTROL, "no-cache"),
             (CONTENT_SECURITY_POLICY, POLICY),
@@ -106,23 +117,16 @@ impl BuiltFile {
             (X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (X_FRAME_OPTIONS, "DENY"),
         ];
-        if is_known(headers, &tag) {
+        if is_known(headers, &TAG) {
             return (StatusCode::NOT_MODIFIED, common, tagged).into_response();
         }
         let content_type = [(CONTENT_TYPE, self.content_type)];
+        // Neither is copied: a caller that takes no answer holds nothing.
         if accepts_gzip(headers) {
             let coding = [(CONTENT_ENCODING, "gzip")];
             let body = Bytes::from_static(self.gzip);
             return (common, tagged, content_type, coding, body).into_response();
         }
-        (common, tagged, content_type, self.inflated()).into_response()
-    }
-
-    /// The file itself, for the few callers that take no gzip.
-    fn inflated(self) -> Vec<u8> {
-        let mut text = Vec::new();
-        // It was compressed as it was built, and a test inflates all of them.
-        let _bytes = GzDecoder::new(self.gzip).read_to_end(&mut text);
-        text
+        (common, tagged, content_type, Bytes::from_static(self.plain)).into_response()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, State};
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -21,14 +21,24 @@ use crate::ApiState;
 use crate::api_shares::StreamRoom;
 use crate::caller::Caller;
 use crate::follow::{FollowedDeliveries, wait_of};
+use crate::grants::KeyScope;
 use crate::limits::LOG_ENTRIES;
 use crate::operate::append_line;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::query::Query;
+use crate::scope::tenant_of;
 
 const LINES: &str = "application/x-ndjson";
 pub(crate) const STREAM: &str = "text/event-stream";
+/// Headers of a stream. nginx holds back what it proxies unless the last one says not to.
+pub(crate) const STREAM_HEADERS: [(HeaderName, &str); 3] = [
+    (CONTENT_TYPE, STREAM),
+    (CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("x-accel-buffering"), "no"),
+];
+/// Tells the reader of a stream that it lives.
+pub(crate) const HEARTBEAT_COMMENT: Bytes = Bytes::from_static(b":\n\n");
 /// Time after which a stream without an event has a comment, so that proxies and the reader know that it lives.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Events that a stream writes at a time: with those that the socket has, all that it holds.
@@ -45,8 +55,8 @@ struct EventStream {
 }
 
 /// Parameters of a request.
-pub(crate) const PARAMETERS: [&str; 7] =
-    ["position", "limit", "wait", "channel", "tag", "state", "attempts"];
+pub(crate) const PARAMETERS: [&str; 8] =
+    ["position", "limit", "wait", "channel", "tag", "state", "attempts", "tenant"];
 
 /// `GET /v1/events`
 pub(crate) async fn read(
@@ -60,7 +70,7 @@ pub(crate) async fn read(
     let events_max = query.limit(limits::LIST_ITEMS, LOG_ENTRIES)?;
     let wait = wait_of(&mut query)?;
     let filter = DeliveryFilter {
-        tenant: caller.tenant.clone(),
+        tenant: tenant_of(&mut query, &caller)?,
         channels: some_of(&mut query, "channel")?,
         tags: query.parse::<String>("tag")?.map(ByteString::from).into_iter().collect(),
         states: terminal_states(&mut query)?,
@@ -103,7 +113,7 @@ async fn stream(
     });
     let pages = stream::try_unfold(open, EventStream::next);
     let body = Body::from_stream(futures_util::StreamExt::chain(begun, pages));
-    Ok(([(CONTENT_TYPE, STREAM), (CACHE_CONTROL, "no-store")], body).into_response())
+    Ok((STREAM_HEADERS, body).into_response())
 }
 
 // === impl EventStream ===
@@ -118,7 +128,7 @@ impl EventStream {
         let page =
             self.shared.follow(&self.caller, self.position, HEARTBEAT, &self.followed).await?;
         // After the wait: nothing is told to a caller whose key was taken away meanwhile.
-        if self.caller.still_good(self.shared.intake.now()).is_err() {
+        if !self.caller.still_has(&[KeyScope::Read], self.shared.intake.now()) {
             return Ok(None);
         }
         let bytes = stream_bytes(&page, self.position)

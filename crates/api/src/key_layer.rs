@@ -131,7 +131,7 @@ impl<S> KeyedService<S> {
             let unmarked = "the request came by no log";
             return Err(refused(Problem::new(ProblemCode::InternalError, unmarked)));
         };
-        let sessions_at = takes_sessions.then(|| shared.intake.clock().monotonic());
+        let sessions_at = takes_sessions.then(|| shared.intake.clock().boot());
         let caller = Caller::of(request, &shared.keys, &shared.default_tenant, sessions_at);
         let caller = caller.map_err(refused)?;
         mark.set_caller(caller.names());

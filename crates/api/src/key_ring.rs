@@ -12,7 +12,7 @@ use crate::grants::Grants;
 use crate::grants_json;
 use crate::key_rates::KeyRates;
 use crate::keys::{ApiKey, Keys};
-use crate::sessions::Sessions;
+use crate::sessions::{SessionToken, Sessions};
 
 /// The keys of callers, as they are when a request comes.
 pub struct KeyRing {
@@ -94,6 +94,11 @@ impl KeyRing {
     /// The sessions of browsers that stand for keys, in this process.
     pub(crate) const fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// True while the session of `token` has not ended.
+    pub(crate) fn has_session(&self, token: &SessionToken) -> bool {
+        self.sessions.has(token, self.clock.boot())
     }
 
     fn find_stored(&self, hash: &KeyHash) -> Option<Arc<ApiKey>> {

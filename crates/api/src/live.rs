@@ -8,7 +8,6 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -19,7 +18,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::ApiState;
 use crate::caller::Caller;
-use crate::events::{HEARTBEAT, STREAM, wants_stream};
+use crate::events::{HEARTBEAT, HEARTBEAT_COMMENT, STREAM_HEADERS, wants_stream};
+use crate::grants::KeyScope;
 use crate::limits::{LIVE_INTERVAL, LIVE_STREAMS};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
@@ -72,8 +72,7 @@ fn follow(shared: Arc<ApiState>, caller: Caller) -> Result<Response, Problem> {
     let sent_at = shared.intake.clock().monotonic();
     let following = StatusStream { shared, caller, sent: Bytes::new(), sent_at, _room: room };
     let events = stream::try_unfold(following, StatusStream::next);
-    let headers = [(CONTENT_TYPE, STREAM), (CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(events)).into_response())
+    Ok((STREAM_HEADERS, Body::from_stream(events)).into_response())
 }
 
 // === impl LiveStatus ===
@@ -104,7 +103,9 @@ impl LiveStatus {
             Err(error) => return Err(error),
         };
         let event = event.map_err(|error| StoreError::Damaged(error.to_string()))?;
-        *last = Some(Look { at: now, event: event.clone() });
+        // By the clock after the look: who waited for one that took long has this one.
+        let at = shared.intake.clock().monotonic();
+        *last = Some(Look { at, event: event.clone() });
         Ok(event)
     }
 }
@@ -135,7 +136,11 @@ impl StatusStream {
             if self.shared.is_stopping() || !self.is_let_in() {
                 return Ok(None);
             }
-            let event = self.shared.live.event(&self.shared).await?;
+            let event = tokio::select! {
+                event = self.shared.live.event(&self.shared) => event?,
+                // While the store does not answer, the reader still knows that the stream lives.
+                () = sleep(HEARTBEAT) => return Ok(Some((HEARTBEAT_COMMENT, self))),
+            };
             let now = self.shared.intake.clock().monotonic();
             if event != self.sent {
                 (self.sent, self.sent_at) = (event.clone(), now);
@@ -143,16 +148,14 @@ impl StatusStream {
             }
             if now.saturating_duration_since(self.sent_at) >= HEARTBEAT {
                 self.sent_at = now;
-                return Ok(Some((Bytes::from_static(b":\n\n"), self)));
+                return Ok(Some((HEARTBEAT_COMMENT, self)));
             }
         }
     }
 
-    /// True while its key, and its session if it came by one, are good.
+    /// True while its key, and its session if it came by one, are good for this.
     fn is_let_in(&self) -> bool {
-        let sessions = self.shared.keys.sessions();
-        let now = self.shared.intake.clock().monotonic();
-        self.caller.still_good(self.shared.intake.now()).is_ok()
-            && self.caller.session().is_none_or(|session| sessions.has(&session.token, now))
+        let now = self.shared.intake.now();
+        self.caller.still_has(&[KeyScope::Read, KeyScope::Operate], now)
     }
 }

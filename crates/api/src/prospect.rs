@@ -19,6 +19,7 @@ use crate::ApiState;
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::query::Query;
+use crate::scope::tenant_of;
 use crate::view::show;
 
 /// How long so many notifications would take that were accepted now, as far as that is known from what went there before. An interval
@@ -48,7 +49,7 @@ pub struct ProspectAnswer {
 }
 
 /// Parameters of a request.
-pub(crate) const PARAMETERS: [&str; 3] = ["channel", "destination", "recipients"];
+pub(crate) const PARAMETERS: [&str; 4] = ["channel", "destination", "recipients", "tenant"];
 /// Destinations that are named in a problem.
 const NAMED: usize = 10;
 
@@ -61,6 +62,7 @@ pub(crate) async fn read(
     let channel: Name = query.required("channel")?;
     let recipients: NonZeroU64 = query.required("recipients")?;
     let destination: Option<String> = query.parse("destination")?;
+    let tenant = tenant_of(&mut query, &caller)?;
     let mut others = shared.intake.channel_names();
     if !others.remove(&channel) {
         return Err(Problem::parameter(format!(
@@ -83,7 +85,7 @@ pub(crate) async fn read(
     let waiting = reads.parked(others).await?;
     let waiting = waiting.into_iter().find(|parked| parked.channel == channel);
     let pauses = reads.pauses().await?;
-    let is_paused = pauses.since_of_all(&caller.tenant, &channel, None).is_some();
+    let is_paused = pauses.since_of_all(&tenant, &channel, None).is_some();
     let known = ChannelEvidence { lanes, waiting, paces, is_paused };
     let destination = destination.or_else(|| known.destination());
     let channel = show(channel);

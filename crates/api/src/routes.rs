@@ -85,7 +85,7 @@ fn of_every_process(audience: Audience) -> Vec<KeyedRoute> {
         get("/v1/keys/self", &[], key_routes::own),
         get("/v1/session", &[Operate], session_routes::read),
         post("/v1/session", &[Operate], session_routes::begin),
-        delete("/v1/session", &[Operate], session_routes::end),
+        delete("/v1/session", &[], session_routes::end),
         get("/v1/status", &[Read, Operate], live::status).watch(),
         post("/v1/reload", &[Operate], reload::reload).act(),
     ]

@@ -62,7 +62,9 @@ pub(crate) async fn begin(
         let detail = "a session begins with a key: Authorization: Bearer belfry_...";
         return Err(Problem::new(ProblemCode::MissingKey, detail));
     }
-    let begun = shared.keys.sessions().begin(key.sha256, shared.intake.clock().monotonic());
+    // Who logs in anew does not leave one behind.
+    shared.keys.sessions().end_those_of(&request);
+    let begun = shared.keys.sessions().begin(key.sha256, shared.intake.clock().boot());
     let token =
         begun.map_err(|error| Problem::new(ProblemCode::InternalError, error.to_string()))?;
     tracing::info!(key = %key.name, tenant = %key.tenant, "a session of the dashboard began");
@@ -73,14 +75,8 @@ pub(crate) async fn begin(
 }
 
 /// `DELETE /v1/session`: the end of the session that the caller came by.
-pub(crate) async fn end(
-    State(shared): State<Arc<ApiState>>,
-    Extension(caller): Extension<Caller>,
-    request: Request,
-) -> Response {
-    if let Some(session) = caller.session() {
-        shared.keys.sessions().end(&session.token);
-    }
+pub(crate) async fn end(State(shared): State<Arc<ApiState>>, request: Request) -> Response {
+    shared.keys.sessions().end_those_of(&request);
     (StatusCode::NO_CONTENT, [(SET_COOKIE, no_cookie(&request))]).into_response()
 }
 

@@ -39,8 +39,10 @@ pub(crate) struct TemplateItem {
 
 /// Parameters of the list.
 pub(crate) const PARAMETERS: [&str; 2] = ["after", "limit"];
-/// Templates of a page at most. Each may have 128 KiB.
+/// Templates of a page at most.
 pub(crate) const ITEMS: usize = LIST_SLICE;
+/// Bytes of the contents of a page, but for its first template, which may have 128 KiB: an answer is held until its caller takes it.
+const PAGE_BYTES: usize = 256 * 1024;
 
 /// By name, as the configuration of this process has them now. One that is meant for a channel that the caller's key is not granted is
 /// left out.
@@ -60,10 +62,15 @@ pub(crate) async fn list(
     let behind = templates.iter().filter(|(name, template)| {
         after.as_ref().is_none_or(|after| *name > after) && is_granted(template)
     });
-    // One more, to know whether more follow.
-    let mut items: Vec<_> = behind.take(items_max + 1).collect();
-    let is_more = items.len() > items_max;
-    items.truncate(items_max);
+    let (mut items, mut bytes, mut is_more) = (Vec::new(), 0, false);
+    for (name, template) in behind {
+        bytes += template.content.payload.len() + template.content.options.len();
+        is_more = !items.is_empty() && (items.len() >= items_max || bytes > PAGE_BYTES);
+        if is_more {
+            break;
+        }
+        items.push((name, template));
+    }
     let next = items.last().filter(|_| is_more).map(|(name, _)| show(name));
     let items = items.into_iter().map(|(name, template)| TemplateItem::new(name, template));
     Ok(Json(ListAnswer { items: items.collect(), next }).into_response())

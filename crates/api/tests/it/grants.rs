@@ -35,7 +35,7 @@ enum Asked {
 const ROUTES: &[Row] = &[
     ("DELETE", "/v1/keys/{name}", &[Operate], Asked::Key, ACT),
     ("DELETE", "/v1/recipients", &[Suppress], Asked::Nothing, ACT),
-    ("DELETE", "/v1/session", &[Operate], Asked::Nothing, NO_ACT),
+    ("DELETE", "/v1/session", &[], Asked::Nothing, NO_ACT),
     ("DELETE", "/v1/suppressions", &[Suppress, Operate], Asked::Nothing, ACT),
     ("GET", "/metrics", &[Metrics], Asked::Nothing, NO_ACT),
     ("GET", "/v1/account", &[Read], Asked::Nothing, NO_ACT),

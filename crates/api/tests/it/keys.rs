@@ -113,6 +113,14 @@ async fn without_keys_no_web_page_of_another_site_is_answered() {
     check("origin", "http://localhost:8473", 404).await;
     check("origin", "https://evil.example", 403).await;
     check("origin", "null", 403).await;
+    // Of another port, as far as the browser says.
+    check("sec-fetch-site", "same-origin", 404).await;
+    check("sec-fetch-site", "same-site", 403).await;
+    // HTTP/2 has the authority in place of `Host`.
+    for (authority, status) in [("localhost:8473", 404), ("evil.example:8473", 403)] {
+        let request = Request::post(format!("http://{authority}/v1/broadcasts/bc_1/cancel"));
+        fixture.send(request.body(Body::empty()).unwrap()).await.problem(status);
+    }
 }
 
 #[tokio::test(start_paused = true)]

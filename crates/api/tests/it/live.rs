@@ -74,12 +74,19 @@ async fn all_who_follow_share_one_look_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_the_status_ends_with_its_key() {
-    let fixture = fixture(vec![key("ops", true)]);
-    let (_, mut body) = open(&fixture, &[("authorization", "Bearer bfy_ops")]).await;
-    next(&mut body).await.unwrap();
-    fixture.configured_keys.send_replace(api::Keys::new(vec![key("other", true)]));
-    assert_eq!(next(&mut body).await, None);
+async fn a_stream_of_the_status_ends_with_its_key_or_with_what_that_is_good_for() {
+    for (before, after) in [
+        (vec![key("ops", true)], key("other", true)),
+        (vec![key("ops", true)], key("ops", false)),
+        // The first keys that are configured shut out who came without one.
+        (Vec::new(), key("ops", true)),
+    ] {
+        let fixture = fixture(before);
+        let (_, mut body) = open(&fixture, &[("authorization", "Bearer bfy_ops")]).await;
+        next(&mut body).await.unwrap();
+        fixture.configured_keys.send_replace(api::Keys::new(vec![after]));
+        assert_eq!(next(&mut body).await, None);
+    }
 }
 
 #[tokio::test(start_paused = true)]

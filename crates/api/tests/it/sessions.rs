@@ -3,6 +3,7 @@
 use api::{Grants, KeyScope, Keys};
 use axum::body::Body;
 use axum::http::{Method, Request};
+use http_body_util::BodyExt as _;
 use serde_json::json;
 use tower::ServiceExt as _;
 
@@ -68,6 +69,45 @@ async fn a_session_ends_with_its_time_and_with_its_key() {
     let browser = log_in(&fixture, "ops").await;
     fixture.configured_keys.send_replace(Keys::new(vec![key("other", true)]));
     browser.call(&fixture, Method::GET, "/v1/status").await.problem(401);
+    // A key that comes back does not bring it back.
+    fixture.configured_keys.send_replace(Keys::new(vec![key("ops", true)]));
+    browser.call(&fixture, Method::GET, "/v1/status").await.problem(401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_logs_in_anew_leaves_no_session_behind_and_may_always_log_out() {
+    let fixture = operated();
+    let first = log_in(&fixture, "ops").await;
+    let request = Request::post("/v1/session")
+        .header("cookie", &first.cookie)
+        .header("authorization", "Bearer bfy_ops");
+    fixture.send(request.body(Body::empty()).unwrap()).await.json();
+    first.call(&fixture, Method::GET, "/v1/session").await.problem(401);
+    let second = log_in(&fixture, "ops").await;
+    let scopes = [KeyScope::Read];
+    let narrowed = granted("ops", "ops", Grants::of(scopes));
+    fixture.configured_keys.send_replace(Keys::new(vec![narrowed]));
+    assert_eq!(second.call(&fixture, Method::DELETE, "/v1/session").await.status, 204);
+    fixture.configured_keys.send_replace(Keys::new(vec![key("ops", true)]));
+    second.call(&fixture, Method::GET, "/v1/session").await.problem(401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_end_with_the_session_that_they_began_by() {
+    for path in ["/v1/status", "/v1/events"] {
+        let fixture = operated();
+        let browser = log_in(&fixture, "ops").await;
+        let request = Request::get(path)
+            .header("accept", "text/event-stream")
+            .header("cookie", &browser.cookie)
+            .body(Body::empty())
+            .unwrap();
+        let answer = fixture.site.router().clone().oneshot(request).await.unwrap();
+        let mut body = answer.into_body();
+        body.frame().await.unwrap().unwrap();
+        browser.call(&fixture, Method::DELETE, "/v1/session").await;
+        assert!(body.frame().await.is_none(), "{path}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

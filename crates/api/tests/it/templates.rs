@@ -273,3 +273,28 @@ async fn named_templates_are_listed_with_what_they_use() {
     );
     list("acme", "?limit=101").await.problem(400);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_templates_is_bounded_in_bytes() {
+    let fixture = fixture(vec![key("acme", false)]);
+    let sources = (0..300).map(|number| {
+        let payload = format!(r#"{{"a":"{}"}}"#, "x".repeat(100_000));
+        let content = Content { payload: payload.into(), ..Content::default() };
+        let source = TemplateSource { content, ..TemplateSource::default() };
+        (format!("t{number:03}").parse().unwrap(), source)
+    });
+    let templates = Templates::compile(&sources.collect(), &Channels::default()).unwrap();
+    fixture.intake.replace(Arc::default(), templates);
+    let (mut after, mut names) = (String::new(), Vec::new());
+    loop {
+        let path = format!("/v1/templates{after}");
+        let answer = call(&fixture, "acme", Method::GET, &path, "").await;
+        assert!(answer.text.len() < 400_000, "{} bytes", answer.text.len());
+        let page = answer.json();
+        names.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].clone()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("?after={next}");
+    }
+    names.dedup();
+    assert_eq!(names.len(), 300);
+}
