@@ -93,7 +93,7 @@ export async function broadcast(engine, head, count) {
 
 /** The engine by itself, with everything that went wrong with it. */
 export async function startScene() {
-  const [good, gone, endpoint] = [await startProvider("--latency", "300ms"), await startProvider("--dead-tokens", "1"), await Endpoint.reserve()];
+  const [good, gone, endpoint] = [await startProvider("--latency", "300ms", "--capacity", "200"), await startProvider("--dead-tokens", "1"), await Endpoint.reserve()];
   const settings = [
     `[channels.news]\nkind = "dry-run"`,
     `[channels.slow]\nkind = "dry-run"\nlatency = "5s"\nconcurrency = 10`,
@@ -113,7 +113,7 @@ export async function startScene() {
   // Few enough that they are tried before the destination is taken for dead.
   const orders = Array.from({ length: dead }, (_, number) => ({ channel: "orders", to: endpoint.url, content: { order: number } }));
   await engine.post("/v1/notifications", orders);
-  // A provider that takes 300 ms for each: how many at a time is learned.
+  // A provider that takes 300 ms for each, and 200 at a time: that is learned.
   await broadcast(engine, { channel: "ios", content: { aps: { alert: "The match begins" } } }, 2_000);
   await engine.until("/v1/status", ({ totals }) => totals.dead === dead && totals.refused === 1 && totals.delivered >= delivered + 2_000);
   return { engine, endpoint, past, lost, refused: refused.id };
