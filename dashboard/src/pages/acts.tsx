@@ -16,7 +16,7 @@ export function Acts() {
   const { query } = useLocation();
   const tenant = useTenant();
   const all = isOperator(useSession()) && !tenant.picked;
-  const page = usePage<Done>("/v1/acts", { key: query.get("key"), since: query.get("since"), until: query.get("until"), tenant: tenant.picked ? tenant.asked ?? tenant.name : null });
+  const page = usePage<Done>("/v1/acts", { key: query.get("key"), since: query.get("since"), until: query.get("until"), tenant: tenant.picked ? tenant.name : null });
   return (
     <>
       <PageHead title="Acts" note={`${all ? "of all tenants" : `that concern the tenant ${tenant.name}`}, newest first: who has changed what`}>

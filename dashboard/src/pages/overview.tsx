@@ -30,10 +30,10 @@ export function Overview() {
   const operator = isOperator(useSession());
   const tenant = useTenant();
   const ready = useLoad(readiness, []);
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.asked }, signal), [tenant.asked]);
+  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.name }, signal), [tenant.name]);
   const pauses = useLoad(async (signal) => (operator ? [] : (await get<Listed<Pause>>("/v1/pauses", {}, signal)).items), [operator]);
   const tenants = useLoad(async (signal) => (operator ? await get<Listed<TenantAccount>>("/v1/tenants", { limit: tenantsMax }, signal) : null), [operator]);
-  const account = useLoad(async (signal) => (tenant.picked ? await get<TenantAccount>("/v1/account", { tenant: tenant.asked }, signal) : null), [tenant.picked, tenant.name]);
+  const account = useLoad(async (signal) => (tenant.picked ? await get<TenantAccount>("/v1/account", { tenant: tenant.name }, signal) : null), [tenant.picked, tenant.name]);
   useEvery(5000, () => {
     ready.refresh();
     pauses.refresh();

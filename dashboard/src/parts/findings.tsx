@@ -3,7 +3,7 @@ import { address } from "../core/router";
 import { coveredWords, readScope } from "../core/scopes";
 import type { Finding } from "../core/findings";
 import { plural } from "../core/format";
-import { useGranted, useSession } from "../core/session";
+import { useGranted } from "../core/session";
 import { Badge, type Tone } from "./badge";
 import { Panel } from "./panel";
 import { askResume } from "./pausing";
@@ -61,13 +61,12 @@ function Line({ finding, again }: { finding: Finding; again(): void }) {
 }
 
 function EndPause({ finding, again }: { finding: Finding; again(): void }) {
-  const session = useSession();
   const may = useGranted("cancel");
   const pause = finding.pause;
   const covered = pause === undefined ? null : readScope(pause.scope);
   if (!may || pause === undefined || covered === null) return null;
   return (
-    <button type="button" aria-label={`Resume ${coveredWords(covered)} of ${pause.tenant}`} onClick={() => askResume(pause.tenant, session.tenant, covered, again)}>
+    <button type="button" aria-label={`Resume ${coveredWords(covered)} of ${pause.tenant}`} onClick={() => askResume(pause.tenant, covered, again)}>
       Resume
     </button>
   );
