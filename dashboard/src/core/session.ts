@@ -107,8 +107,3 @@ export function useSession(): Session {
 export function useGranted(...scopes: Scope[]): boolean {
   return granted(useSession(), scopes);
 }
-
-/** Whether a session sees all tenants: `GET /v1/status` and the like. */
-export function isOperator(session: Session): boolean {
-  return granted(session, ["read", "operate"]);
-}
