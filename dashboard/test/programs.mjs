@@ -72,8 +72,8 @@ export async function startPostgres() {
 }
 
 /** A key of an operator, and its table for the configuration. */
-export function operatorKey() {
-  const said = execFileSync(belfry, ["api-key", "ops", "--tenant", "default", "--scopes", "send,read,cancel,suppress,operate,metrics"], { encoding: "utf8" });
+export function operatorKey(name = "ops", tenant = "default") {
+  const said = execFileSync(belfry, ["api-key", name, "--tenant", tenant, "--scopes", "send,read,cancel,suppress,operate,metrics"], { encoding: "utf8" });
   const key = /BELFRY_API_KEY=(\S+)/.exec(said)[1];
   const table = said.split("\n").filter((line) => !line.startsWith("#")).join("\n");
   return { key, table };
@@ -94,6 +94,11 @@ export class Engine {
     writeFileSync(join(cwd, "belfry.toml"), `[server]\nlisten = "127.0.0.1:0"\n${table}\n${settings}\n`);
     const { child, line } = await start(belfry, ["serve"], { cwd, log });
     return new Engine(child, `http://${JSON.parse(line).listen}`, log, key);
+  }
+
+  /** The same engine, called with another key. */
+  as(key) {
+    return new Engine(this.process, this.url, this.log, key);
   }
 
   /** Calls the API with the operator's key; throws what it answers where that is no success. */

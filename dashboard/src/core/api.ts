@@ -44,7 +44,7 @@ export class Problem extends Error {
 
 let csrf = "";
 let ended: () => void = () => undefined;
-let renewed: () => Promise<void> = () => Promise.resolve();
+let renew: () => Promise<void> = () => Promise.resolve();
 
 export function setCsrf(token: string): void {
   csrf = token;
@@ -55,9 +55,12 @@ export function onSessionEnd(heard: () => void): void {
   ended = heard;
 }
 
-/** Has `renew` called when the CSRF token is not that of the session, as after a log-in in another tab; then the call is repeated. */
-export function onStaleToken(renew: () => Promise<void>): void {
-  renewed = renew;
+/**
+ * Has `renewing` called when the CSRF token is not that of the session, as after a log-in in another tab. The call is repeated once that is
+ * done. Where it throws, the call ends with that: an act is done with the key that it was asked for with, or not at all.
+ */
+export function onStaleToken(renewing: () => Promise<void>): void {
+  renew = renewing;
 }
 
 /** A path with those of the parameters that have a value. */
@@ -105,8 +108,8 @@ async function call<Answer>(method: string, path: string, sent: Sent): Promise<A
   let response = await request(method, path, sent);
   let problem = response.ok ? null : await problemOf(response);
   if (problem?.status === 403 && problem.code === "csrf") {
-    // Nothing was done. What the session is now may have another token.
-    await renewed();
+    // Nothing was done.
+    await renew();
     response = await request(method, path, sent);
     problem = response.ok ? null : await problemOf(response);
   }

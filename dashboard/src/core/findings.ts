@@ -25,8 +25,6 @@ export interface Seen {
   /** Null where the engine is ready, or where that is not known yet; else what it said. */
   notReady: string | null;
   channels: readonly Channel[];
-  /** Pauses, where the status has none to tell of: for keys that are no operator's. */
-  pauses: readonly Pause[];
   now: number;
 }
 
@@ -44,7 +42,7 @@ export function findings(seen: Seen): Finding[] {
   if (status !== null) {
     found.push(...ofSpace(status), ...ofDelay(status, now), ...ofLanes(status, now), ...ofParked(status), ...ofFeeds(status), ...ofSources(status), ...ofCluster(status), ...ofDeparted(live, now));
   }
-  found.push(...ofGrowth(live.samples), ...ofPauses(status?.pauses ?? seen.pauses, now), ...ofCredentials(seen.channels, now));
+  found.push(...ofGrowth(live.samples), ...ofPauses(status?.pauses ?? [], now), ...ofCredentials(seen.channels, now));
   return found.sort((left, right) => left.gravity - right.gravity);
 }
 

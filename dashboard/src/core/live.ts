@@ -1,20 +1,17 @@
 /**
- * What the page knows as it happens, by one stream for all of it: `GET /v1/status` as server-sent events, for operators. A key that sees its tenant alone has no
- * such stream; its account is asked for every five seconds. While the page is hidden nothing is asked for. What came is kept as
- * samples, of which rates are made.
+ * What the page knows as it happens, by one stream for all of it: `GET /v1/status` as server-sent events, for keys with the scope `read`.
+ * While the page is hidden there is none. What came is kept as samples, of which rates are made.
  */
-import { asProblem, get, isAborted, Problem, problemOf, request, type ProblemFields } from "./api";
+import { asProblem, isAborted, Problem, problemOf, request, type ProblemFields } from "./api";
 import { cell } from "./cell";
 import { now } from "./clock";
-import { location } from "./router";
-import { identity, isOperator, login, sessionOver } from "./session";
+import { identity, login, sessionOver } from "./session";
 import type { Account, Session, Status, Worker } from "./types";
 
-/** One state of the counts. `lag` is null where only the account is known. */
+/** One state of the counts. */
 export interface Sample {
   at: number;
   totals: Account;
-  lag: number | null;
 }
 
 /** A worker that is not among those of the store any more: its lease was over, or it has left in order. */
@@ -24,7 +21,7 @@ export interface Departed {
 }
 
 export interface Live {
-  /** The last status that came; null before the first, and for keys that are no operator's. */
+  /** The last status that came; null before the first. */
   status: Status | null;
   samples: readonly Sample[];
   /** Workers that went while the page was looking, the last one first: the store keeps none that is gone. */
@@ -50,15 +47,15 @@ function forget(): void {
   live.set(empty);
 }
 
-function took(totals: Account, lag: number | null, status: Status | null): void {
+function took(status: Status): void {
   const before = live.get();
-  const samples = [...before.samples, { at: now(), totals, lag }].slice(-samplesMax);
+  const samples = [...before.samples, { at: now(), totals: status.totals }].slice(-samplesMax);
   live.set({ status, samples, departed: departedNow(before, status), connected: true, at: now(), lostSince: null, problem: null });
 }
 
-function departedNow(before: Live, status: Status | null): readonly Departed[] {
-  const there = new Set(status?.cluster?.workers.map(({ id }) => id));
-  const went = status === null ? [] : (before.status?.cluster?.workers ?? []).filter(({ id }) => !there.has(id)).map((worker) => ({ worker, at: now() }));
+function departedNow(before: Live, status: Status): readonly Departed[] {
+  const there = new Set(status.cluster?.workers.map(({ id }) => id));
+  const went = (before.status?.cluster?.workers ?? []).filter(({ id }) => !there.has(id)).map((worker) => ({ worker, at: now() }));
   const last = before.departed.filter(({ at }) => now() - at < samplesMax * 1000);
   return went.length === 0 && last.length === before.departed.length ? before.departed : [...went, ...last].slice(0, departedMax);
 }
@@ -87,9 +84,7 @@ function tookNothing(stream: AbortController): void {
     return;
   }
   const { connected, status, at, problem } = live.get();
-  if (connected && status !== null && problem === null && at !== null && now() - at >= 1500) {
-    took(status.totals, status.lag_seconds, status);
-  }
+  if (connected && status !== null && problem === null && at !== null && now() - at >= 1500) took(status);
 }
 
 /** Reads server-sent events (WHATWG HTML, 9.2.6): of the status, and of why there is none, because the store is away. */
@@ -106,8 +101,7 @@ async function readEvents(body: ReadableStream<Uint8Array>): Promise<void> {
       const lines = event.split("\n");
       const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim());
       if (lines.includes("event: status")) {
-        const status = JSON.parse(data.join("\n")) as Status;
-        took(status.totals, status.lag_seconds, status);
+        took(JSON.parse(data.join("\n")) as Status);
       } else if (lines.includes("event: unavailable")) {
         const problem = new Problem(503, JSON.parse(data.join("\n")) as ProblemFields);
         live.set({ ...live.get(), connected: true, problem });
@@ -134,14 +128,6 @@ async function follow(signal: AbortSignal): Promise<void> {
   }
 }
 
-async function poll(signal: AbortSignal): Promise<void> {
-  for (;;) {
-    const tenant = location.get().query.get("tenant");
-    took(await get<Account>("/v1/account", { tenant }, signal), null, null);
-    await pause(5000, signal);
-  }
-}
-
 function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
@@ -153,12 +139,12 @@ function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
 }
 
 /** Connects, and anew after a loss: at once at first, then after 1, 2, 4, 8 and at last every 15 s, each by up to a half more. */
-async function run(session: Session, signal: AbortSignal): Promise<void> {
+async function run(signal: AbortSignal): Promise<void> {
   let failures = 0;
   while (!signal.aborted) {
     const began = now();
     try {
-      await (isOperator(session) ? follow(signal) : poll(signal));
+      await follow(signal);
       lost(null);
     } catch (error) {
       if (signal.aborted) return;
@@ -175,16 +161,16 @@ let seenBy: string | null = null;
 
 function adjust(): void {
   const state = login.get();
+  const seer = state.is === "out" ? null : state.is === "in" ? identity(state.session) : seenBy;
+  if (seer !== seenBy) forget();
+  seenBy = seer;
   const wanted = state.is === "in" && !document.hidden && state.session.scopes.includes("read") ? state.session : null;
   if (wanted === (running?.session ?? null)) return;
   running?.stop.abort();
   running = null;
-  if (state.is === "out") forget();
   if (wanted === null) return;
-  if (seenBy !== identity(wanted)) forget();
-  seenBy = identity(wanted);
   running = { session: wanted, stop: new AbortController() };
-  void run(wanted, running.stop.signal);
+  void run(running.stop.signal);
 }
 
 /** Keeps the stream open while there is a session and the page is seen. */

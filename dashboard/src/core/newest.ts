@@ -18,7 +18,7 @@ export interface Newest {
 const nothing: Newest = { items: [], whole: false, reading: true, problem: null };
 
 /** Reads the states one after the other; what has come is shown while more comes. */
-export function useNewest(states: readonly State[], tenant: string | null): { of: Record<string, Newest>; again: () => void } {
+export function useNewest(states: readonly State[], tenant: string): { of: Record<string, Newest>; again: () => void } {
   const [of, setOf] = useState<Record<string, Newest>>({});
   const running = useRef<AbortController | null>(null);
   const start = useCallback(() => {
@@ -41,7 +41,7 @@ export function newestOf(all: Record<string, Newest>, state: State): Newest {
   return all[state] ?? nothing;
 }
 
-async function readAll(states: readonly State[], tenant: string | null, signal: AbortSignal, took: (state: State, newest: Newest) => void): Promise<void> {
+async function readAll(states: readonly State[], tenant: string, signal: AbortSignal, took: (state: State, newest: Newest) => void): Promise<void> {
   for (const state of states) {
     let items: Notification[] = [];
     let after: string | null = null;

@@ -2,8 +2,9 @@
  * The session: who is logged in and what for. The key itself is sent once and kept nowhere in the page; the cookie of the session
  * cannot be read by it.
  */
-import { asProblem, onSessionEnd, onStaleToken, Problem, problemOf, request, setCsrf } from "./api";
+import { asProblem, del, onSessionEnd, onStaleToken, Problem, problemOf, request, setCsrf } from "./api";
 import { cell, useCell } from "./cell";
+import { address } from "./router";
 import type { Scope, Session } from "./types";
 
 /**
@@ -27,12 +28,35 @@ export function sessionOver(): void {
 onSessionEnd(sessionOver);
 onStaleToken(async () => {
   const response = await request("GET", "/v1/session");
-  if (response.ok) begin((await response.json()) as Session);
+  if (response.ok) return begin((await response.json()) as Session);
+  const problem = await problemOf(response);
+  if (problem.status === 401) sessionOver();
+  throw problem;
 });
 
+/** The last session that the page took: what it shows, and what it asks for, goes by the key of this one. */
+let last: Session | null = null;
+
+/**
+ * Takes a session. One of another key than the last makes the browser load the page anew, at its first address, so that nothing of the
+ * former key's stays; its token is not taken, so that what still runs in the page until then can change nothing.
+ */
 function begin(session: Session): void {
+  if (last !== null && (last.name !== session.name || last.tenant !== session.tenant)) {
+    history.replaceState({ replaced: login.get().is !== "out" }, "", address("/", { tenant: null }));
+    window.location.reload();
+    throw new Problem(0, { title: "Another key is logged in now", detail: "Nothing was done with it.", code: "another_key" });
+  }
+  last = session;
   setCsrf(session.csrf ?? "");
   login.set({ is: "in", session });
+}
+
+/** Whether the page was loaded anew because another key was logged in while it was in use; true once. */
+export function wasReplaced(): boolean {
+  const replaced = (history.state as { replaced?: boolean } | null)?.replaced === true;
+  if (replaced) history.replaceState(null, "");
+  return replaced;
 }
 
 /** Asks whether there is a session. */
@@ -55,8 +79,9 @@ export async function logIn(key: string): Promise<void> {
 }
 
 export async function logOut(): Promise<void> {
-  const response = await request("DELETE", "/v1/session");
-  if (!response.ok && response.status !== 401) throw await problemOf(response);
+  await del("/v1/session").catch((error: unknown) => {
+    if (asProblem(error).status !== 401) throw error;
+  });
   setCsrf("");
   login.set({ is: "out" });
 }
@@ -82,9 +107,3 @@ export function useSession(): Session {
 export function useGranted(...scopes: Scope[]): boolean {
   return granted(useSession(), scopes);
 }
-
-/** Whether a session sees all tenants: `GET /v1/status` and the like. */
-export function isOperator(session: Session): boolean {
-  return granted(session, ["read", "operate"]);
-}
-

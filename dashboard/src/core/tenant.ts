@@ -1,12 +1,10 @@
-/** Which tenant a page is about: the one that the address names, which only an operator may do, or else the key's own. */
+/** Which tenant a page is about: the one that the address names, or else the key's own. */
 import { useLocation } from "./router";
-import { isOperator, useSession } from "./session";
+import { useSession } from "./session";
 
 export interface Tenant {
-  /** The name, to be shown. */
+  /** To be shown, and for the parameter `tenant` of calls, also where it is the key's own: a call is about the tenant that is shown. */
   name: string;
-  /** For the parameter `tenant` of calls: null stands for the key's own, without naming it. */
-  asked: string | null;
   /** Whether the address names it, rather than that nothing was picked. */
   picked: boolean;
 }
@@ -14,6 +12,5 @@ export interface Tenant {
 export function useTenant(): Tenant {
   const session = useSession();
   const named = useLocation().query.get("tenant");
-  if (named === null || named === "" || !isOperator(session)) return { name: session.tenant, asked: null, picked: false };
-  return { name: named, asked: named === session.tenant ? null : named, picked: true };
+  return named === null || named === "" ? { name: session.tenant, picked: false } : { name: named, picked: true };
 }

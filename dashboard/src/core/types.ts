@@ -110,7 +110,7 @@ export interface Cluster {
   outbox_rejected: number;
 }
 
-/** Where work stands, of all tenants: `GET /v1/status`, and each event of `GET /v1/live`. */
+/** Where work stands, of all tenants: `GET /v1/status`, and each event of its stream. */
 export interface Status {
   version: string;
   started_at: string | null;

@@ -2,7 +2,6 @@
 import { count, instant, words } from "../core/format";
 import type { Done } from "../core/records";
 import { useLocation } from "../core/router";
-import { isOperator, useSession } from "../core/session";
 import { useTenant } from "../core/tenant";
 import { Badge } from "../parts/badge";
 import { FilterBar } from "../parts/filters";
@@ -15,11 +14,10 @@ import { Instant } from "../parts/time";
 export function Acts() {
   const { query } = useLocation();
   const tenant = useTenant();
-  const all = isOperator(useSession()) && !tenant.picked;
-  const page = usePage<Done>("/v1/acts", { key: query.get("key"), since: query.get("since"), until: query.get("until"), tenant: tenant.picked ? tenant.asked ?? tenant.name : null });
+  const page = usePage<Done>("/v1/acts", { key: query.get("key"), since: query.get("since"), until: query.get("until"), tenant: tenant.picked ? tenant.name : null });
   return (
     <>
-      <PageHead title="Acts" note={`${all ? "of all tenants" : `that concern the tenant ${tenant.name}`}, newest first: who has changed what`}>
+      <PageHead title="Acts" note={`${tenant.picked ? `that concern the tenant ${tenant.name}` : "of all tenants"}, newest first: who has changed what`}>
         <button type="button" onClick={page.again} disabled={page.loading}>
           Read again
         </button>

@@ -4,7 +4,7 @@ import { useNow } from "../core/clock";
 import { age, count, duration, instant } from "../core/format";
 import { useEvery, useLoad } from "../core/load";
 import { address } from "../core/router";
-import { useGranted, useSession } from "../core/session";
+import { useGranted } from "../core/session";
 import { useTenant } from "../core/tenant";
 import type { Broadcast as One, Estimate } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
@@ -20,13 +20,13 @@ import { Age, Instant } from "../parts/time";
 export function Broadcast({ params }: { params: Record<string, string> }) {
   const id = params["id"] ?? "";
   const tenant = useTenant();
-  const one = useLoad((signal) => get<One>(`/v1/broadcasts/${encodeURIComponent(id)}`, { tenant: tenant.asked }, signal), [id, tenant.asked]);
+  const one = useLoad((signal) => get<One>(`/v1/broadcasts/${encodeURIComponent(id)}`, { tenant: tenant.name }, signal), [id, tenant.name]);
   const running = one.data !== null && one.data.estimate.state !== "complete";
   useEvery(running ? 1000 : null, one.refresh);
   return (
     <>
       <PageHead title={`Broadcast ${id}`} note={<>of the tenant {tenant.name} · <a href={address("/broadcasts")}>all broadcasts</a></>}>
-        {one.data !== null && <Acts one={one.data} meant={{ id, tenant: tenant.name, asked: tenant.asked }} again={one.again} />}
+        {one.data !== null && <Acts one={one.data} meant={{ id, tenant: tenant.name }} again={one.again} />}
       </PageHead>
       {one.problem !== null && <Failed problem={one.problem} again={one.again} />}
       {one.data === null ? one.problem === null && <Waiting /> : <Details one={one.data} tenant={tenant.name} />}
@@ -133,24 +133,23 @@ function Acts({ one, meant, again }: { one: One; meant: Meant; again(): void }) 
   const maySend = useGranted("send");
   const covered = { of: "broadcast", id: one.id } as const;
   const missed = one.dead + one.cancelled + one.in_doubt;
-  const own = useSession().tenant;
   return (
     <>
       {mayCancel && one.pending > 0 && (
         <>
           {one.paused_since === null ? (
-            <button type="button" onClick={() => askPause(meant.tenant, own, covered, again)}>
+            <button type="button" onClick={() => askPause(meant.tenant, covered, again)}>
               Pause
             </button>
           ) : (
-            <button type="button" class="primary" onClick={() => askResume(meant.tenant, own, covered, again)}>
+            <button type="button" class="primary" onClick={() => askResume(meant.tenant, covered, again)}>
               Resume
             </button>
           )}
           <button type="button" onClick={() => askReschedule(meant, again)}>
             Reschedule
           </button>
-          <button type="button" class="danger" onClick={() => askCancel(meant.tenant, own, covered, again)}>
+          <button type="button" class="danger" onClick={() => askCancel(meant.tenant, covered, again)}>
             Cancel
           </button>
         </>

@@ -17,10 +17,10 @@ import { Age, Instant } from "../parts/time";
 export function Broadcasts() {
   const tenant = useTenant();
   const { query } = useLocation();
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.asked }, signal), [tenant.asked]);
+  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.name }, signal), [tenant.name]);
   const names = ["external_id", "tag", "channel", "since", "until"];
   const filters = Object.fromEntries(names.map((name) => [name, query.get(name)]));
-  const page = usePage<BroadcastItem>("/v1/broadcasts", { ...filters, tenant: tenant.asked, order: "newest" });
+  const page = usePage<BroadcastItem>("/v1/broadcasts", { ...filters, tenant: tenant.name, order: "newest" });
   return (
     <>
       <PageHead title="Broadcasts" note={`of the tenant ${tenant.name}`}>

@@ -7,7 +7,7 @@ import { laneState } from "../core/lanes";
 import { live } from "../core/live";
 import { useEvery, useLoad } from "../core/load";
 import { address, addressWith, setQuery, useLocation } from "../core/router";
-import { useGranted, useSession } from "../core/session";
+import { useGranted } from "../core/session";
 import { useTenant } from "../core/tenant";
 import type { Channel, Credential, Lane, Listed, Status } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
@@ -23,7 +23,7 @@ export function Channels() {
   const { query } = useLocation();
   const now = useNow();
   const { status } = useCell(live);
-  const listed = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.asked }, signal), [tenant.asked]);
+  const listed = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.name }, signal), [tenant.name]);
   useEvery(10_000, listed.refresh);
   const open = listed.data?.items.find(({ name }) => name === query.get("channel")) ?? null;
   const parked = status?.parked ?? [];
@@ -59,10 +59,10 @@ function lanesOf(channel: Channel, status: Status | null): Lane[] {
   return status?.lanes.filter((lane) => lane.channel === channel.name) ?? [];
 }
 
-/** How a channel does by its lanes. What is not known of keys that see no lanes is not guessed. */
+/** How a channel does by its lanes; not known until the first status has come. */
 function health(channel: Channel, status: Status | null, now: number): Health {
   if (channel.paused_since !== null) return { tone: "warn", word: "paused", why: "Nothing of it is sent until it is resumed." };
-  if (status === null) return { tone: "calm", word: "not known", why: "Lanes are shown to operators." };
+  if (status === null) return { tone: "calm", word: "not known", why: "The engine has not told of its lanes yet." };
   const lanes = lanesOf(channel, status);
   if (lanes.length === 0) return { tone: "calm", word: "idle", why: "Nothing waits and nothing is under way." };
   const states = lanes.map((lane) => laneState(lane, now));
@@ -134,7 +134,6 @@ function columns(status: Status | null, now: number): Column<Channel>[] {
 function Details({ channel, status, again }: { channel: Channel; status: Status | null; again(): void }) {
   const now = useNow();
   const tenant = useTenant();
-  const own = useSession().tenant;
   const mayPause = useGranted("cancel");
   const maySend = useGranted("send", "read");
   const covered = { of: "channel", channel: channel.name } as const;
@@ -159,11 +158,11 @@ function Details({ channel, status, again }: { channel: Channel; status: Status 
             <div class="actions">
               {mayPause &&
                 (channel.paused_since === null ? (
-                  <button type="button" onClick={() => askPause(tenant.name, own, covered, again)}>
+                  <button type="button" onClick={() => askPause(tenant.name, covered, again)}>
                     Pause this channel
                   </button>
                 ) : (
-                  <button type="button" class="primary" onClick={() => askResume(tenant.name, own, covered, again)}>
+                  <button type="button" class="primary" onClick={() => askResume(tenant.name, covered, again)}>
                     Resume this channel
                   </button>
                 ))}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { useNow } from "../core/clock";
 import { age, count } from "../core/format";
 import type { Key, KeyMade } from "../core/records";
-import { useGranted, useSession } from "../core/session";
+import { useSession } from "../core/session";
 import { Badge } from "../parts/badge";
 import { Dialog } from "../parts/dialog";
 import { Copy, Facts, PageHead } from "../parts/panel";
@@ -19,7 +19,6 @@ const nearDays = 14;
 
 export function Keys() {
   const session = useSession();
-  const mayChange = useGranted("operate");
   const page = usePage<Key>("/v1/keys", {});
   const [adding, setAdding] = useState(false);
   const [made, setMade] = useState<KeyMade | null>(null);
@@ -32,7 +31,7 @@ export function Keys() {
   return (
     <>
       <PageHead title="Keys" note="of callers, of all tenants; the keys themselves are kept nowhere">
-        {mayChange && !session.open && (
+        {!session.open && (
           <button type="button" class="primary" aria-expanded={adding} onClick={() => setAdding(!adding)}>
             Add a key
           </button>
@@ -45,7 +44,7 @@ export function Keys() {
         page.problem === null && <Waiting />
       ) : (
         <>
-          <Table caption="API keys" columns={columns(now, mayChange, shown, page.again)} rows={page.data.items} rowKey={({ name }) => name} empty="There are no keys." />
+          <Table caption="API keys" columns={columns(now, shown, page.again)} rows={page.data.items} rowKey={({ name }) => name} empty="There are no keys." />
           {page.data.items.length > 0 && <Pager page={page.data} forward="Further" back="Back" first="From the start" />}
           <p class="mute">
             A key of the configuration is changed there: in its table <code>[[server.keys]]</code>, followed by a reload. Those of the store are changed here, and hold in every process that shares it.
@@ -57,7 +56,7 @@ export function Keys() {
   );
 }
 
-function columns(now: number, mayChange: boolean, shown: (made: KeyMade) => void, again: () => void): Column<Key>[] {
+function columns(now: number, shown: (made: KeyMade) => void, again: () => void): Column<Key>[] {
   return [
     { key: "name", head: "Name", sort: ({ name }) => name, cell: ({ name }) => <strong>{name}</strong> },
     { key: "tenant", head: "Tenant", sort: ({ tenant }) => tenant, cell: ({ tenant }) => tenant },
@@ -84,7 +83,7 @@ function columns(now: number, mayChange: boolean, shown: (made: KeyMade) => void
       key: "do",
       head: "Act",
       cell: (key) =>
-        mayChange && key.kept_in === "store" ? (
+        key.kept_in === "store" ? (
           <span class="together">
             <button type="button" class="plain" aria-label={`Rotate ${key.name}`} onClick={() => askRotate(key, shown)}>
               Rotate

@@ -7,7 +7,7 @@ import { laneState, laneWords, type LaneState } from "../core/lanes";
 import { live } from "../core/live";
 import { address, addressWith, setQuery, useLocation } from "../core/router";
 import { laneKey, laneOf } from "../core/scopes";
-import { useGranted, useSession } from "../core/session";
+import { useGranted } from "../core/session";
 import { useTenant } from "../core/tenant";
 import type { Lane } from "../core/types";
 import { Badge, type Tone } from "../parts/badge";
@@ -126,7 +126,6 @@ function Close() {
 /** What a lane's state means and what helps. It takes the focus when it is opened, and Escape closes it. */
 function LanePanel({ lane }: { lane: Lane }) {
   const now = useNow();
-  const session = useSession();
   const mayPause = useGranted("cancel");
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => element.current?.focus(), []);
@@ -151,16 +150,16 @@ function LanePanel({ lane }: { lane: Lane }) {
             <div class="actions">
               {mayPause &&
                 (lane.paused ? (
-                  <button type="button" onClick={() => askResume(lane.tenant, session.tenant, laneOf(lane))}>
+                  <button type="button" onClick={() => askResume(lane.tenant, laneOf(lane))}>
                     Resume this lane
                   </button>
                 ) : (
-                  <button type="button" onClick={() => askPause(lane.tenant, session.tenant, laneOf(lane))}>
+                  <button type="button" onClick={() => askPause(lane.tenant, laneOf(lane))}>
                     Pause this lane
                   </button>
                 ))}
               {mayPause && (
-                <button type="button" class="danger" onClick={() => askCancel(lane.tenant, session.tenant, laneOf(lane))}>
+                <button type="button" class="danger" onClick={() => askCancel(lane.tenant, laneOf(lane))}>
                   Cancel what waits
                 </button>
               )}

@@ -11,7 +11,7 @@ import type { Fact } from "../parts/panel";
 
 interface Meant {
   of: Notification;
-  tenant: { name: string; asked: string | null };
+  tenant: string;
   done: () => void;
 }
 
@@ -24,7 +24,7 @@ export function NotificationActs({ of, done }: { of: Notification; done: () => v
   const session = useSession();
   const mayCancel = useGranted("cancel");
   const maySend = useGranted("send") && !isNarrow(session);
-  const meant: Meant = { of, tenant: useTenant(), done };
+  const meant: Meant = { of, tenant: useTenant().name, done };
   const again = ["dead", "cancelled", "refused", "in_doubt"].includes(of.state);
   const hindered = hindrance(of);
   return (
@@ -68,7 +68,7 @@ function hindrance(of: Notification): string | null {
 
 function facts({ of, tenant }: Meant): Fact[] {
   return [
-    ["Tenant", tenant.name],
+    ["Tenant", tenant],
     ["Notification", <span class="mono">{of.id}</span>],
     ["Recipient", <span class="mono">{of.to ?? "removed"}</span>],
     ["Channel", of.channel],
@@ -88,7 +88,7 @@ function askCancel(meant: Meant): void {
     facts: facts(meant),
     text: "It is not sent, nor tried again. It can be sent again later on, while its content is kept.",
     async run() {
-      const { cancelled, under_way } = await post<CancelCount>(path(meant, "cancel"), { tenant: meant.tenant.asked });
+      const { cancelled, under_way } = await post<CancelCount>(path(meant, "cancel"), { tenant: meant.tenant });
       meant.done();
       return cancelled > 0 ? "The notification is cancelled" : under_way > 0 ? "Not cancelled: it is under way" : "Not cancelled: it had ended";
     },
@@ -103,7 +103,7 @@ function askReschedule(meant: Meant): void {
     text: "It is due at the new time, earlier or later; a time that has passed means at once. When it waits for another attempt, that one is made then.",
     fields: [{ name: "send_at", label: "Due at", kind: "time", initial: new Date(now()).toISOString(), hint: "In your time zone. At most 366 days ahead, and before it expires." }],
     async run({ send_at }) {
-      await post<RescheduleCount>(path(meant, "reschedule"), { tenant: meant.tenant.asked }, { body: { send_at } });
+      await post<RescheduleCount>(path(meant, "reschedule"), { tenant: meant.tenant }, { body: { send_at } });
       meant.done();
       return `The notification is due at ${instant(send_at ?? "")}`;
     },
@@ -130,7 +130,7 @@ function askRequeue(meant: Meant): void {
     ),
     ...(doubt ? { word: "twice" } : {}),
     async run() {
-      await post(path(meant, "requeue"), { state: meant.of.state, may_repeat: doubt ? true : null, tenant: meant.tenant.asked });
+      await post(path(meant, "requeue"), { state: meant.of.state, may_repeat: doubt ? true : null, tenant: meant.tenant });
       meant.done();
       return "The notification waits to be sent again";
     },
@@ -148,7 +148,7 @@ function askResolve(meant: Meant, as: "delivered" | "dead"): void {
         : "Writes down that it did not arrive. Nothing is sent; it can be sent again afterwards, as what is dead can.",
     fields: [{ name: "note", label: "How it was found out", kind: "text", initial: "", hint: "Up to 200 bytes. Leave names and addresses out of it." }],
     async run({ note }) {
-      await post(path(meant, "resolve"), { as, note, tenant: meant.tenant.asked });
+      await post(path(meant, "resolve"), { as, note, tenant: meant.tenant });
       meant.done();
       return `Written down: ${as}`;
     },

@@ -31,7 +31,7 @@ function pauseOf(of: Notification | null): number | null {
 export function OneNotification({ params }: { params: Record<string, string> }) {
   const id = params["id"] ?? "";
   const tenant = useTenant();
-  const { data, problem, loading, again, refresh } = useLoad((signal) => get<Notification>(`/v1/notifications/${encodeURIComponent(id)}`, { tenant: tenant.asked }, signal), [id, tenant.asked]);
+  const { data, problem, loading, again, refresh } = useLoad((signal) => get<Notification>(`/v1/notifications/${encodeURIComponent(id)}`, { tenant: tenant.name }, signal), [id, tenant.name]);
   useEvery(pauseOf(data), refresh);
   return (
     <>
@@ -81,7 +81,6 @@ function useKnown(of: Notification): { pauses: Pause[]; suppression: Suppression
 function Why({ of, again }: { of: Notification; again: () => void }) {
   const at = useNow();
   const tenant = useTenant();
-  const mayRead = useGranted("read", "operate");
   const maySuppress = useGranted("suppress", "operate");
   const { status } = useCell(live);
   const { pauses, suppression } = useKnown(of);
@@ -102,7 +101,7 @@ function Why({ of, again }: { of: Notification; again: () => void }) {
         {of.fallback_id !== null && <a href={address(`/notifications/${of.fallback_id}`)}>The fallback that was sent</a>}
         {of.fallback_of !== null && <a href={address(`/notifications/${of.fallback_of}`)}>What this is the fallback of</a>}
         {maySuppress && suppression !== null && <a href={address("/suppressions", { channel: of.channel, to: of.to })}>Its row of the suppression list</a>}
-        {mayRead && lane !== null && !hasEnded(of) && <a href={address("/lanes", { lane: laneKey(lane) })}>Its lane</a>}
+        {lane !== null && !hasEnded(of) && <a href={address("/lanes", { lane: laneKey(lane) })}>Its lane</a>}
         {of.to !== null && <a href={address("/notifications", { to: of.to })}>All to this recipient</a>}
       </div>
     </Panel>

@@ -47,7 +47,7 @@ export function Notifications() {
   const { query } = useLocation();
   const tenant = useTenant();
   const filters: Query = Object.fromEntries(asked.map(([name]) => [name, query.get(name)]));
-  const page = usePage<Notification>("/v1/notifications", { ...filters, order: "newest", tenant: tenant.asked });
+  const page = usePage<Notification>("/v1/notifications", { ...filters, order: "newest", tenant: tenant.name });
   const { names } = useChannels(query.get("channel"));
   const id = query.get("id");
   useEffect(() => {

@@ -9,9 +9,8 @@ import { live, ratePerSecond, type Sample } from "../core/live";
 import { useEvery, useLoad } from "../core/load";
 import { address } from "../core/router";
 import { laneKey } from "../core/scopes";
-import { isOperator, useSession } from "../core/session";
 import { useTenant, type Tenant } from "../core/tenant";
-import type { Account, Channel, Listed, Pause, Space, Status, TenantAccount } from "../core/types";
+import type { Account, Channel, Listed, Space, Status, TenantAccount } from "../core/types";
 import { Badge } from "../parts/badge";
 import { Chart } from "../parts/chart";
 import { Findings } from "../parts/findings";
@@ -27,16 +26,13 @@ let fineSince: number | null = null;
 export function Overview() {
   const seen = useCell(live);
   const now = useNow();
-  const operator = isOperator(useSession());
   const tenant = useTenant();
   const ready = useLoad(readiness, []);
-  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.asked }, signal), [tenant.asked]);
-  const pauses = useLoad(async (signal) => (operator ? [] : (await get<Listed<Pause>>("/v1/pauses", {}, signal)).items), [operator]);
-  const tenants = useLoad(async (signal) => (operator ? await get<Listed<TenantAccount>>("/v1/tenants", { limit: tenantsMax }, signal) : null), [operator]);
-  const account = useLoad(async (signal) => (tenant.picked ? await get<TenantAccount>("/v1/account", { tenant: tenant.asked }, signal) : null), [tenant.picked, tenant.name]);
+  const channels = useLoad((signal) => get<Listed<Channel>>("/v1/channels", { tenant: tenant.name }, signal), [tenant.name]);
+  const tenants = useLoad((signal) => get<Listed<TenantAccount>>("/v1/tenants", { limit: tenantsMax }, signal), []);
+  const account = useLoad(async (signal) => (tenant.picked ? await get<TenantAccount>("/v1/account", { tenant: tenant.name }, signal) : null), [tenant.picked, tenant.name]);
   useEvery(5000, () => {
     ready.refresh();
-    pauses.refresh();
     if (tenant.picked) account.refresh();
   });
   useEvery(30_000, () => {
@@ -44,7 +40,7 @@ export function Overview() {
     tenants.refresh();
   });
 
-  const found = findings({ live: seen, notReady: ready.data ?? null, channels: channels.data?.items ?? [], pauses: pauses.data ?? [], now });
+  const found = findings({ live: seen, notReady: ready.data ?? null, channels: channels.data?.items ?? [], now });
   const known = seen.at !== null && (ready.data !== null || !ready.loading);
   if (found.length > 0) fineSince = null;
   else if (known) fineSince ??= now;
@@ -56,13 +52,13 @@ export function Overview() {
   return (
     <>
       <PageHead title="Overview" note={seen.status === null ? undefined : <Version status={seen.status} narrowed={tenant.picked} />} />
-      <Findings found={found} fineSince={fineSince} known={known} again={pauses.again} />
+      <Findings found={found} fineSince={fineSince} known={known} />
       {seen.status !== null && <Readings status={seen.status} samples={seen.samples} now={now} />}
-      <Panel title="Rate" aside={operator ? "a second, all tenants" : "a second"}>
+      <Panel title="Rate" aside="a second, all tenants">
         <Rates samples={seen.samples} />
       </Panel>
       <div class="columns wide">
-        <Panel title="Account" aside={tenant.picked || !operator ? `of the tenant ${tenant.name}` : "all tenants, since ever"}>
+        <Panel title="Account" aside={tenant.picked ? `of the tenant ${tenant.name}` : "all tenants, since ever"}>
           {account.problem !== null && <Failed problem={account.problem} again={account.again} />}
           {totals === null ? <Waiting /> : <Totals totals={totals} tenant={linked} />}
         </Panel>

@@ -118,7 +118,7 @@ function factsOf(match: Match, tenant: Tenant): Fact[] {
 }
 
 function queryOf({ channel, destination, reason, broadcast, since, until }: Match, tenant: Tenant): Query {
-  return { channel, destination: destination.trim(), reason, broadcast: broadcast.trim(), since, until, tenant: tenant.asked };
+  return { channel, destination: destination.trim(), reason, broadcast: broadcast.trim(), since, until, tenant: tenant.name };
 }
 
 /** What stays as it is, and why: the counts of a requeue beside the number itself. */

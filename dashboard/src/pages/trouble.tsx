@@ -31,8 +31,8 @@ const meanings: Record<Troubled, string> = {
 
 export function Trouble() {
   const tenant = useTenant();
-  const { of: all, again } = useNewest(troubled, tenant.asked);
-  const account = useLoad((signal) => get<Account>("/v1/account", { tenant: tenant.asked }, signal), [tenant.asked]);
+  const { of: all, again } = useNewest(troubled, tenant.name);
+  const account = useLoad((signal) => get<Account>("/v1/account", { tenant: tenant.name }, signal), [tenant.name]);
   const session = useSession();
   const maySend = useGranted("send") && !isNarrow(session);
   const mayResolve = useGranted("cancel");

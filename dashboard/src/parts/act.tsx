@@ -67,8 +67,10 @@ export function act(asked: Act): void {
   current.set(asked);
 }
 
+/** Shows the act that is asked about. Once this is off the page, as after a log-out, that act is forgotten. */
 export function ActHost() {
   const asked = useCell(current);
+  useEffect(() => () => current.set(null), []);
   return asked === null ? null : <ActDialog key={asked.title} asked={asked} />;
 }
 

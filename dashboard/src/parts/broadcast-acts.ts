@@ -7,11 +7,10 @@ import { act, type Counted, type Field, type Values } from "./act";
 import type { Fact } from "./panel";
 import { countRequeue, requeueAll } from "./requeue";
 
-/** A broadcast, and whose it is: by name, and as calls name it (null for the key's own tenant). */
+/** A broadcast, and whose it is. */
 export interface Meant {
   id: string;
   tenant: string;
-  asked: string | null;
 }
 
 function about(meant: Meant): Fact[] {
@@ -29,7 +28,7 @@ export function askReschedule(meant: Meant, done: () => void): void {
     text: "What waits of it is sent at this time, earlier or later than before; a time that has passed means at once. What is under way or has ended stays as it is, and so does the time at which it expires.",
     fields: [{ name: "send_at", label: "Send at (your time zone)", kind: "time", initial: new Date(now() + 3_600_000).toISOString() }],
     async run(values) {
-      const answer = await post<RescheduleCount>(`/v1/broadcasts/${encodeURIComponent(meant.id)}/reschedule`, { tenant: meant.asked }, { body: { send_at: values["send_at"] } });
+      const answer = await post<RescheduleCount>(`/v1/broadcasts/${encodeURIComponent(meant.id)}/reschedule`, { tenant: meant.tenant }, { body: { send_at: values["send_at"] } });
       done();
       return `${plural(answer.rescheduled, "notification")} of ${meant.id} rescheduled to ${instant(values["send_at"] ?? "")}; ${count(answer.under_way)} were under way, ${count(answer.ended)} had ended`;
     },
@@ -40,7 +39,7 @@ const states = ["dead", "cancelled", "in_doubt"] as const;
 
 function missedQuery(meant: Meant, values: Values): Query {
   const chosen = states.filter((state) => values[state] === "true");
-  return { broadcast: meant.id, tenant: meant.asked, state: chosen.join(","), may_repeat: values["in_doubt"] === "true" ? true : null };
+  return { broadcast: meant.id, tenant: meant.tenant, state: chosen.join(","), may_repeat: values["in_doubt"] === "true" ? true : null };
 }
 
 export function askMissed(meant: Meant, account: Account, done: () => void): void {

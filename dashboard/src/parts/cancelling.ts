@@ -6,10 +6,10 @@ import { coveredQuery, coveredWords, type Covered } from "../core/scopes";
 import type { CancelCount } from "../core/types";
 import { act, type Counted } from "./act";
 
-/** `tenant` is the one whose notifications these are, `own` that of the key. */
-export function askCancel(tenant: string, own: string, covered: Covered, done?: () => void): void {
+/** `tenant` is the one whose notifications these are. */
+export function askCancel(tenant: string, covered: Covered, done?: () => void): void {
   const words = coveredWords(covered);
-  const query: Query = { ...coveredQuery(covered), tenant: tenant === own ? null : tenant };
+  const query: Query = { ...coveredQuery(covered), tenant };
   act({
     title: `Cancel what waits of ${words}?`,
     button: covered.of === "broadcast" ? "Cancel the broadcast" : "Cancel what waits",

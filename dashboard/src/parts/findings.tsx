@@ -3,7 +3,7 @@ import { address } from "../core/router";
 import { coveredWords, readScope } from "../core/scopes";
 import type { Finding } from "../core/findings";
 import { plural } from "../core/format";
-import { useGranted, useSession } from "../core/session";
+import { useGranted } from "../core/session";
 import { Badge, type Tone } from "./badge";
 import { Panel } from "./panel";
 import { askResume } from "./pausing";
@@ -16,7 +16,7 @@ function tone(gravity: number): Tone {
 const grades: Record<string, string> = { bad: "fails", warn: "look", calm: "note" };
 
 /** `fineSince` is since when nothing was wrong, null where that is not known. */
-export function Findings({ found, fineSince, known, again }: { found: readonly Finding[]; fineSince: number | null; known: boolean; again(): void }) {
+export function Findings({ found, fineSince, known }: { found: readonly Finding[]; fineSince: number | null; known: boolean }) {
   return (
     <Panel title="What is wrong now" className="wrong" aside={found.length > 0 ? plural(found.length, "finding") : undefined}>
       <div aria-live="polite" aria-relevant="additions">
@@ -31,7 +31,7 @@ export function Findings({ found, fineSince, known, again }: { found: readonly F
         )}
         <ol>
           {found.map((finding) => (
-            <Line key={finding.key} finding={finding} again={again} />
+            <Line key={finding.key} finding={finding} />
           ))}
         </ol>
       </div>
@@ -39,7 +39,7 @@ export function Findings({ found, fineSince, known, again }: { found: readonly F
   );
 }
 
-function Line({ finding, again }: { finding: Finding; again(): void }) {
+function Line({ finding }: { finding: Finding }) {
   const grade = tone(finding.gravity);
   return (
     <li class={grade}>
@@ -49,7 +49,7 @@ function Line({ finding, again }: { finding: Finding; again(): void }) {
         <p>{finding.text}</p>
       </div>
       <div class="actions">
-        <EndPause finding={finding} again={again} />
+        <EndPause finding={finding} />
         {finding.links.map(({ label, path, query }) => (
           <a key={label} href={address(path, query)} aria-label={`${label}: ${finding.title}`}>
             {label}
@@ -60,14 +60,13 @@ function Line({ finding, again }: { finding: Finding; again(): void }) {
   );
 }
 
-function EndPause({ finding, again }: { finding: Finding; again(): void }) {
-  const session = useSession();
+function EndPause({ finding }: { finding: Finding }) {
   const may = useGranted("cancel");
   const pause = finding.pause;
   const covered = pause === undefined ? null : readScope(pause.scope);
   if (!may || pause === undefined || covered === null) return null;
   return (
-    <button type="button" aria-label={`Resume ${coveredWords(covered)} of ${pause.tenant}`} onClick={() => askResume(pause.tenant, session.tenant, covered, again)}>
+    <button type="button" aria-label={`Resume ${coveredWords(covered)} of ${pause.tenant}`} onClick={() => askResume(pause.tenant, covered)}>
       Resume
     </button>
   );

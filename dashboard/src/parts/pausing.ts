@@ -5,7 +5,7 @@ import type { Pause } from "../core/types";
 import { act } from "./act";
 
 /** Asks, and pauses. `tenant` is the one whose notifications these are; `done` is called after it. */
-export function askPause(tenant: string, own: string, covered: Covered, done?: () => void): void {
+export function askPause(tenant: string, covered: Covered, done?: () => void): void {
   const words = coveredWords(covered);
   act({
     title: `Pause ${words}?`,
@@ -18,7 +18,7 @@ export function askPause(tenant: string, own: string, covered: Covered, done?: (
     text: "Nothing of it is sent until it is resumed. What is accepted meanwhile waits; what expires meanwhile is not sent afterwards. Attempts that have begun end as usual.",
     ...(covered.of === "tenant" ? { word: "pause" } : {}),
     async run() {
-      const answer = await post<Pause>("/v1/pause", { ...coveredQuery(covered), tenant: tenant === own ? null : tenant });
+      const answer = await post<Pause>("/v1/pause", { ...coveredQuery(covered), tenant });
       done?.();
       return answer.everywhere === false
         ? `Paused ${words}, but not yet everywhere: a process did not say within 12 s that it goes by it`
@@ -27,7 +27,7 @@ export function askPause(tenant: string, own: string, covered: Covered, done?: (
   });
 }
 
-export function askResume(tenant: string, own: string, covered: Covered, done?: () => void): void {
+export function askResume(tenant: string, covered: Covered, done?: () => void): void {
   const words = coveredWords(covered);
   act({
     title: `Resume ${words}?`,
@@ -38,7 +38,7 @@ export function askResume(tenant: string, own: string, covered: Covered, done?: 
     ],
     text: "What waits of it is sent from now on, unless another pause covers it, too. What has expired meanwhile is not.",
     async run() {
-      const { resumed } = await post<{ resumed: boolean }>("/v1/resume", { ...coveredQuery(covered), tenant: tenant === own ? null : tenant });
+      const { resumed } = await post<{ resumed: boolean }>("/v1/resume", { ...coveredQuery(covered), tenant });
       done?.();
       return resumed ? `Resumed ${words}` : `There was no pause of ${words}`;
     },

@@ -2,10 +2,10 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useCell } from "../core/cell";
 import { address, match, useLocation } from "../core/router";
-import { findSession, granted, identity, login } from "../core/session";
+import { findSession, granted, identity, login, wasReplaced } from "../core/session";
 import type { Session } from "../core/types";
 import { ActHost } from "../parts/act";
-import { Announcements } from "../parts/announce";
+import { announce, Announcements } from "../parts/announce";
 import { Dialog } from "../parts/dialog";
 import { PageHead } from "../parts/panel";
 import { Failed, Waiting } from "../parts/states";
@@ -59,6 +59,10 @@ function Inside({ session }: { session: Session }) {
   const shown = useMemo(() => pages.filter(({ scopes }) => granted(session, scopes)), [session]);
   const found = find(shown, path);
   const title = found?.page.title ?? "No such page";
+
+  useEffect(() => {
+    if (wasReplaced()) announce(`Another key is logged in now: ${session.name ?? "none"}, of the tenant ${session.tenant}. What was open is closed, and nothing of it was done with this key.`, "bad");
+  }, []);
 
   const first = useRef(true);
   useEffect(() => {

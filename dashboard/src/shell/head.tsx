@@ -5,7 +5,7 @@ import { useNow } from "../core/clock";
 import { age, instant } from "../core/format";
 import { live } from "../core/live";
 import { address } from "../core/router";
-import { isOperator, logOut } from "../core/session";
+import { logOut } from "../core/session";
 import { pickedTheme, pickTheme, type Theme } from "../core/theme";
 import type { Session } from "../core/types";
 import { announce } from "../parts/announce";
@@ -23,13 +23,7 @@ export function Head({ session }: { session: Session }) {
       </a>
       <Connection />
       <span class="gap" />
-      {isOperator(session) ? (
-        <TenantPicker session={session} />
-      ) : (
-        <span class="who">
-          <span class="mute">tenant</span> {session.tenant}
-        </span>
-      )}
+      <TenantPicker session={session} />
       <ThemePicker />
       <Who session={session} />
     </header>

@@ -1,4 +1,4 @@
-/** Which tenant an operator looks at: any name, with those that have something to pick from. */
+/** Which tenant is looked at: any name, with those that have something to pick from. */
 import { useId, useState } from "preact/hooks";
 import { get } from "../core/api";
 import { setQuery, useLocation } from "../core/router";
