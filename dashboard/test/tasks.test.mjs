@@ -110,6 +110,12 @@ test("see which limit was learned, and stop a wrong broadcast", async () => {
   const limit = lane.getByRole("cell").nth(heads.findIndex((head) => head.startsWith("Limit")));
   await limit.getByText(/^[\d,]{2,}$/).waitFor();
   await look("lanes");
+  await visit("Overview");
+  await page.getByRole("figure", { name: "Notifications a second" }).waitFor();
+  for (const colorScheme of ["dark", "light"]) {
+    await page.emulateMedia({ colorScheme });
+    await look(`overview-${colorScheme}`);
+  }
   await visit("Broadcasts");
   await row("Broadcasts", "wrong").getByRole("link").first().click();
   await page.getByRole("progressbar", { name: "Progress of the broadcast" }).waitFor();

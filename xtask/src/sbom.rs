@@ -134,6 +134,11 @@ fn bill(
     let mut edges = edges(metadata, &packages, root)?;
     edges.push(json!({"ref": standard, "dependsOn": []}));
     depend(&mut edges, root, json!(standard))?;
+    for (reference, component) in of_dashboard(metadata.workspace_root.as_std_path())? {
+        edges.push(json!({"ref": reference, "dependsOn": []}));
+        depend(&mut edges, root, json!(reference))?;
+        components.push(component);
+    }
     for (key, package) in &packages {
         components.push(component(package, checksums.get(key))?);
         if let Some(library) = bundled(package)? {
@@ -159,6 +164,33 @@ fn bill(
         "components": components,
         "dependencies": edges,
     }))
+}
+
+/// The packages from npm whose code is in the files of the dashboard, each with its reference: those that its lock does not say are of
+/// development alone.
+fn of_dashboard(root: &Path) -> anyhow::Result<Vec<(String, Value)>> {
+    let lock = fs::read(root.join("dashboard/package-lock.json"))?;
+    let lock: Value = serde_json::from_slice(&lock)?;
+    let packages =
+        lock.get("packages").and_then(Value::as_object).context("a lock without packages")?;
+    let is_built_in = |(path, package): &(&String, &Value)| {
+        !path.is_empty() && package.get("dev") != Some(&json!(true))
+    };
+    let component = |(path, package): (&String, &Value)| {
+        let name = path.trim_start_matches("node_modules/");
+        let field = |key: &str| package.get(key).and_then(Value::as_str);
+        let version = field("version").context("a package without a version")?;
+        let license = field("license").context("a package without a licence")?;
+        let reference = format!("pkg:npm/{}@{version}", name.replace('@', "%40"));
+        let component = json!({
+            "type": "library", "bom-ref": reference, "name": name, "version": version,
+            "licenses": [{"expression": license}], "purl": reference,
+        });
+        Ok((reference, component))
+    };
+    let components: anyhow::Result<Vec<_>> =
+        packages.iter().filter(is_built_in).map(component).collect();
+    components.context("dashboard/package-lock.json")
 }
 
 /// Notes that `package` depends on one more.

@@ -53,7 +53,7 @@ static TAG: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The parts of the page.
-const PARTS: [BuiltFile; 3] = [
+const PARTS: [BuiltFile; 4] = [
     BuiltFile {
         name: "app.js",
         content_type: "text/javascript; charset=utf-8",
@@ -72,10 +72,16 @@ const PARTS: [BuiltFile; 3] = [
         plain: include_bytes!("../dashboard/icon.svg"),
         gzip: include_bytes!("../dashboard/icon.svg.gz"),
     },
+    BuiltFile {
+        name: "licenses.txt",
+        content_type: "text/plain; charset=utf-8",
+        plain: include_bytes!("../dashboard/licenses.txt"),
+        gzip: include_bytes!("../dashboard/licenses.txt.gz"),
+    },
 ];
 
 /// Extensions of files that no address of a page ends with.
-const ASSETS: [&str; 5] = ["css", "ico", "js", "map", "svg"];
+const ASSETS: [&str; 6] = ["css", "ico", "js", "map", "svg", "txt"];
 
 /// Everything comes from the engine itself, and no other page may show this one within itself.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'";

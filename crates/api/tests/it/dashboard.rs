@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 use crate::keys::key;
 use crate::support::{Fixture, fixture};
 
-const FILES: [&str; 4] = ["", "/app.js", "/app.css", "/icon.svg"];
+const FILES: [&str; 5] = ["", "/app.js", "/app.css", "/icon.svg", "/licenses.txt"];
 
 async fn get(fixture: &Fixture, path: &str, headers: &[(&str, &str)]) -> Response {
     let request = Request::get(path);
