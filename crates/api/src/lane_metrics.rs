@@ -147,7 +147,9 @@ mod tests {
             lines.into_iter().filter(|line| line.contains("oldest_due")).collect::<Vec<_>>()
         };
         let of = |channel, age| {
-            format!("belfry_lane_oldest_due_seconds{{channel=\"{channel}\",priority=\"bulk\"}} {age}")
+            format!(
+                "belfry_lane_oldest_due_seconds{{channel=\"{channel}\",priority=\"bulk\"}} {age}"
+            )
         };
         lanes.push(claimed(0, 1_001));
         assert_eq!(due(&lanes), [of("ios", "9.999")]);

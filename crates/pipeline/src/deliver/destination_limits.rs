@@ -157,7 +157,8 @@ mod tests {
             limits.of(&key, (Concurrency::Fixed(3), LearnedBounds::SMALL))
         };
         let mut gates: Vec<_> = (0..100_000).map(|number| of(number)).collect();
-        let load = |destinations| ChannelLoad { destinations, limit: 3 * destinations, in_flight: 0 };
+        let load =
+            |destinations| ChannelLoad { destinations, limit: 3 * destinations, in_flight: 0 };
         let [hooks, mail] = channels.clone();
         let expect = BTreeMap::from([(hooks, load(75_000)), (mail, load(25_000))]);
         assert_eq!(limits.load(), expect);
