@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn an_age_is_missing_where_a_lane_that_is_not_listed_may_be_due_before() {
         // All that are listed for what they wait for are due after 1 to 1,000 ms.
-        let mut lanes: Vec<_> = (0..LANES_LISTED)
+        let mut listed: Vec<_> = (0..LANES_LISTED)
             .map(|number| {
                 let due_at = i64::try_from(number).unwrap() + 1;
                 LaneStatus { claimed: 0, ..lane(number, "ios", Some(due_at)) }
@@ -143,18 +143,18 @@ mod tests {
         // Listed for what is claimed of them: lanes of their channel that are due before may be missing.
         let claimed = |number, due_at| lane(LANES_LISTED + number, "hooks", Some(due_at));
         let due = |lanes: &[LaneStatus]| {
-            let lines = lines(lanes.to_vec());
-            lines.into_iter().filter(|line| line.contains("oldest_due")).collect::<Vec<_>>()
+            let shown = lines(lanes.to_vec());
+            shown.into_iter().filter(|line| line.contains("oldest_due")).collect::<Vec<_>>()
         };
         let of = |channel, age| {
             format!(
                 "belfry_lane_oldest_due_seconds{{channel=\"{channel}\",priority=\"bulk\"}} {age}"
             )
         };
-        lanes.push(claimed(0, 1_001));
-        assert_eq!(due(&lanes), [of("ios", "9.999")]);
-        lanes.push(claimed(1, 1_000));
-        let mut both = due(&lanes);
+        listed.push(claimed(0, 1_001));
+        assert_eq!(due(&listed), [of("ios", "9.999")]);
+        listed.push(claimed(1, 1_000));
+        let mut both = due(&listed);
         both.sort();
         assert_eq!(both, [of("hooks", "9.0"), of("ios", "9.999")]);
     }

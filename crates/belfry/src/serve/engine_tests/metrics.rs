@@ -183,12 +183,12 @@ async fn a_process_started_when_it_did_and_not_when_its_database_came_back() {
     proxy.freeze();
     let clock = Clock::system();
     let before = clock.wall().as_secs_f64();
-    let come_back = async {
-        let came_back = clock.wall().as_secs_f64();
+    let unblock = async {
+        let now = clock.wall().as_secs_f64();
         proxy.pass();
-        came_back
+        now
     };
-    let (engine, came_back) = tokio::join!(Box::pin(world.start(Role::Both, clock)), come_back);
+    let (engine, came_back) = tokio::join!(Box::pin(world.start(Role::Both, clock)), unblock);
     let metrics = scrape(&engine).await;
     for name in ["process_start_time", "config_last_reload_success_timestamp"] {
         let name = format!("belfry_{name}_seconds ");
