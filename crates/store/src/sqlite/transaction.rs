@@ -9,7 +9,6 @@ use tokio::sync::watch;
 
 use super::audit_lock::{AuditLock, NoAudit};
 use super::disk::DiskSpace;
-use super::open::Synchronous;
 use super::rows::{self, next_due, select_chunk, signed};
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
@@ -49,10 +48,10 @@ pub(super) struct WriterState {
     pub(super) pauses: watch::Sender<Arc<Pauses>>,
     /// API keys that calls made.
     pub(super) keys: watch::Sender<StoredKeys>,
-    /// True if commits are synced now; also with [`Synchronous::Normal`], under which they never are.
+    /// True if commits are synced now; also with [`Synchronous::Normal`](super::Synchronous::Normal), under which they never are.
     pub(super) is_synced: bool,
-    /// As the store was opened.
-    pub(super) synchronous: Synchronous,
+    /// True unless the store was opened with [`Synchronous::Normal`](super::Synchronous::Normal).
+    pub(super) may_sync: bool,
     /// Counts of commits.
     pub(super) commits: Arc<CommitCounts>,
 }
@@ -141,8 +140,7 @@ impl<'a> Transaction<'a> {
         // A commit that wrote nothing is none for the disk, and takes no time.
         if self.connection.total_changes() > self.rows_before {
             let state = &*self.state;
-            let is_synced = state.is_synced && state.synchronous == Synchronous::Full;
-            state.commits.committed(begun_at, is_synced);
+            state.commits.committed(begun_at, state.is_synced && state.may_sync);
         }
         // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
         if let Some(pauses) = self.pauses {

@@ -260,7 +260,7 @@ impl Writer {
 
     /// Sets whether the next commits reach the disk before they return.
     fn set_synced(&mut self, synced: bool) -> Result<(), StoreError> {
-        if self.state.synchronous == Synchronous::Full && synced != self.state.is_synced {
+        if self.state.may_sync && synced != self.state.is_synced {
             let level = if synced { Synchronous::Full } else { Synchronous::Normal };
             self.connection.pragma_update(None, "synchronous", level.as_str())?;
             self.state.is_synced = synced;
