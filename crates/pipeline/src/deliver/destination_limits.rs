@@ -156,14 +156,14 @@ mod tests {
             let key = LimitKey { channel, destination: format!("host-{number}").into() };
             limits.of(&key, (Concurrency::Fixed(3), LearnedBounds::SMALL))
         };
-        let mut gates: Vec<_> = (0..100_000).map(|number| of(number)).collect();
+        let mut gates: Vec<_> = (0..100_000).map(&of).collect();
         let load =
             |destinations| ChannelLoad { destinations, limit: 3 * destinations, in_flight: 0 };
         let [hooks, mail] = channels.clone();
         let expect = BTreeMap::from([(hooks, load(75_000)), (mail, load(25_000))]);
         assert_eq!(limits.load(), expect);
         // Asked for again by another thread they are the same limits.
-        let again: Vec<_> = (0..100_000).map(|number| of(number)).collect();
+        let again: Vec<_> = (0..100_000).map(of).collect();
         assert!(gates.iter().zip(&again).all(|(one, other)| Arc::ptr_eq(one, other)));
         drop(again);
         gates.truncate(40_000);
