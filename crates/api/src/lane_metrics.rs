@@ -7,15 +7,12 @@ use notification::{Name, Pauses, Priority, Timestamp};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use store::LaneStatus;
+use store::{LANES_LISTED, LaneStatus};
 
 use crate::status::{lag, oldest_due};
 
 type LaneLabels = [(&'static str, String); 2];
 type ByLane<Value> = Family<LaneLabels, Gauge<Value, AtomicU64>>;
-
-/// Lanes that the store lists at least, if there are as many: if it lists fewer, they are all.
-const LANES_LISTED: usize = 1_000;
 
 /// True if `lanes`, as the store lists them, are all.
 pub(crate) fn are_all(lanes: &[LaneStatus]) -> bool {
@@ -24,7 +21,7 @@ pub(crate) fn are_all(lanes: &[LaneStatus]) -> bool {
 
 /// Adds what `lanes` say, as the store lists them, of those of `channels` and of every priority. What is claimed is always listed, and
 /// of the others those that are due first: how many there are, and how many are closed, is only known where all are listed, and is
-/// missing otherwise.
+/// missing otherwise. So is an age, unless a lane that is not listed cannot be due before.
 pub(crate) fn add_lanes(
     lanes: Vec<LaneStatus>,
     (pauses, channels): (&Pauses, &BTreeSet<Name>),
@@ -32,6 +29,7 @@ pub(crate) fn add_lanes(
     registry: &mut Registry,
 ) {
     let are_all = are_all(&lanes);
+    let listed_until = listed_until(&lanes);
     let mut groups = BTreeMap::<(Name, Priority), Vec<LaneStatus>>::new();
     for channel in channels {
         for priority in Priority::ALL {
@@ -50,8 +48,7 @@ pub(crate) fn add_lanes(
     for ((channel, priority), lanes) in groups {
         let labels = [("channel", channel.to_string()), ("priority", priority.as_str().to_owned())];
         let oldest = oldest_due(&lanes, pauses);
-        // Behind so many lanes that are due before, it is not known.
-        if are_all || oldest.is_some() {
+        if are_all || oldest.is_some_and(|due| Some(due) <= listed_until) {
             due.get_or_create(&labels).set(lag(oldest, now).as_secs_f64());
         }
         claimed.get_or_create(&labels).set(lanes.iter().map(|status| status.claimed).sum());
@@ -71,6 +68,14 @@ pub(crate) fn add_lanes(
     registry.register("belfry_lanes_waiting", help, waiting);
     let help = "Lanes that are not sent to now, since every attempt fails; missing while not all can be listed";
     registry.register("belfry_lanes_closed", help, closed);
+}
+
+/// The due time up to which every lane is listed, where not all are: that of the last one of which nothing is claimed, as these are
+/// listed in the order of their due times; of the others only the one that is due first of all is known to be listed for that.
+fn listed_until(lanes: &[LaneStatus]) -> Option<Timestamp> {
+    let waiting = lanes.iter().filter(|status| status.claimed == 0);
+    let last = waiting.filter_map(|status| status.next_due_at).max();
+    last.max(lanes.iter().filter_map(|status| status.next_due_at).min())
 }
 
 #[cfg(test)]
@@ -124,6 +129,34 @@ mod tests {
         ] {
             assert!(lines.contains(&line), "{line} {lines:?}");
         }
+    }
+
+    #[test]
+    fn an_age_is_missing_where_a_lane_that_is_not_listed_may_be_due_before() {
+        // All that are listed for what they wait for are due after 1 to 1,000 ms.
+        let mut listed: Vec<_> = (0..LANES_LISTED)
+            .map(|number| {
+                let due_at = i64::try_from(number).unwrap() + 1;
+                LaneStatus { claimed: 0, ..lane(number, "ios", Some(due_at)) }
+            })
+            .collect();
+        // Listed for what is claimed of them: lanes of their channel that are due before may be missing.
+        let claimed = |number, due_at| lane(LANES_LISTED + number, "hooks", Some(due_at));
+        let due = |lanes: &[LaneStatus]| {
+            let shown = lines(lanes.to_vec());
+            shown.into_iter().filter(|line| line.contains("oldest_due")).collect::<Vec<_>>()
+        };
+        let of = |channel, age| {
+            format!(
+                "belfry_lane_oldest_due_seconds{{channel=\"{channel}\",priority=\"bulk\"}} {age}"
+            )
+        };
+        listed.push(claimed(0, 1_001));
+        assert_eq!(due(&listed), [of("ios", "9.999")]);
+        listed.push(claimed(1, 1_000));
+        let mut both = due(&listed);
+        both.sort();
+        assert_eq!(both, [of("hooks", "9.0"), of("ios", "9.999")]);
     }
 
     #[test]

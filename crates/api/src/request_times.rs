@@ -44,6 +44,9 @@ const METRICS_ROUTE: &str = "/metrics";
 const ROUTES_MAX: usize = 128;
 /// Route of requests for paths that there are not.
 const NO_ROUTE: &str = "none";
+/// Statuses whose series are there from the start, so that their first count is an increase: a caller is over its share (429), the
+/// engine over its own (503), the disk is full (507).
+const AT_ZERO: [u16; 3] = [429, 503, 507];
 /// Upper bounds, microseconds: from half a millisecond to eight seconds.
 static TIMES_US: [u64; 15] = doubling(500);
 
@@ -122,11 +125,11 @@ impl Refusals {
         }
     }
 
-    /// The statuses that were answered, and how often.
+    /// The statuses that were answered, and how often; those of which operators are warned also before.
     fn counts(&self) -> impl Iterator<Item = ([(&'static str, u16); 1], u64)> + '_ {
         (400..).zip(&self.0).filter_map(|(status, count)| {
             let count = count.load(Ordering::Relaxed);
-            (count > 0).then_some(([("status", status)], count))
+            (count > 0 || AT_ZERO.contains(&status)).then_some(([("status", status)], count))
         })
     }
 }
@@ -174,6 +177,9 @@ mod tests {
                 .to_owned(),
             "belfry_api_requests_refused_total{status=\"404\"} 1".to_owned(),
             "belfry_api_requests_refused_total{status=\"409\"} 1".to_owned(),
+            "belfry_api_requests_refused_total{status=\"429\"} 0".to_owned(),
+            "belfry_api_requests_refused_total{status=\"503\"} 0".to_owned(),
+            "belfry_api_requests_refused_total{status=\"507\"} 0".to_owned(),
         ] {
             assert!(lines.contains(&line), "{line} {lines:#?}");
         }

@@ -69,7 +69,7 @@ impl Attempt {
 
     /// It failed before a byte of it reached the provider: due again `after`, one attempt poorer.
     pub fn unsent(detail: impl Into<Cow<'static, str>>, after: Option<Duration>) -> Self {
-        let answer = Answer::deferred(0, after, detail);
+        let answer = Answer::deferred(0, after, detail).unsent();
         Self::new(Report::Attempted(answer), Signal::Silent)
     }
 
@@ -90,7 +90,7 @@ impl Attempt {
 
     /// It cannot be tried, now or ever: what the store holds is not what was checked when it came in.
     pub fn impossible(detail: impl Into<Cow<'static, str>>) -> Self {
-        let answer = Answer::refused(0, false, detail);
+        let answer = Answer::refused(0, false, detail).unsent();
         Self::new(Report::Attempted(answer), Signal::Silent)
     }
 }

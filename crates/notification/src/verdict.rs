@@ -38,6 +38,8 @@ pub struct Answer {
     pub gone_since: Option<Timestamp>,
     /// True if the provider may have acted on the attempt although it did not accept it.
     pub may_have_acted: bool,
+    /// True if it is no answer of the provider: nothing was sent that the provider could act on.
+    pub is_unsent: bool,
 }
 
 /// The report of one delivery, from deliver to settle.
@@ -58,7 +60,7 @@ pub enum Report {
 
 impl PartialEq for Answer {
     fn eq(&self, other: &Self) -> bool {
-        let Self { verdict, status, detail, gone_since, may_have_acted } = self;
+        let Self { verdict, status, detail, gone_since, may_have_acted, is_unsent } = self;
         // Mostly both are empty, and to compare no bytes at an address that is none takes some processors a tenth of a microsecond.
         let is_detail = match (detail.is_empty(), other.detail.is_empty()) {
             (false, false) => *detail == other.detail,
@@ -67,6 +69,7 @@ impl PartialEq for Answer {
         is_detail
             && (verdict, status) == (&other.verdict, &other.status)
             && (gone_since, may_have_acted) == (&other.gone_since, &other.may_have_acted)
+            && *is_unsent == other.is_unsent
     }
 }
 
@@ -98,6 +101,12 @@ impl Answer {
         Self { may_have_acted, ..self }
     }
 
+    /// This answer, in place of one of the provider: nothing was sent.
+    #[must_use]
+    pub fn unsent(self) -> Self {
+        Self { is_unsent: true, ..self }
+    }
+
     /// The answer was lost.
     pub fn unknown(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Verdict::Unknown, 0, detail).acted(true)
@@ -110,6 +119,7 @@ impl Answer {
     }
 
     fn new(verdict: Verdict, status: u16, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { verdict, status, detail: detail.into(), gone_since: None, may_have_acted: false }
+        let (detail, gone_since) = (detail.into(), None);
+        Self { verdict, status, detail, gone_since, may_have_acted: false, is_unsent: false }
     }
 }

@@ -75,16 +75,16 @@ impl Metrics {
     }
 
     /// Counts the settled deliveries of `chunk`, but for those of `refused` claims: a group of equal outcomes at once, and the latency
-    /// of each delivery.
-    pub(crate) fn settled(
+    /// of each delivery. With each group comes whether it is of attempts that sent nothing.
+    pub(crate) fn settled<'a>(
         &self,
         chunk: &Chunk,
-        groups: &[OutcomeGroup],
+        groups: impl Iterator<Item = (&'a OutcomeGroup, bool)>,
         refused: &HashSet<(ChunkId, Epoch)>,
         at: Timestamp,
     ) {
         let channel = chunk.envelope.lane.channel.as_str();
-        for group in groups {
+        for (group, is_unsent) in groups {
             let outcome = match group.disposition {
                 Disposition::Ended(state) => state.as_str(),
                 // The store writes it as an expiry, too.
@@ -100,7 +100,11 @@ impl Metrics {
             }
             let labels = OutcomeLabels { channel: channel.to_owned(), outcome };
             self.outcomes.get_or_create(&labels).inc_by(count as u64);
-            self.attempts.count(channel, group, count as u64);
+            if is_unsent {
+                self.attempts.count_unsent(channel, count as u64);
+            } else {
+                self.attempts.count(channel, group, count as u64);
+            }
             if group.disposition == Disposition::Ended(State::Delivered) {
                 self.observe(channel, settled().map(|index| at.since(chunk.due_since(*index))));
             }

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 /// Counts of the commits of one process.
 #[derive(Debug)]
 pub struct CommitCounts {
-    /// Microseconds of each commit that reached the disk, its sync included; with a server, until its answer.
+    /// Microseconds of each commit that reached the disk, its sync included, and of each sync of earlier commits by itself; with a
+    /// server, until its answer.
     pub synced_us: Histogram,
     /// Microseconds of each commit that the next one makes durable.
     pub unsynced_us: Histogram,
@@ -34,7 +35,7 @@ impl CommitCounts {
         CLOCK.monotonic()
     }
 
-    /// Counts a commit that began then and has ended; whether it was synced.
+    /// Counts a commit that wrote something, began then and has ended, or a sync of earlier ones; whether it was synced.
     pub(crate) fn committed(&self, since: Instant, is_synced: bool) {
         let micros = CLOCK.monotonic().saturating_duration_since(since).as_micros();
         let times = if is_synced { &self.synced_us } else { &self.unsynced_us };

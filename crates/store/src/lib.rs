@@ -84,6 +84,7 @@ pub use resolution::{Resolution, ResolutionError, Resolved};
 pub use retention::{
     Lifetimes, Prune, PruneStep, Removed, RetainedPart, Retention, TenantRetention,
 };
+pub use rows::due::LANES_LISTED;
 pub use search::SearchIndex;
 pub use source_shard::ShardCursor;
 pub use space::StoreSpace;

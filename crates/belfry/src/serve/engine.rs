@@ -71,6 +71,8 @@ impl Engine {
         clock: Clock,
     ) -> anyhow::Result<Self> {
         role.check(config)?;
+        // Before the store is opened, which may be away for long: it says when the process started.
+        let reload_metrics = Box::new(ReloadMetrics::new(clock));
         // Files are read and channels built before anything is connected to: a mistake ends the start at once.
         let live = Live::new(config, route.as_ref(), clock)?;
         if role.consumes() {
@@ -88,7 +90,6 @@ impl Engine {
         stages.serve_all(listeners, &sites)?;
         let backend = Backend::open(role, config, places.shown(), clock, random.u64(..)).await?;
         // From here on the time of all who share the store: its database's (decision 0022).
-        let reload_metrics = Box::new(ReloadMetrics::new(clock));
         let clock = backend.clock(clock);
         // Without a link to the broker it could hand nothing on: its partitions are left to other workers until then.
         backend.set_working(config.queue.url.is_none());

@@ -120,8 +120,12 @@ impl Channel for FcmChannel {
     }
 
     fn credentials(&self, clock: Clock) -> Vec<ExpiringCredential> {
-        let left = self.tokens.good_for(clock.monotonic());
-        let ends = left.and_then(|left| i64::try_from((clock.wall() + left).as_secs()).ok());
+        let (now, wall) = (clock.monotonic(), clock.wall());
+        let ends = self.tokens.ends_at().and_then(|ends_at| {
+            let left = ends_at.saturating_duration_since(now);
+            let past = now.saturating_duration_since(ends_at);
+            i64::try_from((wall + left).saturating_sub(past).as_secs()).ok()
+        });
         let token = |expires_at| ExpiringCredential { what: "access_token", expires_at };
         ends.map(token).into_iter().collect()
     }

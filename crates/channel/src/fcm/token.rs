@@ -36,6 +36,8 @@ pub(super) struct TokenSource {
 #[derive(Debug, Default)]
 struct TokenState {
     current: Option<HeldToken>,
+    /// When the last token ends or ended, also if it is not used any more.
+    ends_at: Option<Instant>,
     is_asking: bool,
     failures: u16,
     /// Not to be asked before, after failures, and the last of them.
@@ -107,9 +109,9 @@ impl TokenSource {
         }
     }
 
-    /// For how long from `now` on the current token is good; `None` without one that is.
-    pub(super) fn good_for(&self, now: Instant) -> Option<Duration> {
-        self.state().current.as_ref()?.good_until.checked_duration_since(now)
+    /// When the last token ends, or ended: by its lifetime, or when FCM did not accept it any more. `None` before the first.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        self.state().ends_at
     }
 
     /// FCM does not accept `authorization`. Says whether another token may be better: there is one, or this is not
@@ -124,6 +126,7 @@ impl TokenSource {
         let is_over = held.is_accepted || now.saturating_duration_since(held.since) >= YOUNG;
         if is_over {
             state.current = None;
+            state.ends_at = state.ends_at.map(|ends_at| ends_at.min(now));
         }
         is_over
     }
@@ -179,6 +182,7 @@ impl TokenSource {
                     // The last twentieth is left out: a token must not end while a message with it is under way.
                     good_until: now + lifetime.mul_f64(0.95),
                 });
+                state.ends_at = Some(now + lifetime);
                 (state.failures, state.pause) = (0, None);
             }
             Err(refused) => {
@@ -289,6 +293,24 @@ mod tests {
         assert!(matches!(at(801), TokenStep::Use(_)), "one asks");
         assert!(matches!(at(949), TokenStep::Use(_)));
         assert!(matches!(at(950), TokenStep::Wait), "too close to its end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_token_is_that_of_its_whole_life_and_is_known_when_it_is_past() {
+        let (source, clock) = (source(), Clock::starting_at(Duration::ZERO));
+        assert_eq!(source.ends_at(), None);
+        let start = clock.monotonic();
+        grant(&source, "a", clock);
+        let end = start + Duration::from_secs(1000);
+        assert_eq!(source.ends_at(), Some(end));
+        tokio::time::advance(Duration::from_secs(1001)).await;
+        fail(&source, TokenError::ForNow("x".to_owned()), clock);
+        assert!(source.rejected(&HeaderValue::from_static("a"), clock.monotonic()));
+        assert_eq!(source.ends_at(), Some(end), "it had ended before it was rejected");
+        grant(&source, "b", clock);
+        tokio::time::advance(YOUNG).await;
+        assert!(source.rejected(&HeaderValue::from_static("b"), clock.monotonic()));
+        assert_eq!(source.ends_at(), Some(clock.monotonic()), "it was rejected before its end");
     }
 
     #[tokio::test(start_paused = true)]

@@ -313,7 +313,7 @@ impl SmtpSender {
     /// The result of an attempt without a connection.
     fn conclude_without(&self, why: NoConnection, is_new: bool) -> Attempt {
         match why {
-            NoConnection::Unreachable(why) => Attempt::unsent(words::short(why), None),
+            NoConnection::Unreachable(_, why) => Attempt::unsent(words::short(why), None),
             NoConnection::Busy(reply) => {
                 // 4yz passes by itself; anything else needs an operator.
                 if is_new && !matches!(reply.code, 400..=499) {
@@ -330,13 +330,13 @@ impl SmtpSender {
                 let report = Report::Attempted(answer);
                 Attempt::new(report, Signal::Silent)
             }
-            NoConnection::Misconfigured(why) => {
+            NoConnection::Misconfigured(_, why) => {
                 if is_new {
                     self.log_refusal(&why);
                 }
                 Attempt::unsent(words::short(why), Some(SETTINGS_DELAY))
             }
-            NoConnection::NoHost(why) => Attempt::impossible(words::short(why)),
+            NoConnection::NoHost(_, why) => Attempt::impossible(words::short(why)),
             // What a relay would answer (RFC 7505, section 4.2).
             NoConnection::NullMx(why) => {
                 Attempt::answered(Answer::refused(556, true, words::short(why)))

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use net::connection_counts::ConnectFault;
 use net::endpoint::Host;
 use net::guard::Guard;
 use net::tcp::{self, Anywhere, ConnectError};
@@ -96,23 +97,26 @@ impl Router {
                 // RFC 7504: this host takes no mail at all.
                 Err(NoConnection::Busy(reply)) if reply.code == 521 => {
                     let why = format!("{host} takes no mail: {}", reply.detail());
-                    lasting.get_or_insert(NoConnection::NoHost(why));
+                    lasting.get_or_insert(NoConnection::NoHost(ConnectFault::Protocol, why));
                 }
-                Err(why @ (NoConnection::NoHost(_) | NoConnection::NullMx(_))) => {
+                Err(why @ (NoConnection::NoHost(..) | NoConnection::NullMx(_))) => {
                     lasting.get_or_insert(why);
                 }
                 Err(
-                    why @ (NoConnection::Unreachable(_)
+                    why @ (NoConnection::Unreachable(..)
                     | NoConnection::Busy(_)
                     | NoConnection::NotLoggedIn(_)
-                    | NoConnection::Misconfigured(_)),
+                    | NoConnection::Misconfigured(..)),
                 ) => passing.push(why),
             }
             if passing.len() == CALLED_MAX {
                 break;
             }
         }
-        let no_host = || NoConnection::NoHost("the domain has no mail server".to_owned());
+        let no_host = || {
+            let why = "the domain has no mail server".to_owned();
+            NoConnection::NoHost(ConnectFault::Resolve, why)
+        };
         Err(passing.pop().or(lasting).unwrap_or_else(no_host))
     }
 
@@ -123,7 +127,7 @@ impl Router {
     ) -> Result<SmtpSession, NoConnection> {
         let begun = self.begin_with(&self.session_config, server, dial().await?).await;
         if self.session_config.tls == TlsMode::Opportunistic
-            && let Err(NoConnection::Misconfigured(why)) = &begun
+            && let Err(NoConnection::Misconfigured(_, why)) = &begun
         {
             tracing::debug!(server = server.name, why, "sends without encryption");
             // Over a new connection: one whose handshake failed speaks neither protocol any more.
@@ -142,8 +146,8 @@ impl Router {
         let begin = Box::pin(session_config.begin(tcp, server));
         let mut connection =
             tokio::time::timeout(SESSION_TIMEOUT, begin).await.unwrap_or_else(|_elapsed| {
-                let name = &server.name;
-                Err(NoConnection::Unreachable(format!("{name} was not ready for mail within 90 s")))
+                let why = format!("{} was not ready for mail within 90 s", server.name);
+                Err(NoConnection::Unreachable(ConnectFault::Timeout, why))
             })?;
         connection.host = server.name.as_str().into();
         Ok(connection)
@@ -163,9 +167,13 @@ impl Exchangers {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Our own name servers' word, which may be wrong for a while: the recipient is not listed for it.
-                return Err(NoConnection::NoHost(format!("{domain} does not exist")));
+                let why = format!("{domain} does not exist");
+                return Err(NoConnection::NoHost(ConnectFault::Resolve, why));
             }
-            Err(error) => return Err(NoConnection::Unreachable(format!("{domain}: {error}"))),
+            Err(error) => {
+                let why = format!("{domain}: {error}");
+                return Err(NoConnection::Unreachable(ConnectFault::Resolve, why));
+            }
         };
         if found.is_empty() {
             // The domain itself is the host.
@@ -183,7 +191,8 @@ impl Exchangers {
 
     /// Connects to `host`, if it is a name and all of its addresses may be connected to.
     async fn dial(&self, host: &str) -> Result<TcpStream, NoConnection> {
-        let no_host = |why: &str| Err(NoConnection::NoHost(format!("{host:?} {why}")));
+        let no_host =
+            |why: &str| Err(NoConnection::NoHost(ConnectFault::Resolve, format!("{host:?} {why}")));
         let Ok(Host::Name(name)) = Host::parse(host) else {
             return no_host("is to take the mail, and is not the name of a host");
         };
@@ -193,9 +202,13 @@ impl Exchangers {
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return no_host("is to take the mail, and has no address");
             }
-            Ok(Err(error)) => return Err(NoConnection::Unreachable(format!("{name}: {error}"))),
+            Ok(Err(error)) => {
+                let why = format!("{name}: {error}");
+                return Err(NoConnection::Unreachable(ConnectFault::Resolve, why));
+            }
             Err(_elapsed) => {
-                return Err(NoConnection::Unreachable(format!("{name}: no address within 30 s")));
+                let why = format!("{name}: no address within 30 s");
+                return Err(NoConnection::Unreachable(ConnectFault::Timeout, why));
             }
         };
         // These very addresses are checked and connected to.
@@ -206,14 +219,14 @@ impl Exchangers {
 async fn dial(
     connecting: impl Future<Output = Result<TcpStream, ConnectError>>,
 ) -> Result<TcpStream, NoConnection> {
+    let unreachable = |fault, why| Err(NoConnection::Unreachable(fault, why));
     match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(ConnectError::Forbidden(forbidden))) => {
-            Err(NoConnection::NoHost(forbidden.to_string()))
+            Err(NoConnection::NoHost(ConnectFault::Forbidden, forbidden.to_string()))
         }
-        Ok(Err(ConnectError::Unresolved(why) | ConnectError::Failed(why))) => {
-            Err(NoConnection::Unreachable(why))
-        }
-        Err(_elapsed) => Err(NoConnection::Unreachable("no connection within 30 s".to_owned())),
+        Ok(Err(ConnectError::Unresolved(why))) => unreachable(ConnectFault::Resolve, why),
+        Ok(Err(ConnectError::Failed(why))) => unreachable(ConnectFault::Connect, why),
+        Err(_elapsed) => unreachable(ConnectFault::Timeout, "no connection within 30 s".to_owned()),
     }
 }

@@ -64,29 +64,31 @@ pub(super) struct SmtpServer {
 /// Why there is no connection. Nothing of a mail was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoConnection {
-    /// It cannot be reached, or does not speak SMTP.
-    Unreachable(String),
+    /// It cannot be reached, or does not speak SMTP: at which part of connecting, and why.
+    Unreachable(ConnectFault, String),
     /// It speaks, and will not take mail now.
     Busy(SmtpReply),
     /// The domain says that it takes no mail (RFC 7505).
     NullMx(String),
-    /// There is no host to connect to, or none that may be connected to.
-    NoHost(String),
+    /// There is no host to connect to, or none that may be connected to, or none that takes mail at all: at which part of connecting
+    /// that was found, and why.
+    NoHost(ConnectFault, String),
     /// It refuses user name or password.
     NotLoggedIn(SmtpReply),
-    /// An operator has to change something: certificates, or settings that the server demands.
-    Misconfigured(String),
+    /// An operator has to change something: certificates (a fault of TLS), or settings that the server demands.
+    Misconfigured(ConnectFault, String),
 }
 
 // === impl NoConnection ===
 
 impl NoConnection {
-    /// The part of connecting at which it failed, as far as is known.
+    /// The part of connecting at which it failed.
     pub(super) const fn fault(&self) -> ConnectFault {
         match self {
-            Self::NullMx(_) | Self::NoHost(_) => ConnectFault::Resolve,
-            Self::Unreachable(_) => ConnectFault::Connect,
-            Self::Misconfigured(_) => ConnectFault::Tls,
+            Self::NullMx(_) => ConnectFault::Resolve,
+            Self::Unreachable(fault, _)
+            | Self::NoHost(fault, _)
+            | Self::Misconfigured(fault, _) => *fault,
             Self::Busy(_) | Self::NotLoggedIn(_) => ConnectFault::Protocol,
         }
     }
@@ -182,9 +184,8 @@ impl SessionConfig {
                 return Err(NoConnection::Busy(reply));
             }
         } else if self.tls == TlsMode::Require {
-            return Err(NoConnection::Misconfigured(
-                "the server does not offer STARTTLS, and `tls` requires it".to_owned(),
-            ));
+            let why = "the server does not offer STARTTLS, and `tls` requires it".to_owned();
+            return Err(NoConnection::Misconfigured(ConnectFault::Tls, why));
         }
         self.log_in(wire.boxed(), capabilities, false).await
     }
@@ -206,9 +207,10 @@ impl SessionConfig {
             Ok(tls) => Ok(Box::new(tls)),
             // Some servers just hang up on what they cannot encrypt; without encryption they may do.
             Err(error) if tls::is_of_tls(&error) || self.tls == TlsMode::Opportunistic => {
-                Err(NoConnection::Misconfigured(format!("TLS: {}", tls::explain(&error))))
+                let why = format!("TLS: {}", tls::explain(&error));
+                Err(NoConnection::Misconfigured(ConnectFault::Tls, why))
             }
-            Err(error) => Err(unreachable(error)),
+            Err(error) => Err(NoConnection::Unreachable(ConnectFault::Tls, error.to_string())),
         }
     }
 
@@ -281,7 +283,7 @@ async fn authenticate<S: ByteStream>(
         None if offered(smtp_proto::AUTH_LOGIN) => Mechanism::Login,
         None => {
             let message = "the server offers neither AUTH PLAIN nor AUTH LOGIN";
-            return Err(NoConnection::Misconfigured(message.to_owned()));
+            return Err(NoConnection::Misconfigured(ConnectFault::Protocol, message.to_owned()));
         }
     };
     match mechanism {
@@ -354,8 +356,9 @@ fn literal(address: SocketAddr) -> String {
     }
 }
 
+/// A TCP connection stands, and what should come over it does not.
 fn unreachable(error: impl std::fmt::Display) -> NoConnection {
-    NoConnection::Unreachable(error.to_string())
+    NoConnection::Unreachable(ConnectFault::Protocol, error.to_string())
 }
 
 impl From<io::Error> for NoConnection {

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use channel::smtp::{Exchanger, ResolveMail, SmtpChannel};
-use channel::{Channel, Resolve};
+use channel::{Channel, ConnectFault, Resolve, Tools};
+use flow::Clock;
 use notification::Verdict;
 
 use crate::ssrf::{Port, exercise_beside_a_listener};
-use crate::support::jobs::{answer, beside};
+use crate::support::jobs::{NOW, answer, beside};
 use crate::support::mail::{CONTENT, MailServer, Manner, PIPELINING, Rig, Step};
 use crate::support::ssrf::{Book, Subject};
 
@@ -61,6 +62,9 @@ impl Mx {
 #[async_trait]
 impl Resolve for Mx {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if name == "waiting.example" {
+            return std::future::pending().await;
+        }
         self.book.get().unwrap().resolve(name, port).await
     }
 }
@@ -284,4 +288,52 @@ async fn a_host_that_says_it_takes_no_mail_at_all_is_not_asked_again() {
     check("521 5.3.2 does not accept mail", REFUSED).await;
     check("554 5.3.2 no service", BACK_OFF).await;
     check("421 4.3.2 busy", BACK_OFF).await;
+}
+
+/// How the connection that a mail to `recipient` needs is counted, in the order of [`ConnectFault::ALL`].
+async fn faults(mx: &Arc<Mx>, port: u16, recipient: &str) -> [u64; 6] {
+    let (clock, channel) = (Clock::starting_at(NOW), mx.channel(port, &["127.0.0.0/8"]));
+    let tools = Tools::new(clock, 1);
+    let counts = Arc::clone(&tools.connections);
+    let rig = Rig { sender: channel.open(tools).unwrap(), clock };
+    rig.send_to(CONTENT, recipient).await;
+    ConnectFault::ALL.map(|fault| counts.failed(fault))
+}
+
+#[tokio::test]
+async fn what_mail_cannot_be_connected_to_is_counted_by_its_cause() {
+    let [forbidden, resolve] = [[1, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]];
+    let [connect, protocol] = [[0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0]];
+    let mx = Mx::with(book());
+    for (domain, expect) in [
+        ("private.example", forbidden),
+        ("nowhere.example", resolve),
+        ("silent.example", resolve),
+        ("nothing.example", resolve),
+        ("down.example", connect),
+    ] {
+        // Nothing listens at port 1.
+        assert_eq!(faults(&mx, 1, &format!("a@{domain}")).await, expect, "{domain}");
+    }
+    for (replies, cut_before) in [
+        (vec![(Step::Greeting, "521 5.3.2 does not accept mail")], None),
+        (vec![(Step::Greeting, "554 5.3.2 no service")], None),
+        (Vec::new(), Some(Step::Greeting)),
+    ] {
+        let server = MailServer::bind().await;
+        let manner = Manner { replies, cut_before, ..Manner::default() };
+        let (of, port) = (format!("{manner:?}"), server.port());
+        let serving = server.serve(move |_| manner.clone());
+        let mx = Arc::clone(&mx);
+        beside(serving, async move {
+            assert_eq!(faults(&mx, port, "a@one.example").await, protocol, "{of}");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_looked_up_for_too_long_is_counted_as_a_timeout() {
+    let mx = Mx::with(book());
+    assert_eq!(faults(&mx, 1, "a@waiting.example").await, [0, 0, 0, 0, 0, 1]);
 }

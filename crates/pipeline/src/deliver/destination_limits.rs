@@ -1,16 +1,23 @@
 //! The limits of a process: one for each destination of a channel, which its sender threads share.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use channel::{Concurrency, LearnedBounds};
 use flow::SharedLimit;
 use notification::{Lane, Name};
 
-/// The limits on attempts under way that gates of any thread are governed by.
-#[derive(Debug, Default)]
-pub struct DestinationLimits(Mutex<LimitTable>);
+/// The limits on attempts under way that gates of any thread are governed by. They are spread over tables of their own, by the hash
+/// of their keys: while one of them is walked, the sender threads wait for a small part of all limits and no more.
+#[derive(Debug)]
+pub struct DestinationLimits {
+    tables: [Mutex<LimitTable>; TABLES],
+    hasher: RandomState,
+}
 
+/// A part of the limits.
 #[derive(Debug, Default)]
 struct LimitTable {
     by_key: HashMap<LimitKey, KnownLimit>,
@@ -46,8 +53,10 @@ struct KnownLimit {
     limit: Weak<SharedLimit>,
 }
 
-/// The least number of limits of which those without a gate are dropped.
-const KEPT_MIN: usize = 4_096;
+/// Tables of a process: of 100,000 destinations each holds some 1,600, which are listed in a fraction of a millisecond.
+const TABLES: usize = 64;
+/// The least number of limits of a table of which those without a gate are dropped.
+const KEPT_MIN: usize = 4_096 / TABLES;
 
 // === impl DestinationLimits ===
 
@@ -55,8 +64,7 @@ impl DestinationLimits {
     /// The limit for `key`. It is a new one when no gate has it, and when the settings were others: attempts under way then end under
     /// the old one.
     pub(super) fn of(&self, key: &LimitKey, settings: LimitSettings) -> Arc<SharedLimit> {
-        // A panic leaves nothing half done here: each change is one assignment.
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(self.table_of(key));
         if let Some(known) = table.by_key.get(key)
             && known.settings == settings
             && let Some(limit) = known.limit.upgrade()
@@ -73,22 +81,32 @@ impl DestinationLimits {
 
     /// The load of each channel as of now; it asks all limits, so it is for the metrics.
     pub fn load(&self) -> BTreeMap<Name, ChannelLoad> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let limits = table
-            .by_key
-            .iter()
-            .filter_map(|(key, known)| Some((key.channel.clone(), known.limit.upgrade()?)));
-        let limits: Vec<(Name, Arc<SharedLimit>)> = limits.collect();
-        // Senders ask for limits meanwhile.
-        drop(table);
         let mut load = BTreeMap::<Name, ChannelLoad>::new();
-        for (channel, limit) in limits {
-            let of_channel = load.entry(channel).or_default();
-            of_channel.destinations += 1;
-            of_channel.limit = of_channel.limit.saturating_add(limit.current() as u64);
-            of_channel.in_flight += limit.in_flight() as u64;
+        for table in &self.tables {
+            // What a limit says is asked when its table is free again: senders ask for limits meanwhile.
+            let listed = lock(table).list();
+            for (channel, limit) in listed {
+                let Some(limit) = limit.upgrade() else { continue };
+                let of_channel = load.entry(channel).or_default();
+                of_channel.destinations += 1;
+                of_channel.limit = of_channel.limit.saturating_add(limit.current() as u64);
+                of_channel.in_flight += limit.in_flight() as u64;
+            }
         }
         load
+    }
+
+    fn table_of(&self, key: &LimitKey) -> &Mutex<LimitTable> {
+        let [first, ..] = &self.tables;
+        // A hash has no more than 64 bits, so its remainder is the number of a table.
+        let place = usize::try_from(self.hasher.hash_one(key) % TABLES as u64);
+        place.ok().and_then(|place| self.tables.get(place)).unwrap_or(first)
+    }
+}
+
+impl Default for DestinationLimits {
+    fn default() -> Self {
+        Self { tables: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
     }
 }
 
@@ -101,6 +119,11 @@ impl LimitTable {
             self.kept = 2 * self.by_key.len();
         }
     }
+
+    fn list(&self) -> Vec<(Name, Weak<SharedLimit>)> {
+        let listed = self.by_key.iter();
+        listed.map(|(key, known)| (key.channel.clone(), Weak::clone(&known.limit))).collect()
+    }
 }
 
 // === impl LimitKey ===
@@ -109,5 +132,43 @@ impl LimitKey {
     pub(super) fn of(lane: &Lane) -> Self {
         let Lane { channel, destination, priority: _, tenant: _ } = lane.clone();
         Self { channel, destination }
+    }
+}
+
+// === helpers ===
+
+/// A panic leaves nothing half done in a table: each change is one assignment.
+fn lock(table: &Mutex<LimitTable>) -> MutexGuard<'_, LimitTable> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_of_a_hundred_thousand_destinations_is_that_of_those_with_a_gate() {
+        let limits = DestinationLimits::default();
+        let channels: [Name; 2] = ["hooks", "mail"].map(|name| name.parse().unwrap());
+        let of = |number: usize| {
+            let [hooks, mail] = &channels;
+            let channel = if number.is_multiple_of(4) { mail } else { hooks }.clone();
+            let key = LimitKey { channel, destination: format!("host-{number}").into() };
+            limits.of(&key, (Concurrency::Fixed(3), LearnedBounds::SMALL))
+        };
+        let mut gates: Vec<_> = (0..100_000).map(&of).collect();
+        let load =
+            |destinations| ChannelLoad { destinations, limit: 3 * destinations, in_flight: 0 };
+        let [hooks, mail] = channels.clone();
+        let expect = BTreeMap::from([(hooks, load(75_000)), (mail, load(25_000))]);
+        assert_eq!(limits.load(), expect);
+        // Asked for again by another thread they are the same limits.
+        let again: Vec<_> = (0..100_000).map(of).collect();
+        assert!(gates.iter().zip(&again).all(|(one, other)| Arc::ptr_eq(one, other)));
+        drop(again);
+        gates.truncate(40_000);
+        let [hooks, mail] = channels.clone();
+        let expect = BTreeMap::from([(hooks, load(30_000)), (mail, load(10_000))]);
+        assert_eq!(limits.load(), expect);
     }
 }

@@ -37,9 +37,19 @@ impl AttemptCodes {
         registry.register("belfry_attempts", help, self.counts.clone());
     }
 
-    /// Counts `count` attempts of `channel`, whose outcome is that of `group`, if these were attempts.
+    /// Counts `count` attempts of `channel`, whose outcome is that of `group`, if these were attempts; those that sent nothing are
+    /// [counted apart](Self::count_unsent).
     pub(crate) fn count(&self, channel: &str, group: &OutcomeGroup, count: u64) {
         let Some(code) = code_of(group) else { return };
+        self.add(channel, code, count);
+    }
+
+    /// Counts `count` attempts of `channel` that sent nothing.
+    pub(crate) fn count_unsent(&self, channel: &str, count: u64) {
+        self.add(channel, Cow::Borrowed("unsent"), count);
+    }
+
+    fn add(&self, channel: &str, code: Cow<'static, str>, count: u64) {
         let code = self.bounded(channel, code);
         let labels = AttemptLabels { channel: channel.to_owned(), code };
         self.counts.get_or_create(&labels).inc_by(count);

@@ -50,8 +50,13 @@ impl Decision {
         &self.chunk
     }
 
-    pub(super) fn groups(&self) -> &[OutcomeGroup] {
-        &self.groups
+    /// The groups, each with whether it is of attempts that sent nothing.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&OutcomeGroup, bool)> {
+        let are_unsent = self.openers.iter().map(|(report, _)| match report {
+            Report::Attempted(answer) => answer.is_unsent,
+            Report::HandedBack { .. } | Report::Expired => false,
+        });
+        self.groups.iter().zip(are_unsent)
     }
 
     /// Attempts that may be under way to the lane's destination, how long its answers take, and the rate that is learned from them,

@@ -114,6 +114,34 @@ async fn an_answer_counts_for_its_own_chunk_whatever_else_was_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempts_that_sent_nothing_have_a_code_of_their_own() {
+    let (sender, reports) = crate::report::channel();
+    let answers = [
+        Answer::deferred(0, None, "no connection").unsent(),
+        Answer::refused(0, false, "it cannot be written as a request").unsent(),
+        Answer::refused(0, false, "the server's words"),
+        Answer::unknown("no answer in time"),
+        Answer::accepted(200),
+    ];
+    let reports_of_one = (0..).zip(answers.map(Report::Attempted)).collect();
+    sender.send(reported(chunk(1, "hooks"), reports_of_one)).await.unwrap();
+    drop(sender);
+    let mut registry = Registry::default();
+    run(reports, ChunkId(2), &mut registry).await;
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let mut counted: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("belfry_attempts_total{")).collect();
+    counted.sort_unstable();
+    let expect = [
+        "belfry_attempts_total{channel=\"hooks\",code=\"200\"} 1",
+        "belfry_attempts_total{channel=\"hooks\",code=\"none\"} 2",
+        "belfry_attempts_total{channel=\"hooks\",code=\"unsent\"} 2",
+    ];
+    assert_eq!(counted, expect);
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_that_waits_is_settled_in_transactions_of_a_bounded_size() {
     let count = limits::TRANSACTION_COMMANDS as u64 + 100;
     let joined = notification::join((0..count).map(|it| Chunk::clone(&chunk(it, "ios"))).collect());

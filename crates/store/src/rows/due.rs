@@ -24,7 +24,10 @@ pub(crate) struct DueCursor {
 const SPAN_BITS: u32 = 14;
 /// Lanes that are read at once, and lanes that may be kept in memory though their spans lie ahead: with so few, the
 /// next due time is known exactly. A page takes some milliseconds to read.
-pub(crate) const LANES_PER_PAGE: usize = 1_000;
+pub(crate) const LANES_PER_PAGE: usize = LANES_LISTED;
+/// Lanes with something that waits of which [`ReadStore::lanes`](crate::ReadStore::lanes) lists those that are due first, by spans of
+/// 16 s; lanes with something claimed it lists beside these. If it lists fewer lanes in all, they are all that there are.
+pub const LANES_LISTED: usize = 1_000;
 
 // === impl DueCursor ===
 

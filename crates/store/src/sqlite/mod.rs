@@ -178,7 +178,6 @@ impl Sqlite {
             state: opened.state,
             wal,
             disk: opened.disk,
-            synchronous: options.synchronous,
             changes,
             failed,
             lock: opened.lock,

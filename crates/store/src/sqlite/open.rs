@@ -146,6 +146,7 @@ pub(super) fn open(
         pauses: watch::Sender::new(Arc::new(pauses(&connection)?)),
         keys: watch::Sender::new(Arc::new(keys(&connection)?)),
         is_synced: true,
+        may_sync: options.synchronous == Synchronous::Full,
         commits: Arc::default(),
     };
     let backup_at = restored::backup_at(&connection)?;

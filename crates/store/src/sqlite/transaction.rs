@@ -50,6 +50,8 @@ pub(super) struct WriterState {
     pub(super) keys: watch::Sender<StoredKeys>,
     /// True if commits are synced now; also with [`Synchronous::Normal`](super::Synchronous::Normal), under which they never are.
     pub(super) is_synced: bool,
+    /// True unless the store was opened with [`Synchronous::Normal`](super::Synchronous::Normal).
+    pub(super) may_sync: bool,
     /// Counts of commits.
     pub(super) commits: Arc<CommitCounts>,
 }
@@ -70,6 +72,8 @@ pub(super) struct Transaction<'a> {
     pub(super) no_audit: Option<NoAudit>,
     /// Drafts that were accepted, and are not written yet.
     pub(super) packer: BatchPacker,
+    /// Rows that the connection had written before it.
+    rows_before: u64,
     /// Changes of the totals, by tenant and the code of the state.
     totals: BTreeMap<(Name, u8), i64>,
 }
@@ -119,7 +123,9 @@ impl<'a> Transaction<'a> {
         state.new_lanes.clear();
         let (packer, totals) = (BatchPacker::default(), BTreeMap::new());
         let (no_audit, pauses, keys) = (None, None, None);
-        Ok(Self { connection, state, woke: false, pauses, keys, no_audit, packer, totals })
+        let rows_before = connection.total_changes();
+        let woke = false;
+        Ok(Self { connection, state, woke, pauses, keys, no_audit, packer, rows_before, totals })
     }
 
     /// Commits; durable when it returns, as far as the connection is set to sync.
@@ -131,7 +137,11 @@ impl<'a> Transaction<'a> {
         }
         let begun_at = CommitCounts::begin();
         self.sql("COMMIT")?.execute([])?;
-        self.state.commits.committed(begun_at, self.state.is_synced);
+        // A commit that wrote nothing is none for the disk, and takes no time.
+        if self.connection.total_changes() > self.rows_before {
+            let state = &*self.state;
+            state.commits.committed(begun_at, state.is_synced && state.may_sync);
+        }
         // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
         if let Some(pauses) = self.pauses {
             self.state.pauses.send_replace(pauses);

@@ -15,12 +15,12 @@ use super::audit::SLICE_ROWS;
 use super::disk::Statvfs;
 use super::files::WalBounds;
 use super::files::{DATABASE, PAGE_BYTES, WAL};
-use super::open::Options;
+use super::open::{Options, Synchronous};
 use super::wal::checkpoint;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::conformance::{Shape, at, claim_request, settle_all};
 use crate::rows::release::Slicing;
-use crate::{Claims, Ingest, ReadStore, StoreError};
+use crate::{Claims, CommitCounts, Ingest, ReadStore, StoreError};
 
 /// A hundredth of the ordinary ones, so that a store of ordinary size passes them often.
 const BOUNDS: WalBounds = WalBounds { checkpoint: 40, max: 320 };
@@ -170,13 +170,8 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
     );
 }
 
-#[tokio::test]
-async fn what_comes_in_is_synced_though_what_goes_on_beside_it_writes_nothing() {
-    let (directory, store) = fresh();
-    write(&store).await;
-    // From now on a sync of the log by its name fails, unlike one that SQLite makes with a commit.
-    std::fs::remove_file(directory.path().join(WAL)).unwrap();
-    write(&store).await;
+/// Has a notification accepted in one group with a request that is to be synced and writes nothing.
+async fn accept_beside_nothing(store: &Sqlite) -> Result<(), StoreError> {
     let (holding, holds) = mpsc::sync_channel(1);
     let (go_on, goes_on) = mpsc::sync_channel::<()>(1);
     let held = store.write(WithTheNext, move |_transaction| {
@@ -194,6 +189,49 @@ async fn what_comes_in_is_synced_though_what_goes_on_beside_it_writes_nothing() 
     assert!(nothing.as_mut().now_or_never().is_none());
     go_on.send(()).unwrap();
     held.await.unwrap();
-    let accepted = accepted.await;
+    accepted.await.map(drop)
+}
+
+#[tokio::test]
+async fn what_comes_in_is_synced_though_what_goes_on_beside_it_writes_nothing() {
+    let (directory, store) = fresh();
+    write(&store).await;
+    // From now on a sync of the log by its name fails, unlike one that SQLite makes with a commit.
+    std::fs::remove_file(directory.path().join(WAL)).unwrap();
+    write(&store).await;
+    let accepted = accept_beside_nothing(&store).await;
     assert!(matches!(accepted, Err(StoreError::Broken(_))), "{accepted:?}");
+}
+
+/// How many commits were counted: synced ones, and others.
+fn counted(store: &Sqlite) -> (u64, u64) {
+    let CommitCounts { synced_us, unsynced_us, .. } = &**store.commits();
+    (synced_us.total().count(), unsynced_us.total().count())
+}
+
+#[tokio::test]
+async fn commits_are_counted_as_synced_where_they_are_and_not_if_they_write_nothing() {
+    let (_directory, store) = fresh();
+    assert_eq!(counted(&store), (0, 0), "there was nothing to recover");
+    write(&store).await;
+    assert_eq!(counted(&store), (1, 0));
+    for durability in [Synced, WithTheNext] {
+        store.write(durability, |_transaction| Ok(())).await.unwrap();
+    }
+    assert_eq!(counted(&store), (1, 0), "these wrote nothing");
+    let claimed = store.claim(claim_request(1)).await.unwrap();
+    assert_eq!((claimed.chunks.is_empty(), counted(&store)), (false, (1, 1)));
+    accept_beside_nothing(&store).await.unwrap();
+    assert_eq!(counted(&store), (2, 2), "a commit, and a sync by itself");
+}
+
+#[tokio::test]
+async fn no_commit_is_counted_as_synced_where_none_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { synchronous: Synchronous::Normal, ..Options::new(1) };
+    let (store, _) = Sqlite::open(directory.path(), options, at(0)).unwrap();
+    write(&store).await;
+    let (synced, unsynced) = counted(&store);
+    assert_eq!(synced, 0);
+    assert!(unsynced > 0);
 }

@@ -13,7 +13,7 @@ use super::owner::Owner;
 use super::release::SliceResult;
 use super::transaction::{Committed, Transaction, WriterState};
 use super::wal::{WriteAheadLog, checkpoint};
-use crate::{ErrorKind, StoreError};
+use crate::{CommitCounts, ErrorKind, StoreError};
 
 /// A request of a caller to the writer.
 pub(super) struct WriterMessage {
@@ -71,7 +71,6 @@ pub(super) struct Writer {
     pub(super) state: WriterState,
     pub(super) wal: WriteAheadLog,
     pub(super) disk: Disk,
-    pub(super) synchronous: Synchronous,
     pub(super) changes: watch::Sender<u64>,
     pub(super) failed: watch::Sender<Option<StoreError>>,
     /// Held as long as this lives.
@@ -203,8 +202,11 @@ impl Writer {
 
     /// Makes earlier commits durable: a reader of the log must never see an end undone.
     fn sync_log(&self) -> Result<(), StoreError> {
+        let begun_at = CommitCounts::begin();
         let synced = File::open(&self.wal.path).and_then(|wal| wal.sync_data());
-        synced.map_err(|error| StoreError::Broken(error.to_string()))
+        synced.map_err(|error| StoreError::Broken(error.to_string()))?;
+        self.state.commits.committed(begun_at, true);
+        Ok(())
     }
 
     /// Tells the stage that claims that there may be more.
@@ -258,7 +260,7 @@ impl Writer {
 
     /// Sets whether the next commits reach the disk before they return.
     fn set_synced(&mut self, synced: bool) -> Result<(), StoreError> {
-        if self.synchronous == Synchronous::Full && synced != self.state.is_synced {
+        if self.state.may_sync && synced != self.state.is_synced {
             let level = if synced { Synchronous::Full } else { Synchronous::Normal };
             self.connection.pragma_update(None, "synchronous", level.as_str())?;
             self.state.is_synced = synced;

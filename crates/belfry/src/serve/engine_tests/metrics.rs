@@ -173,6 +173,32 @@ async fn the_metrics_of_an_engine_are_as_the_page_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_started_when_it_did_and_not_when_its_database_came_back() {
+    let mut world = EngineWorld::of(Deployment::Shared).await;
+    let direct = world.database.as_ref().unwrap().url().to_owned();
+    let url = direct.clone();
+    let proxy = tokio::task::spawn_blocking(move || testbed::Proxy::before(&url).unwrap());
+    let proxy = proxy.await.unwrap();
+    world.places = world.places.replace(&direct, proxy.url());
+    proxy.freeze();
+    let clock = Clock::system();
+    let before = clock.wall().as_secs_f64();
+    let unblock = async {
+        let now = clock.wall().as_secs_f64();
+        proxy.pass();
+        now
+    };
+    let (engine, came_back) = tokio::join!(Box::pin(world.start(Role::Both, clock)), unblock);
+    let metrics = scrape(&engine).await;
+    for name in ["process_start_time", "config_last_reload_success_timestamp"] {
+        let name = format!("belfry_{name}_seconds ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        let seconds: f64 = line.unwrap().parse().unwrap();
+        assert!((before..=came_back).contains(&seconds), "{name}{seconds}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_metrics_of_a_process_of_a_cluster_are_as_the_page_says() {
     let world = EngineWorld::of(Deployment::Shared).await;
     let engine = world.start(Role::Both, Clock::system()).await;
