@@ -6,7 +6,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 # Named in the reports of `belfry bench`.
 export BELFRY_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 
-.PHONY: demo test build deb image package-test lint bench docs dashboard dashboard-test kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus api-judges setup setup-packaging setup-servers
+.PHONY: demo test build deb image package-test lint bench docs pictures dashboard dashboard-test kill-test stress-test race-test race-faults wire-test fuzz fuzz-corpus api-judges setup setup-packaging setup-servers
 
 ## demo: a million notifications and real webhooks through a kill -9, counted by the provider
 demo: setup
@@ -98,6 +98,10 @@ dashboard:
 dashboard-test: setup setup-servers
 	$(CARGO) build --locked -p belfry -p testbed
 	scripts/dashboard-test.sh
+
+## pictures: those of the docs, from a run of the dashboard's tests
+pictures: dashboard-test
+	cp $(addprefix $(CARGO_TARGET_DIR)/dashboard/,overview.png overview-dark.png notification.png) docs/pictures/
 
 ## docs: the generated pages
 docs: setup
