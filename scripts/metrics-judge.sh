@@ -29,7 +29,7 @@ for board in packaging/grafana/*.json; do
     jq -er '.panels[] | .targets[]? | .expr' "$board" | sed 's/\$__rate_interval/5m/g; s/\$[a-z]*/.*/g' >"$work/expressions"
     jq -R '{record: "judged:expression", expr: ., labels: {line: "\(input_line_number)"}}' "$work/expressions" | jq -s '{groups: [{name: "judged", rules: .}]}' >"$work/board.rules.yml"
     "$promtool" check rules "$work/board.rules.yml" >"$work/said" || { cat "$work/said" >&2; echo "$board has an expression that is none" >&2; exit 1; }
-    grep -oE 'belfry_[a-z_]+' "$work/expressions" | sed 's/_bucket$//' | sort -u | while IFS= read -r name; do
+    grep -oE 'belfry_[a-z_]+' "$work/expressions" | sed -E 's/_(bucket|count)$//' | sort -u | while IFS= read -r name; do
         grep -qF "\`$name\`" docs/metrics.md || { echo "$board looks at $name, which docs/metrics.md does not have" >&2; exit 1; }
     done
     jq -e '[.panels[].id] | length == (unique | length)' "$board" >/dev/null || { echo "$board has two panels of one number" >&2; exit 1; }

@@ -38,7 +38,7 @@ mkdir "$work/bash"
 "$binary" completions fish >"$work/belfry.fish"
 "$binary" check-config --print-default >"$work/example.toml"
 write_sbom >"$work/belfry.cdx.json"
-cp packaging/prometheus/belfry.rules.yml packaging/grafana/belfry-delivery.json "$work/"
+cp packaging/prometheus/belfry.rules.yml packaging/grafana/belfry-*.json "$work/"
 # The units for what is installed by hand, which lies in /usr/local/bin.
 for unit in belfry belfry-produce belfry-consume@; do
     name=belfry.$unit

@@ -44,7 +44,7 @@ drwx------ belfry belfry /var/lib/belfry
     same "enabled units" "$(find /etc/systemd -name 'belfry*')" ""
     for page in belfry belfry-serve belfry-keys-add; do [ -s "/usr/share/man/man1/$page.1.gz" ]; done
     bash -c 'source /usr/share/bash-completion/completions/belfry && complete -p belfry' >said
-    cmp /usr/share/belfry/grafana/belfry-delivery.json "$source/packaging/grafana/belfry-delivery.json"
+    diff -r /usr/share/belfry/grafana "$source/packaging/grafana"
     cmp /usr/share/belfry/prometheus/belfry.rules.yml "$source/packaging/prometheus/belfry.rules.yml"
     zcat /usr/share/doc/belfry/changelog.gz | cmp - "$source/CHANGELOG.md"
 }
