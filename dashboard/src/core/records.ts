@@ -1,5 +1,5 @@
 /** Further answers of the API: suppressions, templates, keys, acts. */
-import type { Priority, Scope } from "./types";
+import type { Grants } from "./types";
 
 /** A recipient that is not tried. `status` 0 stands for an operator, else it is that of the provider's answer. */
 export interface Suppression {
@@ -45,16 +45,8 @@ export interface PreviewAnswer {
   error?: { pointer: string; message: string } | null;
 }
 
-export interface Key {
+export interface Key extends Grants {
   name: string;
-  tenant: string;
-  scopes: Scope[];
-  channels: string[] | null;
-  priorities: Priority[] | null;
-  from: string[] | null;
-  endpoints: string[] | null;
-  not_after: string | null;
-  requests_per_minute: number | null;
   kept_in: "configuration" | "store";
   made_at: string | null;
   former_until: string | null;
