@@ -126,7 +126,7 @@ func pageAndCancel(ctx context.Context, client *belfry.ClientWithResponses) {
 // Asked for again it has the same answer.
 func cancelTwice(ctx context.Context, client *belfry.ClientWithResponses, item belfry.Notification) {
 	for range 2 {
-		answer, err := client.CancelNotificationWithResponse(ctx, item.Id)
+		answer, err := client.CancelNotificationWithResponse(ctx, item.Id, nil)
 		must(err)
 		if answer.JSON200 == nil || answer.JSON200.Cancelled != 1 {
 			log.Fatalf("%s: %s", answer.Status(), answer.Body)

@@ -8,7 +8,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, Wrap};
 
 use super::findings::{TopFinding, findings, is_closed};
 use super::history::{StatusHistory, TopRates};
@@ -64,7 +64,7 @@ impl View {
             Constraint::Length(rows(told.len()) + 1),
             Constraint::Length(1),
             Constraint::Length(GRAPH_ROWS),
-            Constraint::Length(3),
+            Constraint::Length(4),
             Constraint::Length(rows(workers)),
             Constraint::Min(3),
             Constraint::Length(1),
@@ -75,7 +75,8 @@ impl View {
         frame.render_widget(Paragraph::new(rates_line(history.rates())), rates);
         let points = history.delivered(usize::from(graph.width));
         frame.render_widget(Sparkline::default().data(points).style(GOOD), graph);
-        frame.render_widget(Paragraph::new(account_lines(status)), account);
+        let standing = Paragraph::new(account_lines(status)).wrap(Wrap { trim: true });
+        frame.render_widget(standing, account);
         draw_workers(frame, workers, status);
         self.draw_lanes(frame, lanes, status, now);
         frame.render_widget(Paragraph::new(Span::styled(KEYS, HEAD)), keys);
