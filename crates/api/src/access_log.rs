@@ -24,6 +24,7 @@ use tower::{Layer, Service};
 use crate::ApiState;
 use crate::request_mark::RequestMark;
 use crate::request_times::RequestTimes;
+use crate::request_traces::{AnsweredRequest, RequestSpan, RequestTraces};
 
 /// The requests that have a line in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -47,6 +48,7 @@ pub(crate) struct RequestLog {
     unnumbered: [u8; PROCESS_BYTES + NUMBER_BYTES],
     next: AtomicU64,
     times: RequestTimes,
+    traces: Option<Arc<RequestTraces>>,
 }
 
 /// A line of the log. It is written when this is dropped.
@@ -63,6 +65,7 @@ struct AccessLine {
     started: Instant,
     clock: Clock,
     times: RequestTimes,
+    span: Option<RequestSpan>,
 }
 
 /// Gives each answer its identifier, and the log its line. A layer of its own and no function with `Next`, which copies the routes and
@@ -111,29 +114,35 @@ impl RequestLog {
     /// The log of the process with `shared`, whose requests it times as well.
     pub(crate) fn of(shared: &ApiState) -> Self {
         let (shown, clock) = (shared.access_log, shared.intake.clock());
-        let times = shared.request_times.clone();
+        let (times, traces) = (shared.request_times.clone(), shared.traces.clone());
         let mut process = [0; 8];
         // Without random numbers identifiers are those of this process alone, and nothing depends on them.
         let _none = rand::fill(&mut process);
         let mut unnumbered = [0; PROCESS_BYTES + NUMBER_BYTES];
         // There is room.
         let _written = write!(unnumbered.as_mut_slice(), "{:016x}-", u64::from_le_bytes(process));
-        Self { shown, clock, unnumbered, next: AtomicU64::new(1), times }
+        Self { shown, clock, unnumbered, next: AtomicU64::new(1), times, traces }
     }
 
     /// The line of `request`.
     fn begin(&self, request: &Request) -> AccessLine {
         let given = request.headers().get(&REQUEST_ID).filter(|id| is_plain(id)).cloned();
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        let span = self.traces.as_ref().and_then(|traces| {
+            RequestTraces::begin(traces, request.headers(), route.as_ref()?.as_str())
+        });
+        let trace = span.as_ref().map(RequestSpan::context);
         AccessLine {
             shown: self.shown,
-            mark: RequestMark::new(given.unwrap_or_else(|| self.new_id())),
+            mark: RequestMark::new(given.unwrap_or_else(|| self.new_id()), trace),
             method: request.method().clone(),
-            route: request.extensions().get::<MatchedPath>().cloned(),
+            route,
             status: None,
             bytes: 0,
             started: self.clock.monotonic(),
             clock: self.clock,
             times: self.times.clone(),
+            span,
         }
     }
 
@@ -235,11 +244,20 @@ impl AccessLine {
         response.map(|inner| Body::new(LoggedBody { inner, line: self }))
     }
 
-    /// Counts the request, whose answer begins now, or will not.
-    fn time(&self) {
+    /// Counts the request, whose answer begins now, or will not, and tells of it if it is traced.
+    fn time(&mut self) {
         let route = self.route.as_ref().map(MatchedPath::as_str);
         let took = self.clock.monotonic().duration_since(self.started);
         self.times.add((&self.method, route), self.status, took);
+        if let Some(span) = self.span.take() {
+            let asked = AnsweredRequest {
+                method: &self.method,
+                route: route.unwrap_or_default(),
+                status: self.status,
+                mark: &self.mark,
+            };
+            span.ended(&asked, self.clock.wall(), took);
+        }
     }
 
     fn is_shown(&self) -> bool {
@@ -278,6 +296,7 @@ impl Drop for AccessLine {
         let status = self.status.map(|status| status.as_u16());
         let ms = self.clock.monotonic().duration_since(self.started).as_millis();
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
-        tracing::info!(id, key, tenant, method, route, status, bytes, ms, "request");
+        let trace = self.mark.trace().map(|context| tracing::field::display(context.trace));
+        tracing::info!(id, trace, key, tenant, method, route, status, bytes, ms, "request");
     }
 }

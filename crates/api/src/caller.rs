@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{Request, Uri};
 use notification::limits::OVERLOAD_RETRY_AFTER;
-use notification::{Name, Timestamp};
+use notification::{Name, Timestamp, TraceContext};
 use pipeline::ingest::{InvalidField, Submission};
 
 use crate::ApiState;
@@ -17,7 +17,7 @@ use crate::key_ring::{KeyRing, KeysUnknown};
 use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
-use crate::request_mark::CallerNames;
+use crate::request_mark::{CallerNames, RequestMark};
 use crate::sessions::{OpenSession, is_of_own_origin};
 
 /// Caller of a request, as its key says.
@@ -32,6 +32,8 @@ pub(crate) struct Caller {
     session: Option<Arc<OpenSession>>,
     /// The keys that are good as time goes by.
     ring: Arc<KeyRing>,
+    /// The trace that what its request causes is part of.
+    trace: Option<TraceContext>,
 }
 
 /// The rule that a route has for its requests.
@@ -66,10 +68,11 @@ impl Caller {
         sessions_at: Option<Duration>,
     ) -> Result<Self, Problem> {
         let (headers, ring) = (request.headers(), Arc::clone(keys));
+        let trace = request.extensions().get::<RequestMark>().and_then(RequestMark::trace);
         if keys.is_open() {
             check_local(request)?;
             let tenant = default_tenant.clone();
-            return Ok(Self { tenant, is_operator: true, key: None, session: None, ring });
+            return Ok(Self { tenant, is_operator: true, key: None, session: None, ring, trace });
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let parts = given.and_then(|text| text.split_once(' '));
@@ -99,7 +102,8 @@ impl Caller {
             unknown()
         })?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
-        Ok(Self { tenant: key.tenant.clone(), is_operator, key: Some(key), session, ring })
+        let tenant = key.tenant.clone();
+        Ok(Self { tenant, is_operator, key: Some(key), session, ring, trace })
     }
 
     /// The session by which it came, if it did.
@@ -186,6 +190,7 @@ impl Caller {
         submission: &mut Submission<'_>,
         now: Timestamp,
     ) -> Result<(), InvalidField> {
+        submission.trace = self.trace;
         let whole =
             |ended: String| InvalidField { is_not_granted: true, ..InvalidField::new("", ended) };
         let Some(key) = self.still_good(now).map_err(whole)? else { return Ok(()) };

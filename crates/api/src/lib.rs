@@ -58,6 +58,7 @@ mod recipients;
 mod reload;
 mod request_mark;
 mod request_times;
+mod request_traces;
 mod requeue;
 mod reschedule;
 mod resolve;
@@ -123,6 +124,7 @@ pub use readiness::Readiness;
 pub use recipients::ErasureAnswer;
 pub use reload::{ReloadAnswer, ReloadCall, ReloadError, Reloaded, reload_calls};
 pub use request_times::RequestTimes;
+pub use request_traces::RequestTraces;
 pub use requeue::RequeuedOne;
 pub use reschedule::RescheduleAnswer;
 pub use resolve::ResolveAnswer;
@@ -185,6 +187,8 @@ pub struct ApiState {
     pub live: LiveStatus,
     /// The requests that have a line in the log.
     pub access_log: AccessLog,
+    /// Which requests are traced; `None` if none is.
+    pub traces: Option<Arc<RequestTraces>>,
     /// True if notifications are taken in here. Where they are not, there are status, metrics and health only.
     pub takes_in: bool,
     /// Since when it runs.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::http::HeaderValue;
-use notification::Name;
+use notification::{Name, TraceContext};
 
 /// A note on a request, shared by all who see the request or its answer. It outlives a handler that is given up.
 #[derive(Debug, Clone)]
@@ -13,6 +13,7 @@ pub(crate) struct RequestMark(Arc<MarkState>);
 #[derive(Debug)]
 struct MarkState {
     id: HeaderValue,
+    trace: Option<TraceContext>,
     caller: OnceLock<CallerNames>,
     is_act: AtomicBool,
 }
@@ -28,9 +29,10 @@ pub(crate) struct CallerNames {
 // === impl RequestMark ===
 
 impl RequestMark {
-    /// A mark on the request with this identifier.
-    pub(crate) fn new(id: HeaderValue) -> Self {
-        Self(Arc::new(MarkState { id, caller: OnceLock::new(), is_act: AtomicBool::new(false) }))
+    /// A mark on the request with this identifier, of which what it causes is part of `trace`.
+    pub(crate) fn new(id: HeaderValue, trace: Option<TraceContext>) -> Self {
+        let (caller, is_act) = (OnceLock::new(), AtomicBool::new(false));
+        Self(Arc::new(MarkState { id, trace, caller, is_act }))
     }
 
     /// The identifier of the request, as a header has it.
@@ -41,6 +43,11 @@ impl RequestMark {
     /// The identifier of the request.
     pub(crate) fn id(&self) -> &str {
         self.0.id.to_str().unwrap_or_default()
+    }
+
+    /// The trace that what it causes is part of; `None` if it is not traced.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.0.trace
     }
 
     /// Notes who asks, once.

@@ -22,6 +22,8 @@ mod sources;
 mod stages;
 mod store_metrics;
 mod totals;
+#[cfg(feature = "otlp")]
+mod traces;
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -8,6 +8,7 @@ use flow::{Clock, Gate, WorkerDeadline};
 use net::exchange::Permit;
 use notification::{Chunk, Delivery, Pauses, Priority, Report, Timestamp, limits};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::Attempt;
 use crate::fence::Fence;
@@ -45,9 +46,9 @@ pub trait Reports: std::fmt::Debug {
     /// Takes reports of deliveries by their index.
     async fn report(&self, reports: Vec<(u16, Report)>);
 
-    /// Told of each attempt that ends, in front of its report; for counts alone. It is called for every delivery, so it must cost
-    /// little. Default: nothing.
-    fn ended(&self, _attempt: &Attempt) {}
+    /// Told of each attempt that ends, in front of its report: the index of its delivery, and when it was let in. For counts and traces
+    /// alone. It is called for every delivery, so it must cost little. Default: nothing.
+    fn ended(&self, _index: u16, _since: Instant, _attempt: &Attempt) {}
 }
 
 /// A delivery of a job that is about to be sent.

@@ -66,7 +66,8 @@ pin_project! {
         job: &'a Job<'job>,
         index: u16,
         pass: Option<Pass>,
-        deadline: Instant,
+        // When it was let in.
+        since: Instant,
         is_over_time: bool,
         waker: Option<Waker>,
     }
@@ -134,7 +135,7 @@ where
                     let now = *now.get_or_insert_with(|| self.job.clock.monotonic());
                     self.begin(place, delivery, Some(stream), (pass, since, now));
                 }
-                Err(ended) => self.end(delivery, pass, ended),
+                Err(ended) => self.end(delivery, (pass, since), ended),
             }
         }
     }
@@ -167,7 +168,9 @@ where
                 let again = Again { since: (since != now).then_some(since), is_refused: false };
                 self.wait(delivery, again, (pass, since));
             }
-            Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
+            Err(_panic) => {
+                self.end(delivery, (pass, since), Attempt::lost("the attempt panicked"));
+            }
         }
     }
 
@@ -176,11 +179,10 @@ where
     }
 
     fn wait(&self, delivery: &'job Delivery, again: Again, (pass, since): (Pass, Instant)) {
-        let deadline = since + self.timeout;
         let attempt = AssertUnwindSafe((self.make)(delivery, again)).catch_unwind();
         let (pass, is_over_time, waker) = (Some(pass), false, None);
         let (job, index) = (self.job, delivery.index);
-        let attempt = OneAttempt { attempt, job, index, pass, deadline, is_over_time, waker };
+        let attempt = OneAttempt { attempt, job, index, pass, since, is_over_time, waker };
         self.waiting.push(attempt);
     }
 
@@ -227,7 +229,7 @@ where
                 if let Some(timing) = &mut attempt.timing {
                     timing.waited = sent_at - since;
                 }
-                self.end(delivery, pass, attempt);
+                self.end(delivery, (pass, since), attempt);
             }
             // With the time that is left: to send it again is part of the same attempt, and of its pass.
             Ok(Err(again)) => {
@@ -236,12 +238,16 @@ where
                 let again = Again { since: waiting_since.or(again.since), ..again };
                 self.wait(delivery, again, (pass, since));
             }
-            Err(_panic) => self.end(delivery, pass, Attempt::lost("the attempt panicked")),
+            Err(_panic) => {
+                self.end(delivery, (pass, since), Attempt::lost("the attempt panicked"));
+            }
         }
     }
 
-    fn end(&mut self, delivery: &Delivery, pass: Pass, attempt: Attempt) {
-        self.ended.push_back((delivery.index, finish(self.job, pass, attempt)));
+    /// Ends an attempt that was let in at `since`.
+    fn end(&mut self, delivery: &Delivery, (pass, since): (Pass, Instant), attempt: Attempt) {
+        let index = delivery.index;
+        self.ended.push_back((index, finish(self.job, (index, since), pass, attempt)));
     }
 
     /// Has those end whose time is up, and looks again when the next one's is.
@@ -252,18 +258,20 @@ where
         let mut next = oldest.unwrap_or(now) + self.timeout;
         for (one, delivery) in self.begun.iter_mut().zip(self.job.deliveries) {
             let Some(begun) = one else { continue };
-            let deadline = instant(self.begun_at, begun.since_us) + self.timeout;
+            let since = instant(self.begun_at, begun.since_us);
+            let deadline = since + self.timeout;
             if deadline > now {
                 // What begins later ends later.
                 next = next.min(deadline);
             } else if let Some(BegunAttempt { pass, .. }) = one.take() {
                 self.open -= 1;
                 let over = over_time(self.job, delivery.index);
-                self.ended.push_back((delivery.index, finish(self.job, pass, over)));
+                let place = (delivery.index, since);
+                self.ended.push_back((delivery.index, finish(self.job, place, pass, over)));
             }
         }
         let waiting = Pin::new(&mut self.waiting).iter_pin_mut();
-        let deadlines = waiting.filter_map(|attempt| attempt.expire(now));
+        let deadlines = waiting.filter_map(|attempt| attempt.expire(self.timeout, now));
         self.expiry.as_mut().reset(deadlines.fold(next, Instant::min));
     }
 }
@@ -300,11 +308,12 @@ where
 // === impl OneAttempt ===
 
 impl<Attempting: Future<Output = Attempt>> OneAttempt<'_, '_, Attempting> {
-    /// Has it end when it is polled next, if its time is up at `now`; otherwise gives the time until which it may take.
-    fn expire(self: Pin<&mut Self>, now: Instant) -> Option<Instant> {
+    /// Has it end when it is polled next, if its time, `timeout`, is up at `now`; otherwise gives the time until which it may take.
+    fn expire(self: Pin<&mut Self>, timeout: Duration, now: Instant) -> Option<Instant> {
         let this = self.project();
-        if *this.deadline > now {
-            return Some(*this.deadline);
+        let deadline = *this.since + timeout;
+        if deadline > now {
+            return Some(deadline);
         }
         *this.is_over_time = true;
         if let Some(waker) = this.waker.take() {
@@ -331,7 +340,7 @@ impl<Attempting: Future<Output = Attempt>> Future for OneAttempt<'_, '_, Attempt
             }
         };
         let report = match this.pass.take() {
-            Some(pass) => finish(this.job, pass, finished),
+            Some(pass) => finish(this.job, (*this.index, *this.since), pass, finished),
             None => finished.report,
         };
         Poll::Ready((*this.index, report))
@@ -343,13 +352,13 @@ fn instant(begun_at: Instant, us: u32) -> Instant {
     begun_at + Duration::from_micros(us.into())
 }
 
-/// Ends an attempt: the gate learns what it says of the destination.
-fn finish(job: &Job<'_>, pass: Pass, attempt: Attempt) -> Report {
+/// Ends an attempt at the delivery at `index`, which was let in at `since`: the gate learns what it says of the destination.
+fn finish(job: &Job<'_>, (index, since): (u16, Instant), pass: Pass, attempt: Attempt) -> Report {
     let at = job.clock.recent_wall();
     if let Some(is_answer) = is_answer(&attempt.report) {
         pass.note(is_answer, at);
     }
-    job.reports.ended(&attempt);
+    job.reports.ended(index, since, &attempt);
     if attempt.signal == Signal::OverRate {
         learn_rate(job, &attempt);
     }

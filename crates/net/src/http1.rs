@@ -232,23 +232,32 @@ impl Http1Pool {
     }
 }
 
-/// Sends `request` to `origin` over TLS and a connection of its own, and waits for the answer with its whole body, at most
-/// [`ANSWER_BYTES`]; it is not timed. The caller bounds the time, and redacts what it keeps.
+/// Sends `request` to `origin` over a connection of its own, with TLS if that is given, and waits for the answer with its whole body, at
+/// most [`ANSWER_BYTES`]; it is not timed. The caller bounds the time, and redacts what it keeps.
 ///
 /// # Errors
 /// Why there is no answer, in words.
 pub async fn exchange_once(
     origin: &Origin,
-    config: &Arc<ClientConfig>,
+    tls: Option<&Arc<ClientConfig>>,
     reach: &dyn Reach,
     request: Request<Full<Bytes>>,
 ) -> Result<Reply, String> {
     let stream = tcp::connect(&origin.host, origin.port, reach, tcp::UNACKNOWLEDGED_MAX)
         .await
         .map_err(|error| error.to_string())?;
+    let Some(config) = tls else { return exchange_over(stream, request).await };
     let stream = tls::shake_hands(config, &origin.host, stream)
         .await
         .map_err(|error| tls::explain(&error))?;
+    exchange_over(stream, request).await
+}
+
+/// Sends the only request of `stream`, and waits for the answer.
+async fn exchange_over<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Reply, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut requests, connection) =
         builder().handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     let asking = async {

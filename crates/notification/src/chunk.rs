@@ -9,6 +9,7 @@ use crate::draft::{Content, Envelope, content_address};
 use crate::id::{BatchId, ChunkId, NotificationId};
 use crate::terms::Priority;
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 
 /// The fencing number of a chunk: it rises with every claim, and a write with an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +34,7 @@ pub struct Chunk {
     pub store_id: u16,
     /// When the batch was accepted.
     pub accepted_at: Timestamp,
-    /// The fields that all deliveries have in common; but for the times, if it is joined.
+    /// The fields that all deliveries have in common; but for the times and the trace, if it is joined.
     pub envelope: Envelope,
     /// The number of the attempt that these deliveries are about to make; the first is 1.
     pub attempt: u16,
@@ -62,6 +63,8 @@ pub struct DeliveryOrigin {
     pub due_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
+    /// The trace of the request that it comes from.
+    pub trace: Option<TraceContext>,
 }
 
 /// A notification that was claimed and is under way.
@@ -121,10 +124,20 @@ impl Chunk {
 
     /// The envelope of the delivery at `index`.
     pub fn envelope_of(&self, index: u16) -> Cow<'_, Envelope> {
-        let Some(&DeliveryOrigin { due_at, expires_at, .. }) = self.origin(index) else {
+        let Some(&DeliveryOrigin { due_at, expires_at, trace, .. }) = self.origin(index) else {
             return Cow::Borrowed(&self.envelope);
         };
-        Cow::Owned(Envelope { due_at, expires_at, ..self.envelope.clone() })
+        Cow::Owned(Envelope { due_at, expires_at, trace, ..self.envelope.clone() })
+    }
+
+    /// The trace of the request that the delivery at `index` comes from.
+    pub fn trace(&self, index: u16) -> Option<TraceContext> {
+        self.origin(index).map_or(self.envelope.trace, |from| from.trace)
+    }
+
+    /// True if any of its deliveries is traced.
+    pub fn is_traced(&self) -> bool {
+        self.envelope.trace.is_some() || self.origins.iter().any(|from| from.trace.is_some())
     }
 
     /// Since when the delivery at `index` could have been sent: it may be due before it was accepted, since `send_at` may lie a

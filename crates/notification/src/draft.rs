@@ -9,6 +9,7 @@ use crate::id::{BroadcastId, NotificationId};
 use crate::labels::Labels;
 use crate::terms::{Guarantee, Name, Priority};
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 
 /// Notifications that wait their turn together and share a window: tenant x destination x credential x priority. The channel's name stands for
 /// its credential. Lanes that differ in their tenant alone share the limit of their destination, in turn.
@@ -40,6 +41,8 @@ pub struct Envelope {
     pub expires_at: Option<Timestamp>,
     /// The broadcast they belong to.
     pub broadcast: Option<BroadcastId>,
+    /// The request that they come from, if that is traced. Then they share a batch with those of that request alone.
+    pub trace: Option<TraceContext>,
 }
 
 /// A content as it is stored and sent, in the channel's own format. Cloning shares the bytes.

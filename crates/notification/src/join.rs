@@ -19,7 +19,7 @@ pub const JOINED_ITEMS: usize = 64;
 /// The fields in which chunks agree that are joined.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Likeness {
-    /// But for the times.
+    /// But for the times and the trace.
     envelope: Envelope,
     attempt: u16,
     lease_until: Timestamp,
@@ -69,7 +69,7 @@ impl Likeness {
     fn of(chunk: &Chunk) -> Self {
         let Chunk { attempt, lease_until, worker, store_id, .. } = *chunk;
         let due_at = Timestamp::from_millis(0);
-        let envelope = Envelope { due_at, expires_at: None, ..chunk.envelope.clone() };
+        let envelope = Envelope { due_at, expires_at: None, trace: None, ..chunk.envelope.clone() };
         Self { envelope, attempt, lease_until, worker, store_id }
     }
 }
@@ -102,8 +102,8 @@ fn add(joined: &mut Chunk, chunk: Chunk) {
 /// The origin of the deliveries of a chunk as the store leased it, but for their indexes.
 fn origin_of(chunk: &Chunk) -> DeliveryOrigin {
     let Chunk { id, epoch, batch, accepted_at, ref envelope, .. } = *chunk;
-    let Envelope { due_at, expires_at, .. } = *envelope;
-    DeliveryOrigin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at }
+    let Envelope { due_at, expires_at, trace, .. } = *envelope;
+    DeliveryOrigin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at, trace }
 }
 
 /// Adds `deliveries` of one origin, which have `content` unless they have one of their own.
@@ -126,6 +126,7 @@ mod tests {
     use super::*;
     use crate::id::{BatchId, BroadcastId, ChunkId};
     use crate::sample;
+    use crate::trace::TraceContext;
 
     /// Chunk `number`, of a batch of its own, with a delivery for each of `recipients`.
     fn chunk(number: u64, recipients: &[&'static str]) -> Chunk {
@@ -139,9 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn each_delivery_of_a_joined_chunk_keeps_its_name_its_content_and_its_times() {
+    fn each_delivery_of_a_joined_chunk_keeps_its_name_its_content_its_times_and_its_trace() {
         let mut second = chunk(2, &["b", "c", "d"]);
         second.envelope.expires_at = Some(Timestamp::MAX);
+        second.envelope.trace = TraceContext::from_bytes(&[7; 24]);
         // A part of its batch.
         second.deliveries.remove(1);
         let alone = [chunk(1, &["a"]), second, chunk(3, &["e"])];
@@ -159,6 +161,7 @@ mod tests {
             assert_eq!(joined[0].due_since(place.index), chunk.due_since(before.index));
             assert_eq!(*joined[0].envelope_of(place.index), chunk.envelope);
             assert_eq!(joined[0].expires_at(place.index), chunk.envelope.expires_at);
+            assert_eq!(joined[0].trace(place.index), chunk.envelope.trace);
         }
         assert_eq!(joined[0].deliveries.len(), 4);
     }

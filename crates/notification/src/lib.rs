@@ -29,9 +29,10 @@
 //! | **pause** | what of a tenant's is not sent until it is resumed, by its scope |
 //! | **labels** | an external id, tags and metadata: an application finds a notification by them, and no channel sends them |
 //! | **fallback** | a notification that stands in for one that was definitely refused |
+//! | **trace**, **span** | the way of a request through all systems that it causes work in, and one piece of that work with its times |
 //!
 //! Read in this order: [`id`], [`time`], [`terms`], [`labels`], [`draft`], [`chunk`], [`verdict`], [`outcome`],
-//! [`lifecycle`], [`account`], [`pause`], [`limits`].
+//! [`lifecycle`], [`account`], [`pause`], [`trace`], [`limits`].
 
 pub mod account;
 pub mod chunk;
@@ -49,6 +50,7 @@ pub mod sample;
 mod schema;
 pub mod terms;
 pub mod time;
+pub mod trace;
 pub mod verdict;
 
 pub use account::Account;
@@ -67,4 +69,5 @@ pub use outcome::{Disposition, OutcomeGroup, Settlement};
 pub use pause::{Pause, Pauses, Scope};
 pub use terms::{Guarantee, LatePolicy, Name, Priority};
 pub use time::Timestamp;
+pub use trace::{SpanId, TraceContext, TraceId, TraceParent};
 pub use verdict::{Answer, Report, Verdict};

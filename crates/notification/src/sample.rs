@@ -53,6 +53,7 @@ pub fn envelope() -> Envelope {
         due_at: Timestamp::from_millis(0),
         expires_at: None,
         broadcast: None,
+        trace: None,
     }
 }
 

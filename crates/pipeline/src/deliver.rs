@@ -2,6 +2,7 @@
 //! Independent of the backends; it reads the pauses from the store and writes the mark before the first byte of an at-most-once
 //! delivery.
 
+mod attempt_spans;
 mod chunk;
 mod destination_limits;
 mod fence;
@@ -26,6 +27,7 @@ use tokio::task::JoinSet;
 use crate::Channels;
 use crate::metrics::Metrics;
 use crate::report::ReportMessage;
+use crate::spans::SpanSink;
 use chunk::Route;
 pub use destination_limits::{ChannelLoad, DestinationLimits};
 use lane_gates::LaneGates;
@@ -57,6 +59,8 @@ pub struct Deliver {
     pub quotas: Arc<LaneQuotas>,
     /// Counts attempts and connections.
     pub metrics: Metrics,
+    /// Takes the spans of attempts; `None` if nothing is traced.
+    pub spans: Option<Arc<dyn SpanSink>>,
     /// Clock of the process.
     pub clock: Clock,
     /// Seed of this thread's generators.
@@ -75,6 +79,7 @@ struct SenderThread {
     stopping: watch::Receiver<bool>,
     pauses: watch::Receiver<Arc<Pauses>>,
     worker_deadline: WorkerDeadline,
+    spans: Option<Arc<dyn SpanSink>>,
     clock: Clock,
     affinity: Arc<ThreadAffinity>,
 }
@@ -147,6 +152,7 @@ impl Deliver {
             reports: self.reports,
             stopping: self.stopping,
             worker_deadline: self.worker_deadline,
+            spans: self.spans,
             clock: self.clock,
             affinity: self.affinity,
         })

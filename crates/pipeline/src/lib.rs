@@ -9,6 +9,7 @@ pub mod ingest;
 pub mod metrics;
 pub mod report;
 pub mod settle;
+pub mod spans;
 
 pub use channel::timestamp;
 pub use channels::Channels;

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use attempt_codes::AttemptCodes;
+pub(crate) use attempt_codes::attempt_code;
 use send_counts::ProcessCounts;
 pub(crate) use send_counts::{SendCounts, ThreadCounts};
 use send_metrics::SendMetrics;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use notification::{
     BroadcastId, ByteString, CommonLabels, Content, Draft, Guarantee, Idempotency, Labels, Name,
-    NotificationId, Priority, Timestamp,
+    NotificationId, Priority, Timestamp, TraceContext,
 };
 
 use crate::StoreError;
@@ -62,6 +62,8 @@ pub struct RecipientGroup {
     pub contents: Vec<Content>,
     /// The external id of each of them, empty for one without; empty when none of them has any.
     pub external_ids: Vec<ByteString>,
+    /// The trace that their attempts are to be part of.
+    pub trace: Option<TraceContext>,
 }
 
 /// The answer to opening a broadcast.
@@ -78,7 +80,13 @@ pub enum BroadcastOpened {
 impl RecipientGroup {
     /// A group without recipients.
     pub const fn new(destination: Arc<str>) -> Self {
-        Self { destination, recipients: Vec::new(), contents: Vec::new(), external_ids: Vec::new() }
+        Self {
+            destination,
+            recipients: Vec::new(),
+            contents: Vec::new(),
+            external_ids: Vec::new(),
+            trace: None,
+        }
     }
 
     /// Adds a recipient, with a content if the recipients have contents of their own, and with its external id or an empty one.

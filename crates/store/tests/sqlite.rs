@@ -155,7 +155,7 @@ const LANES_OF_BEFORE: &str = "CREATE TABLE lane (id INTEGER PRIMARY KEY, channe
      UPDATE batch SET lane = 1; UPDATE chunk SET lane = 1; DROP TABLE tenant_lane; \
      DROP TABLE pause; DROP TABLE api_key; DROP TABLE act; DROP TABLE resuming; DROP TABLE source_shard; DROP TABLE search_run; DROP TABLE search_block; DROP TABLE undelivered; \
      ALTER TABLE batch DROP COLUMN removed; ALTER TABLE batch DROP COLUMN of_feed; ALTER TABLE batch DROP COLUMN erased; \
-     ALTER TABLE batch DROP COLUMN labels; ALTER TABLE broadcast DROP COLUMN labels; DROP INDEX broadcast_of_tenant; \
+     ALTER TABLE batch DROP COLUMN labels; ALTER TABLE batch DROP COLUMN trace; ALTER TABLE broadcast DROP COLUMN labels; DROP INDEX broadcast_of_tenant; \
      DROP INDEX suppression_event_of; \
      ALTER TABLE broadcast DROP COLUMN recipients; ALTER TABLE broadcast DROP COLUMN without_content; \
      CREATE TABLE before (state INTEGER PRIMARY KEY, count INTEGER NOT NULL) STRICT; \

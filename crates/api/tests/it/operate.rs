@@ -78,6 +78,7 @@ async fn a_lane_is_parked_while_its_channel_is_not_configured() {
         due_at: fixture.now(),
         expires_at: None,
         broadcast: None,
+        trace: None,
     };
     let (recipient, content) = ("somebody".into(), Content::default());
     let draft =

@@ -176,6 +176,7 @@ fn build(
         live: api::LiveStatus::default(),
         request_times: api::RequestTimes::default(),
         access_log,
+        traces: None,
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });

@@ -20,7 +20,7 @@ use super::table::read_table;
 use super::{
     ChannelConfig, Config, DeliveryConfig, DeliveryFeedConfig, LogConfig, QueueConfig,
     RetentionConfig, ServerConfig, SourceConfig, StoreConfig, SuppressionsConfig, TemplateConfig,
-    TenantConfig,
+    TenantConfig, TracesConfig,
 };
 
 /// Read in the working directory when no file is named.
@@ -67,6 +67,7 @@ struct Document {
     queue: QueueConfig,
     delivery: DeliveryConfig,
     log: LogConfig,
+    traces: TracesConfig,
     suppressions: SuppressionsConfig,
     retention: RetentionConfig,
     channels: BTreeMap<String, Table>,
@@ -238,7 +239,7 @@ impl Document {
                 Err(error) => problems.push(Mistake::new(path, error.to_string())),
             }
         }
-        let Self { server, mut store, mut queue, delivery, log, suppressions, .. } = self;
+        let Self { server, mut store, mut queue, delivery, log, traces, suppressions, .. } = self;
         let Self { retention, templates, tenants, mut sources, feeds, .. } = self;
         let given = (store.password.as_ref(), store.password_file.as_deref());
         add_password("store", &mut store.url, given, problems);
@@ -255,6 +256,7 @@ impl Document {
             queue,
             delivery,
             log,
+            traces,
             suppressions,
             retention,
             channels,

@@ -23,6 +23,7 @@ mod suppressions;
 mod table;
 mod templates;
 mod tenants;
+mod traces;
 pub(crate) mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,7 @@ pub(crate) use sources::{OpenedSource, SourceConfig};
 pub(crate) use suppressions::SuppressionsConfig;
 pub(crate) use templates::TemplateConfig;
 pub(crate) use tenants::TenantConfig;
+pub(crate) use traces::TracesConfig;
 
 use problem::Mistake;
 use retry::RetryConfig;
@@ -70,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) delivery: DeliveryConfig,
     /// The log.
     pub(crate) log: LogConfig,
+    /// Traces.
+    pub(crate) traces: TracesConfig,
     /// Feed of the suppression list.
     pub(crate) suppressions: SuppressionsConfig,
     /// How long what is settled is kept.
@@ -192,6 +196,7 @@ impl Config {
             ("queue", self.queue != other.queue),
             ("delivery", self.delivery != other.delivery),
             ("log", self.log != other.log),
+            ("traces", self.traces != other.traces),
             ("suppressions", self.suppressions != other.suppressions),
             ("retention", self.retention != other.retention),
             ("sources", self.sources != other.sources),
@@ -294,6 +299,7 @@ impl Config {
         for (name, template) in &self.templates {
             problems.extend(template.check(name, &self.channels));
         }
+        problems.extend(self.traces.check());
         problems.extend(self.suppressions.check(&self.channels));
         problems.extend(self.retention.check(&self.tenants));
         problems.extend(SourceConfig::check_all(&self.sources));

@@ -21,6 +21,7 @@ pub(crate) const SECRET_SETTINGS: &[&str] = &[
     "stream.nats.password",
     "stream.sqs.secret_access_key",
     "stream.sqs.session_token",
+    "traces.headers",
     "webhook.endpoints.certificate",
     "webhook.endpoints.headers",
     "webhook.endpoints.key",
@@ -29,8 +30,8 @@ pub(crate) const SECRET_SETTINGS: &[&str] = &[
     "webpush.key",
 ];
 
-/// A table whose every value is a secret, whatever its key.
-const SECRET_TABLE: &str = "webhook.endpoints.headers";
+/// The tables whose every value is a secret, whatever its key.
+const SECRET_TABLES: [&str; 2] = ["traces.headers", "webhook.endpoints.headers"];
 
 /// The setting called `name`.
 pub(super) fn known(name: &str) -> Option<&'static str> {
@@ -48,7 +49,7 @@ pub(super) fn at<'a>(
         let behind = path.strip_prefix(rest);
         kind.is_none_or(|kind| kind == of_kind)
             && behind.is_some_and(|behind| {
-                behind.is_empty() || (**setting == *SECRET_TABLE && behind.starts_with('.'))
+                behind.is_empty() || (SECRET_TABLES.contains(setting) && behind.starts_with('.'))
             })
     };
     SECRET_SETTINGS.iter().copied().filter(fits)
@@ -73,6 +74,7 @@ mod tests {
         check(Some("apns"), "password", &[]);
         check(Some("smtp"), "dkim.key", &["smtp.dkim.key"]);
         check(Some("smtp"), "password.x", &[]);
+        check(Some("traces"), "headers.x-key", &["traces.headers"]);
         check(Some("webhook"), "endpoints.headers.x-key", &["webhook.endpoints.headers"]);
         check(None, "key", &["apns.key", "webpush.key"]);
         check(None, "topic", &[]);

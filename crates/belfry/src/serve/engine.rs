@@ -8,6 +8,8 @@ use flow::Clock;
 use flow::tasks::Ended;
 use notification::Account;
 use pipeline::Intake;
+use pipeline::spans::SpanSink;
+use prometheus_client::registry::Registry;
 use store::{Ending, Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -44,6 +46,8 @@ pub(crate) struct Engine {
     live: Live,
     reload_calls: Option<mpsc::Receiver<ReloadCall>>,
     reload_metrics: Box<ReloadMetrics>,
+    /// Takes the spans of traces; `None` if nothing is traced.
+    spans: Option<Arc<dyn SpanSink>>,
 }
 
 // === impl Engine ===
@@ -111,6 +115,7 @@ impl Engine {
         let mut registry = registry(role, (&live, &backend), &reload_metrics, clock);
         let intake = Arc::new(live.intake(backend.store() as _, clock)?);
         intake.register(&mut registry);
+        let spans = open_traces(config, &backend, &mut registry, (clock, &mut random))?;
         let mut parts = StageParts {
             config,
             live: &live,
@@ -118,6 +123,7 @@ impl Engine {
             clock,
             random,
             registry,
+            spans: spans.clone(),
             retention: Arc::new(config.retention.retention(&config.tenants)),
             sources: Vec::new(),
             growth: Arc::default(),
@@ -146,6 +152,7 @@ impl Engine {
             live,
             reload_calls,
             reload_metrics,
+            spans,
         })
     }
 
@@ -272,6 +279,10 @@ impl Engine {
         if let Some(broker) = broker {
             broker::close(broker).await;
         }
+        // No attempt is under way any more. On a thread that may wait; a panic there costs spans alone.
+        if let Some(spans) = self.spans.take() {
+            let _ended = tokio::task::spawn_blocking(move || spans.close()).await;
+        }
         // A store that failed has not written everything that was reported, however the stages ended.
         let failed = self.backend.failed().borrow().is_some();
         self.backend.close().await;
@@ -297,6 +308,30 @@ fn check_keys(config: &Config, store: &dyn Store) -> anyhow::Result<()> {
          configure one (`belfry api-key`), if only to revoke those"
     );
     Ok(())
+}
+
+/// Opens the way of traces, if there is one; spans name the process as the cluster does, or by a number that is drawn.
+#[cfg(feature = "otlp")]
+fn open_traces(
+    config: &Config,
+    backend: &Backend,
+    registry: &mut Registry,
+    (clock, random): (Clock, &mut fastrand::Rng),
+) -> anyhow::Result<Option<Arc<dyn SpanSink>>> {
+    let instance = backend.worker().map(str::to_owned);
+    let instance = instance.unwrap_or_else(|| format!("{:016x}", random.u64(..)));
+    super::traces::open(&config.traces, instance, registry, clock)
+}
+
+/// Without the feature a receiver is refused with the configuration.
+#[cfg(not(feature = "otlp"))]
+fn open_traces(
+    _: &Config,
+    _: &Backend,
+    _: &mut Registry,
+    _: (Clock, &mut fastrand::Rng),
+) -> anyhow::Result<Option<Arc<dyn SpanSink>>> {
+    Ok(None)
 }
 
 /// Ends when the store fails, with the reason.

@@ -3,12 +3,13 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use api::{ApiListener, ApiState, Readiness, ReloadCall, Site, StoreGrowth};
+use api::{ApiListener, ApiState, Readiness, ReloadCall, RequestTraces, Site, StoreGrowth};
 use feed::{Feed, FeedPlan, SourceCounts, SourceReader};
 use flow::{Clock, Tasks};
 use futures_util::future::try_join_all;
 use notification::{Chunk, Name, Ticket, limits};
 use pipeline::ingest::{self, Intake};
+use pipeline::spans::SpanSink;
 use pipeline::{
     Collect, Deliver, DestinationLimits, Dispatch, LoadMetrics, Metrics, QuotaShares, Settle,
     ThreadAffinity, report,
@@ -54,6 +55,8 @@ pub(super) struct StageParts<'a> {
     pub(super) clock: Clock,
     pub(super) random: fastrand::Rng,
     pub(super) registry: Registry,
+    /// Takes the spans of traces; `None` if nothing is traced.
+    pub(super) spans: Option<Arc<dyn SpanSink>>,
     /// Lifetimes of what is stored.
     pub(super) retention: Arc<Retention>,
     /// Counts of the sources that it reads, by their names.
@@ -363,6 +366,7 @@ impl Stages {
             worker_deadline: parts.backend.worker_deadline(),
             quotas: parts.live.quotas(),
             metrics: metrics.clone(),
+            spans: parts.spans.clone(),
             clock: parts.clock,
             seed: parts.random.u64(..),
             limits,
@@ -432,6 +436,11 @@ impl StageParts<'_> {
         takes_in: bool,
     ) -> anyhow::Result<ApiState> {
         let store = self.backend.store();
+        let (mut random, settings) = (self.random, &self.config.traces);
+        let traces = self.spans.map(|sink| {
+            let seed = std::array::from_fn(|_| random.u64(..));
+            Arc::new(RequestTraces::new(sink, settings.ratio, settings.follow_callers, seed))
+        });
         Ok(ApiState {
             intake,
             changes: Claims::<Chunk>::changes(&*store),
@@ -459,6 +468,7 @@ impl StageParts<'_> {
             live: api::LiveStatus::default(),
             request_times: api::RequestTimes::default(),
             access_log: self.config.log.requests,
+            traces,
             takes_in,
             started_at: pipeline::timestamp(self.clock),
         })

@@ -14,3 +14,4 @@ mod registration;
 mod reload;
 mod sources;
 mod support;
+mod traces;

@@ -37,6 +37,8 @@ pub(crate) struct Requests {
     /// The answer to the next ones.
     answer: Answer,
     answered: Vec<(Answer, Value)>,
+    /// The header `traceparent` of each, empty without one.
+    traceparents: Vec<String>,
 }
 
 // === impl Receiver ===
@@ -46,7 +48,8 @@ impl Receiver {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let requests = Requests { answer: Answer::Status(200), answered: Vec::new() };
+        let (answered, traceparents) = (Vec::new(), Vec::new());
+        let requests = Requests { answer: Answer::Status(200), answered, traceparents };
         let shared = Arc::new(Shared { requests: Mutex::new(requests), came: Condvar::new() });
         let serving = Arc::clone(&shared);
         std::thread::spawn(move || {
@@ -89,6 +92,11 @@ impl Requests {
         self.answered.iter().filter(|(given, _)| *given == answer).count()
     }
 
+    /// The header `traceparent` of each, empty without one.
+    pub(crate) fn traceparents(&self) -> &[String] {
+        &self.traceparents
+    }
+
     /// Those that were taken.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &Value> {
         let taken = self.answered.iter().filter(|(given, _)| *given == Answer::Status(200));
@@ -115,11 +123,12 @@ impl Requests {
 
 fn serve(stream: &TcpStream, shared: &Shared) {
     let (mut input, mut output) = (BufReader::new(stream.try_clone().unwrap()), stream);
-    while let Some(body) = request(&mut input) {
+    while let Some((body, traceparent)) = request(&mut input) {
         let answer = {
             let mut requests = shared.requests.lock().unwrap();
             let answer = requests.answer;
             requests.answered.push((answer, serde_json::from_slice(&body).unwrap()));
+            requests.traceparents.push(traceparent);
             answer
         };
         shared.came.notify_all();
@@ -141,9 +150,9 @@ fn serve(stream: &TcpStream, shared: &Shared) {
     }
 }
 
-/// The body of the next request; `None` when there is none.
-fn request(input: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
-    let mut length = None;
+/// The body of the next request, and its `traceparent`; `None` when there is none.
+fn request(input: &mut BufReader<TcpStream>) -> Option<(Vec<u8>, String)> {
+    let (mut length, mut traceparent) = (None, String::new());
     loop {
         let mut line = String::new();
         if input.read_line(&mut line).ok()? == 0 {
@@ -156,8 +165,11 @@ fn request(input: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
         if name.eq_ignore_ascii_case("content-length") {
             length = Some(value.trim().parse().unwrap());
         }
+        if name.eq_ignore_ascii_case("traceparent") {
+            value.trim().clone_into(&mut traceparent);
+        }
     }
     let mut body = vec![0; length.unwrap()];
     input.read_exact(&mut body).ok()?;
-    Some(body)
+    Some((body, traceparent))
 }

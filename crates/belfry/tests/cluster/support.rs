@@ -272,10 +272,25 @@ impl Process {
         answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
     }
 
+    /// The body of the answer to a `POST` of this JSON, with these further header lines.
+    pub(crate) fn post(&self, path: &str, headers: &str, body: &Value) -> String {
+        let body = body.to_string();
+        let length = body.len();
+        let head =
+            format!("content-type: application/json\r\ncontent-length: {length}\r\n{headers}");
+        let answer = self.asked(&format!("POST {path}"), &head, &body).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
     fn answer(&self, path: &str) -> Option<String> {
+        self.asked(&format!("GET {path}"), "", "")
+    }
+
+    fn asked(&self, what: &str, headers: &str, body: &str) -> Option<String> {
         let mut socket = TcpStream::connect(&self.listen).ok()?;
-        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-            .ok()?;
+        let usual = "host: localhost\r\nconnection: close\r\n";
+        write!(socket, "{what} HTTP/1.1\r\n{usual}{headers}\r\n{body}").ok()?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).ok()?;
         Some(answer)

@@ -129,7 +129,7 @@ async fn post(
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Full::new(Bytes::from(form)))
         .map_err(|error| error.to_string())?;
-    http1::exchange_once(origin, config, &Anywhere, request).await
+    http1::exchange_once(origin, Some(config), &Anywhere, request).await
 }
 
 #[cfg(test)]

@@ -133,10 +133,12 @@ impl WebhookSender {
         // Judged once more: the settings may have changed since it was handed in.
         let endpoint = self.channel.endpoint(&delivery.recipient)?;
         let id = job.chunk.notification_id(delivery.index);
+        let trace = job.chunk.trace(delivery.index);
+        let trace = trace.map(|trace| trace.of_attempt(id, job.chunk.attempt));
         let now = timestamp(self.clock);
         let profile = self.channel.endpoints.profile(&endpoint);
         let request = prepared
-            .request(&endpoint, id, profile, now)
+            .request(&endpoint, id, profile, (now, trace))
             .ok_or_else(|| Attempt::impossible("the endpoint cannot be written as a request"))?;
         let target = HttpTarget { origin: endpoint.origin, tls: profile.tls };
         let reply = self.pool.exchange(Start::of(&job, delivery), &target, request).await?;

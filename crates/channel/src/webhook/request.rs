@@ -5,7 +5,7 @@ use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::Full;
 use net::endpoint::Endpoint;
-use notification::{Content, NotificationId, Timestamp};
+use notification::{Content, NotificationId, Timestamp, TraceContext};
 
 use super::endpoints::Profile;
 use super::headers::check_header;
@@ -15,6 +15,9 @@ use crate::object::{check_json, members};
 static WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 static WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 static WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// The header by which a trace goes on (W3C Trace Context).
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Belfry/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -37,14 +40,14 @@ impl WebhookContent {
         Ok(Self { headers, payload: content.payload.clone() })
     }
 
-    /// The request to `endpoint` as the notification `id`, signed as of `now`; `None` when something of it
-    /// cannot be written as a header.
+    /// The request to `endpoint` as the notification `id`, signed as of `now`, with what it causes as part of `trace`; `None` when
+    /// something of it cannot be written as a header.
     pub(super) fn request(
         &self,
         endpoint: &Endpoint,
         id: NotificationId,
         profile: &Profile,
-        now: Timestamp,
+        (now, trace): (Timestamp, Option<TraceContext>),
     ) -> Option<Request<Full<Bytes>>> {
         let mut buffer = [0; 36];
         let id: &str = id.encode(&mut buffer);
@@ -63,6 +66,9 @@ impl WebhookContent {
         headers.insert(WEBHOOK_ID.clone(), HeaderValue::from_str(id).ok()?);
         headers.insert(WEBHOOK_TIMESTAMP.clone(), HeaderValue::from_str(&timestamp).ok()?);
         headers.insert(WEBHOOK_SIGNATURE.clone(), HeaderValue::from_str(&signature).ok()?);
+        if let Some(trace) = trace {
+            headers.insert(TRACEPARENT.clone(), HeaderValue::from_str(&trace.traceparent()).ok()?);
+        }
         Some(request)
     }
 }

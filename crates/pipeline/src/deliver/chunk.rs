@@ -15,8 +15,10 @@ use futures_util::FutureExt;
 use notification::{Answer, Chunk, Delivery, Guarantee, Report, Verdict, limits};
 use queue::Message;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::SenderThread;
+use super::attempt_spans::AttemptSpans;
 use super::fence::{ChunkFence, FencedReports};
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
@@ -50,7 +52,9 @@ pub(super) async fn deliver(
             counts: Arc::clone(&opened.counts),
             clock: thread.clock,
         };
-        let reporter = Reporter::new(&chunk, thread.reports.clone(), Some(places));
+        let spans = AttemptSpans::of(&chunk, thread.spans.as_ref(), thread.clock);
+        let reporter =
+            Reporter { spans, ..Reporter::new(&chunk, thread.reports.clone(), Some(places)) };
         let sender = opened.sender.as_ref();
         let run = ChunkRun { thread: &thread, sender, lane_gate, reporter: &reporter };
         run.send(&chunk).await;
@@ -83,6 +87,7 @@ struct Reporter {
     chunk: Arc<Chunk>,
     reports: mpsc::Sender<ReportMessage>,
     places: Option<Places>,
+    spans: Option<AttemptSpans>,
     /// A bit for each index of the batch that was reported.
     reported: RefCell<[u64; limits::BATCH_ITEMS.div_ceil(64)]>,
 }
@@ -222,7 +227,8 @@ impl Reporter {
         reports: mpsc::Sender<ReportMessage>,
         places: Option<Places>,
     ) -> Self {
-        Self { chunk: Arc::clone(chunk), reports, places, reported: RefCell::default() }
+        let (chunk, reported) = (Arc::clone(chunk), RefCell::default());
+        Self { chunk, reports, places, spans: None, reported }
     }
 
     fn has_reported(&self, index: u16) -> bool {
@@ -259,9 +265,12 @@ impl Reports for Reporter {
         }
     }
 
-    fn ended(&self, attempt: &Attempt) {
+    fn ended(&self, index: u16, since: Instant, attempt: &Attempt) {
         if let Some(places) = &self.places {
             places.counts.ended(attempt);
+        }
+        if let Some(spans) = &self.spans {
+            spans.ended(&self.chunk, index, since, attempt);
         }
     }
 }

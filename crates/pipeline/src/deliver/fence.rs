@@ -17,6 +17,7 @@ use channel::{Attempt, Job, Reports};
 use notification::{Chunk, Report, limits};
 use store::{Begin, Mark, MarkAnswer, StoreError};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Begins the deliveries of one chunk.
 #[derive(Debug)]
@@ -182,8 +183,8 @@ impl Reports for FencedReports<'_> {
         }
     }
 
-    fn ended(&self, attempt: &Attempt) {
-        self.job.reports.ended(attempt);
+    fn ended(&self, index: u16, since: Instant, attempt: &Attempt) {
+        self.job.reports.ended(index, since, attempt);
     }
 }
 

@@ -85,6 +85,7 @@ fn complete(
         due_at: checked.due_at(now),
         expires_at: checked.ends_at(),
         broadcast: None,
+        trace: submission.trace,
     };
     Ok(Draft { envelope, recipient, content, idempotency, labels: checked.labels })
 }

@@ -306,6 +306,7 @@ impl Intake {
     ) -> Result<BroadcastOpening, IngestError> {
         self.sweep().await;
         let (catalog, whose, now) = (self.catalog(), tenant.clone(), self.now());
+        let trace = submission.trace;
         let check =
             move |submission: &Submission<'_>| draft::broadcast(&catalog, &whose, submission, now);
         let (draft, content) = self.render(tenant, submission, check).await??;
@@ -313,7 +314,8 @@ impl Intake {
         match self.store.open_broadcast(draft, now).await {
             Ok(BroadcastOpened::Replayed(id)) => Ok(BroadcastOpening::Replayed(id)),
             Ok(BroadcastOpened::Opened(id)) => {
-                Ok(BroadcastOpening::Open(Upload::new(Arc::clone(self), id, (whose, content))))
+                let upload = Upload::new(Arc::clone(self), (id, trace), (whose, content));
+                Ok(BroadcastOpening::Open(upload))
             }
             Err(StoreError::BoundPassed { bound, now, .. }) => {
                 Err(InvalidField::passed(bound, now).into())

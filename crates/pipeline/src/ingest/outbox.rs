@@ -139,6 +139,7 @@ fn submission(
         tags,
         metadata: object("/metadata", &row.metadata)?,
         senders: None,
+        trace: None,
     };
     Ok((submission, asked_at))
 }

@@ -219,6 +219,7 @@ fn submission<'a>(
         tags: tags.transpose()?.unwrap_or_default(),
         metadata: object.object("metadata", whole)?.unwrap_or_default(),
         senders: None,
+        trace: None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use notification::{ByteString, Bytes};
+use notification::{ByteString, Bytes, TraceContext};
 
 use super::sender_grants::SenderGrants;
 
@@ -44,6 +44,8 @@ pub struct Submission<'a> {
     pub metadata: Bytes,
     /// The senders that its caller is granted; `None` for all of them. No part of the request's text.
     pub senders: Option<Arc<SenderGrants>>,
+    /// The trace of the request that brought it, if that is traced. No part of the request's text either.
+    pub trace: Option<TraceContext>,
 }
 
 /// A content for another channel, sent once the one before it is definitely refused.
@@ -115,6 +117,7 @@ impl Submission<'_> {
             tags: self.tags,
             metadata: self.metadata,
             senders: self.senders,
+            trace: self.trace,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use notification::{BroadcastId, ByteString, Name, limits};
+use notification::{BroadcastId, ByteString, Name, TraceContext, limits};
 use store::{RecipientGroup, StoreError};
 
 use super::broadcast_content::{BroadcastContent, RecipientContent};
@@ -32,14 +32,19 @@ pub struct Upload {
     id: BroadcastId,
     tenant: Name,
     content: Arc<BroadcastContent>,
+    /// The trace of which some of the recipients are a part.
+    trace: Option<TraceContext>,
     groups: Vec<RecipientGroup>,
-    group_of: HashMap<Arc<str>, usize>,
+    group_of: HashMap<GroupKey, usize>,
     collected_items: usize,
     collected_bytes: usize,
     accepted: u64,
     calls: FuturesUnordered<BoxFuture<'static, Result<(), StoreError>>>,
     is_closed: bool,
 }
+
+/// The fields that recipients have in common that are handed to the store as one group: their destination and their trace.
+type GroupKey = (Arc<str>, Option<TraceContext>);
 
 /// A recipient that was checked, with its content.
 struct UploadItem {
@@ -65,10 +70,11 @@ impl UploadItem {
 // === impl Upload ===
 
 impl Upload {
-    /// An upload for a tenant's open broadcast `id`. Each recipient is sent its content, or one of its own.
+    /// An upload for a tenant's open broadcast `id`, whose request may be part of a trace. Each recipient is sent its content, or one of
+    /// its own.
     pub(super) fn new(
         intake: Arc<Intake>,
-        id: BroadcastId,
+        (id, trace): (BroadcastId, Option<TraceContext>),
         (tenant, content): (Name, BroadcastContent),
     ) -> Self {
         Self {
@@ -76,6 +82,7 @@ impl Upload {
             id,
             tenant,
             content: Arc::new(content),
+            trace,
             groups: Vec::new(),
             group_of: HashMap::new(),
             collected_items: 0,
@@ -115,9 +122,11 @@ impl Upload {
     fn collect(&mut self, UploadItem { checked, content, external_id }: UploadItem) {
         let CheckedRecipient { recipient, destination } = checked;
         let RecipientContent { content, bytes } = content;
+        let number = self.accepted + self.collected_items as u64;
+        let trace = self.trace.filter(|_| number.is_multiple_of(limits::RECIPIENTS_PER_TRACED));
         self.collected_items += 1;
         self.collected_bytes += recipient.len() + bytes + external_id.len();
-        let group = self.group(destination);
+        let group = self.group((destination, trace));
         group.push(recipient, content, external_id);
     }
 
@@ -190,17 +199,19 @@ impl Upload {
         Ok(sealed)
     }
 
-    /// The group of `destination`. Most channels have one only, so the last is tried first.
+    /// The group with this destination and this trace. Most channels have one only, so the last is tried first.
     #[expect(clippy::indexing_slicing, reason = "positions in `group_of` are those of `groups`")]
-    fn group(&mut self, destination: Arc<str>) -> &mut RecipientGroup {
+    fn group(&mut self, (destination, trace): GroupKey) -> &mut RecipientGroup {
         // Of no groups this wraps, and is not used as it is: one more than it is the next position, 0.
         let last = self.groups.len().wrapping_sub(1);
-        if self.groups.last().is_some_and(|group| group.destination == destination) {
+        let is_alike =
+            |group: &RecipientGroup| group.destination == destination && group.trace == trace;
+        if self.groups.last().is_some_and(is_alike) {
             return &mut self.groups[last];
         }
-        let position = *self.group_of.entry(destination).or_insert_with_key(|destination| {
-            let destination = Arc::clone(destination);
-            self.groups.push(RecipientGroup::new(destination));
+        let position = *self.group_of.entry((destination, trace)).or_insert_with_key(|key| {
+            let destination = Arc::clone(&key.0);
+            self.groups.push(RecipientGroup { trace, ..RecipientGroup::new(destination) });
             last.wrapping_add(1)
         });
         &mut self.groups[position]

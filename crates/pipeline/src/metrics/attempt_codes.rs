@@ -74,20 +74,23 @@ impl AttemptCodes {
     }
 }
 
-/// The code under which the attempts of `group` are counted: the reason, if it is a word that the code of a channel lists; otherwise the
-/// status of the protocol; `none` without an answer. `None` if they were not attempts.
+/// The code under which the attempts of `group` are counted. `None` if they were not attempts.
 fn code_of(group: &OutcomeGroup) -> Option<Cow<'static, str>> {
     match group.disposition {
         Disposition::HandedBack { .. } | Disposition::Ended(State::Expired) => return None,
         Disposition::Ended(_) | Disposition::TooLate | Disposition::Retry { .. } => {}
     }
-    match &group.detail {
+    Some(attempt_code(group.status, &group.detail))
+}
+
+/// The code of an attempt with this status and this detail: the reason, if it is a word that the code of a channel lists; otherwise the
+/// status of the protocol; `none` without an answer.
+pub(crate) fn attempt_code(status: u16, detail: &Cow<'static, str>) -> Cow<'static, str> {
+    match detail {
         // Words of a server are never static: what is comes from a table.
-        Cow::Borrowed(word) if is_word(word) => Some(Cow::Borrowed(word)),
-        Cow::Borrowed(_) | Cow::Owned(_) if group.status > 0 => {
-            Some(Cow::Owned(group.status.to_string()))
-        }
-        Cow::Borrowed(_) | Cow::Owned(_) => Some(Cow::Borrowed("none")),
+        Cow::Borrowed(word) if is_word(word) => Cow::Borrowed(word),
+        Cow::Borrowed(_) | Cow::Owned(_) if status > 0 => Cow::Owned(status.to_string()),
+        Cow::Borrowed(_) | Cow::Owned(_) => Cow::Borrowed("none"),
     }
 }
 

@@ -90,8 +90,14 @@ impl Rig {
             priority: Priority::Normal,
             tenant: name("default"),
         };
-        let envelope =
-            Envelope { lane, guarantee, due_at: self.now(), expires_at: None, broadcast: None };
+        let envelope = Envelope {
+            lane,
+            guarantee,
+            due_at: self.now(),
+            expires_at: None,
+            broadcast: None,
+            trace: None,
+        };
         let content = Content { payload: Bytes::from_static(b"{}"), ..Content::default() };
         Draft {
             envelope,

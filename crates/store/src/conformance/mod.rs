@@ -36,6 +36,7 @@ mod sources;
 mod support;
 mod suppression;
 mod tickets;
+mod traces;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -186,6 +187,10 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_is_accepted_is_found_as_it_was_given
             a_large_request_is_cut_into_batches
             large_contents_are_cut_into_batches;
+        traces:
+            a_trace_goes_with_each_attempt
+            what_stands_in_for_a_traced_one_is_traced
+            some_recipients_of_a_broadcast_are_traced;
         idempotency:
             the_same_key_twice_is_one_notification
             the_same_key_twice_in_one_request_is_one_notification

@@ -124,6 +124,7 @@ impl Books {
                 due_at: draft.due_at,
                 expires_at: draft.expires_at,
                 broadcast: Some(id),
+                trace: group.trace,
             };
             let has_contents = group.has_contents();
             let with_content = |(recipient, own, labels): (&ByteString, Content, Labels)| {

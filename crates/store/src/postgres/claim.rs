@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use notification::{
     BatchId, BroadcastId, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, State, Ticket,
-    Timestamp,
+    Timestamp, TraceContext,
 };
 use tokio_postgres::Row;
 
@@ -56,7 +56,7 @@ macro_rules! select_batch {
              coalesce(batch.options, broadcast.options), \
              CASE WHEN batch.payload IS NOT NULL THEN batch.payload \
                WHEN row_number() OVER (PARTITION BY broadcast.id, batch.payload IS NULL) = 1 THEN broadcast.payload END, \
-             items, lane.channel, lane.destination, lane.priority, batch.tenant, batch.payload IS NULL, removed \
+             items, lane.channel, lane.destination, lane.priority, batch.tenant, batch.payload IS NULL, removed, trace \
              FROM batch JOIN tenant_lane AS lane ON lane.id = batch.lane LEFT JOIN broadcast ON broadcast.id = batch.broadcast \
              WHERE ",
             $condition
@@ -405,6 +405,7 @@ fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
             due_at: Timestamp::from_millis(row.try_get(3)?),
             expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
             broadcast: broadcast.map(|id| BroadcastId(id.cast_unsigned())),
+            trace: row.try_get::<_, Option<&[u8]>>(15)?.and_then(TraceContext::from_bytes),
         },
         accepted_at: Timestamp::from_millis(row.try_get(2)?),
         content,

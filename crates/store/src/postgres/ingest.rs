@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    BatchId, BroadcastId, ByteString, Draft, Lane, Name, NotificationId, Timestamp,
+    BatchId, BroadcastId, ByteString, Draft, Lane, Name, NotificationId, Timestamp, TraceContext,
 };
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
@@ -39,8 +39,8 @@ struct ReservedBatches<'a> {
 }
 
 const COPY_BATCHES: &str = "COPY batch (id, lane, guarantee, accepted_at, due_at, expires_at, \
-     broadcast, count, tenant, options, payload, items, of_feed, labels) FROM STDIN BINARY";
-const BATCH_TYPES: [Type; 14] = [
+     broadcast, count, tenant, options, payload, items, of_feed, labels, trace) FROM STDIN BINARY";
+const BATCH_TYPES: [Type; 15] = [
     Type::INT8,
     Type::INT4,
     Type::INT2,
@@ -54,6 +54,7 @@ const BATCH_TYPES: [Type; 14] = [
     Type::BYTEA,
     Type::BYTEA,
     Type::BOOL,
+    Type::BYTEA,
     Type::BYTEA,
 ];
 const SELECT_LABELS: &str =
@@ -258,6 +259,7 @@ impl Transaction<'_> {
         for (lane, batch) in batches {
             let envelope = &batch.envelope;
             let shared = batch.shared_content();
+            let trace = envelope.trace.map(TraceContext::to_bytes);
             writer
                 .as_mut()
                 .write(&[
@@ -275,6 +277,7 @@ impl Transaction<'_> {
                     &batch.encoded_items(),
                     &batch.is_of_feed.then_some(true),
                     &batch.labels.encode(),
+                    &trace.as_ref().map(|trace| &trace[..]),
                 ])
                 .await?;
         }

@@ -46,7 +46,7 @@ pub(crate) struct BatchBuilder {
 /// A broadcast that is open.
 #[derive(Debug)]
 pub(crate) struct OpenedBroadcast {
-    /// The envelope that its batches share; the destination is left empty.
+    /// The envelope that its batches share; the destination is left empty, and the trace.
     pub(crate) envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
     pub(crate) key: Option<(ByteString, [u8; 32])>,
@@ -175,6 +175,7 @@ impl OpenedBroadcast {
     pub(crate) fn envelope_of(&self, group: &RecipientGroup) -> Envelope {
         let mut envelope = self.envelope.clone();
         envelope.lane.destination = Arc::clone(&group.destination);
+        envelope.trace = group.trace;
         envelope
     }
 }

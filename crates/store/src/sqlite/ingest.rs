@@ -1,7 +1,7 @@
 //! Ingest: the drafts of all callers of a transaction, packed into shared batches.
 
 use async_trait::async_trait;
-use notification::{BatchId, BroadcastId, Draft, Name, Timestamp};
+use notification::{BatchId, BroadcastId, Draft, Name, Timestamp, TraceContext};
 use rusqlite::params;
 
 use super::Sqlite;
@@ -141,8 +141,8 @@ impl Transaction<'_> {
         let shared = batch.shared_content();
         self.sql(
             "INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, expires_at, broadcast, \
-             count, tenant, options, payload, items, of_feed, labels) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             count, tenant, options, payload, items, of_feed, labels, trace) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?
         .execute(params![
             batch.id.0.cast_signed(),
@@ -159,6 +159,7 @@ impl Transaction<'_> {
             batch.encoded_items(),
             batch.is_of_feed.then_some(true),
             batch.labels.encode(),
+            envelope.trace.map(TraceContext::to_bytes),
         ])?;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Lane, Name, NotificationId,
-    Timestamp,
+    Timestamp, TraceContext,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -85,7 +85,7 @@ impl BatchRow {
         let mut select = connection.prepare_cached(
             "SELECT guarantee, accepted_at, \
              coalesce((SELECT due_at FROM broadcast AS b WHERE b.id = batch.broadcast), due_at), \
-             expires_at, broadcast, tenant, options, payload, items, removed FROM batch WHERE id = ?1",
+             expires_at, broadcast, tenant, options, payload, items, removed, trace FROM batch WHERE id = ?1",
         )?;
         let mut rows = select.query([id.0.cast_signed()])?;
         let missing = || StoreError::Damaged(format!("batch {} is missing", id.0));
@@ -106,6 +106,7 @@ impl BatchRow {
             due_at: Timestamp::from_millis(row.get(2)?),
             expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
             broadcast: row.get::<_, Option<i64>>(4)?.map(|id| BroadcastId(id.cast_unsigned())),
+            trace: row.get_ref(10)?.as_blob_or_null()?.and_then(TraceContext::from_bytes),
         };
         Ok(Self {
             id,

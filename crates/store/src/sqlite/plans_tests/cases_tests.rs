@@ -64,7 +64,7 @@ pub(super) const CASES: &[Case] = &[
     Case::new(
         "ingest.rs",
         "INSERT INTO batch",
-        "1000000, 1, 0, 1, 1, NULL, NULL, 1, 'tenant', NULL, NULL, x'', NULL, NULL",
+        "1000000, 1, 0, 1, 1, NULL, NULL, 1, 'tenant', NULL, NULL, x'', NULL, NULL, NULL",
     ),
     Case::new("ingest.rs", "INSERT INTO idempotency", "'tenant', 'new', x'00', x'00'"),
     Case::new("list.rs", "ORDER BY batch.id LIMIT", "40000, 'tenant', 'channel', NULL, 64, 44096"),

@@ -1,0 +1,82 @@
+//! Traces: a notification keeps the trace of the request that it comes from until its last attempt, and so does what stands in for it.
+
+use std::sync::Arc;
+
+use notification::{
+    Alternative, Bytes, Chunk, Disposition, Draft, Envelope, Fallback, TraceContext, limits,
+};
+
+use super::fallbacks::refusal;
+use super::support::{
+    BroadcastShape, Shape, at, claim_all, claim_one, name, settle_all, settle_one,
+};
+use crate::{RecipientGroup, Store};
+
+fn trace(number: u8) -> Option<TraceContext> {
+    TraceContext::from_bytes(&[number; 24])
+}
+
+fn traced(recipient: &str, trace: Option<TraceContext>) -> Draft {
+    let draft = Shape::default().draft(recipient);
+    Draft { envelope: Envelope { trace, ..draft.envelope }, ..draft }
+}
+
+/// The recipients of `chunks`, each with its trace.
+fn traces_of(chunks: &[Chunk]) -> Vec<(String, Option<TraceContext>)> {
+    let deliveries = chunks.iter().flat_map(|chunk| {
+        chunk.deliveries.iter().map(|it| (it.recipient.to_string(), chunk.trace(it.index)))
+    });
+    let mut found: Vec<_> = deliveries.collect();
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found
+}
+
+pub(super) async fn a_trace_goes_with_each_attempt(store: &dyn Store) {
+    let drafts = [("a", None), ("b", trace(1)), ("c", trace(2)), ("d", trace(1)), ("e", None)];
+    let expected = drafts.map(|(recipient, trace)| (recipient.to_owned(), trace));
+    let drafts = drafts.map(|(recipient, trace)| traced(recipient, trace));
+    store.ingest(drafts.to_vec(), at(0)).await.unwrap();
+    let claimed = claim_all(store, 0).await;
+    assert_eq!(traces_of(&claimed), expected);
+    for chunk in &claimed {
+        settle_all(store, chunk, Disposition::Retry { at: at(9) }).await;
+    }
+    let again = claim_all(store, 9).await;
+    assert_eq!(traces_of(&again), expected);
+    assert!(again.iter().all(|chunk| chunk.attempt == 2));
+}
+
+pub(super) async fn what_stands_in_for_a_traced_one_is_traced(store: &dyn Store) {
+    let next = Alternative {
+        channel: name("other"),
+        destination: "there".into(),
+        recipient: "b".into(),
+        payload: Bytes::from_static(b"[1]"),
+        options: Bytes::new(),
+    };
+    let mut draft = traced("a", trace(1));
+    draft.content.fallback = Some(Arc::new(Fallback { of: None, next: vec![next] }));
+    store.ingest(vec![draft], at(0)).await.unwrap();
+    let first = claim_one(store, 0).await;
+    settle_one(store, refusal(&first)).await;
+    assert_eq!(traces_of(&[claim_one(store, 7).await]), [("b".to_owned(), trace(1))]);
+}
+
+pub(super) async fn some_recipients_of_a_broadcast_are_traced(store: &dyn Store) {
+    let id = BroadcastShape::default().open(store, 0).await;
+    let mut plain = RecipientGroup::new("here".into());
+    plain.recipients = (0..limits::BATCH_ITEMS + 9).map(|it| format!("{it}").into()).collect();
+    let recipients = vec!["traced".into()];
+    let few = RecipientGroup { recipients, trace: trace(3), ..RecipientGroup::new("here".into()) };
+    store.add_recipients(id, vec![plain, few], at(0)).await.unwrap();
+    store.seal_broadcast(id, at(0)).await.unwrap();
+    let chunks = claim_all(store, 0).await;
+    let mut traces = traces_of(&chunks);
+    assert_eq!(traces.pop(), Some(("traced".to_owned(), trace(3))));
+    assert_eq!(traces.len(), limits::BATCH_ITEMS + 9);
+    assert!(traces.iter().all(|(_, trace)| trace.is_none()));
+    for chunk in &chunks {
+        let content = chunk.content_of(&chunk.deliveries[0]).unwrap();
+        assert_eq!(content.payload, BroadcastShape::default().draft().content.payload);
+    }
+}
