@@ -88,7 +88,7 @@ mod tests {
         LaneStatus { lane, claimed: 2, next_due_at, evidence: LaneEvidence::default() }
     }
 
-    /// What is told of lanes, which are all, or listed up to a due time.
+    /// The lines of lanes, which are all, or listed up to a due time.
     fn lines(lanes: Vec<LaneStatus>, until: Option<i64>) -> Vec<String> {
         let channels = ["ios", "hooks"].map(|name| name.parse().unwrap()).into();
         let mut registry = Registry::default();
