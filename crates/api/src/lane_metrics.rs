@@ -7,36 +7,30 @@ use notification::{Name, Pauses, Priority, Timestamp};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use store::{LANES_LISTED, LaneStatus};
+use store::{LaneList, LaneStatus};
 
 use crate::status::{lag, oldest_due};
 
 type LaneLabels = [(&'static str, String); 2];
 type ByLane<Value> = Family<LaneLabels, Gauge<Value, AtomicU64>>;
 
-/// True if `lanes`, as the store lists them, are all.
-pub(crate) fn are_all(lanes: &[LaneStatus]) -> bool {
-    lanes.len() < LANES_LISTED
-}
-
-/// Adds what `lanes` say, as the store lists them, of those of `channels` and of every priority. What is claimed is always listed, and
-/// of the others those that are due first: how many there are, and how many are closed, is only known where all are listed, and is
-/// missing otherwise. So is an age, unless a lane that is not listed cannot be due before.
+/// Adds what `list` says of the lanes of `channels` and of every priority. What is claimed is always listed, and of the others those
+/// that are due first: how many there are, and how many are closed, is only known where all are listed, and is missing otherwise. So
+/// is an age, unless a lane that is not listed cannot be due before.
 pub(crate) fn add_lanes(
-    lanes: Vec<LaneStatus>,
+    list: LaneList,
     (pauses, channels): (&Pauses, &BTreeSet<Name>),
     now: Timestamp,
     registry: &mut Registry,
 ) {
-    let are_all = are_all(&lanes);
-    let listed_until = listed_until(&lanes);
+    let (are_all, until) = (list.are_all(), list.until);
     let mut groups = BTreeMap::<(Name, Priority), Vec<LaneStatus>>::new();
     for channel in channels {
         for priority in Priority::ALL {
             groups.insert((channel.clone(), *priority), Vec::new());
         }
     }
-    for status in lanes {
+    for status in list.lanes {
         // What waits for a channel that is not configured is parked.
         let key = (status.lane.channel.clone(), status.lane.priority);
         if let Some(group) = groups.get_mut(&key) {
@@ -48,7 +42,7 @@ pub(crate) fn add_lanes(
     for ((channel, priority), lanes) in groups {
         let labels = [("channel", channel.to_string()), ("priority", priority.as_str().to_owned())];
         let oldest = oldest_due(&lanes, pauses);
-        if are_all || oldest.is_some_and(|due| Some(due) <= listed_until) {
+        if are_all || oldest.is_some_and(|due| Some(due) <= until) {
             due.get_or_create(&labels).set(lag(oldest, now).as_secs_f64());
         }
         claimed.get_or_create(&labels).set(lanes.iter().map(|status| status.claimed).sum());
@@ -70,21 +64,13 @@ pub(crate) fn add_lanes(
     registry.register("belfry_lanes_closed", help, closed);
 }
 
-/// The due time up to which every lane is listed, where not all are: that of the last one of which nothing is claimed, as these are
-/// listed in the order of their due times; of the others only the one that is due first of all is known to be listed for that.
-fn listed_until(lanes: &[LaneStatus]) -> Option<Timestamp> {
-    let waiting = lanes.iter().filter(|status| status.claimed == 0);
-    let last = waiting.filter_map(|status| status.next_due_at).max();
-    last.max(lanes.iter().filter_map(|status| status.next_due_at).min())
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use notification::Lane;
     use prometheus_client::encoding::text::encode;
-    use store::LaneEvidence;
+    use store::{LANES_LISTED, LaneEvidence};
 
     use super::*;
 
@@ -102,10 +88,12 @@ mod tests {
         LaneStatus { lane, claimed: 2, next_due_at, evidence: LaneEvidence::default() }
     }
 
-    fn lines(lanes: Vec<LaneStatus>) -> Vec<String> {
+    /// The lines of lanes, which are all, or listed up to a due time.
+    fn lines(lanes: Vec<LaneStatus>, until: Option<i64>) -> Vec<String> {
         let channels = ["ios", "hooks"].map(|name| name.parse().unwrap()).into();
         let mut registry = Registry::default();
-        add_lanes(lanes, (&Pauses::default(), &channels), NOW, &mut registry);
+        let list = LaneList { lanes, until: until.map(Timestamp::from_millis) };
+        add_lanes(list, (&Pauses::default(), &channels), NOW, &mut registry);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -117,7 +105,7 @@ mod tests {
         closed.evidence.closed_until = Some(NOW.plus(std::time::Duration::from_millis(1)));
         let mut open_again = lane(2, "ios", None);
         open_again.evidence.closed_until = Some(NOW);
-        let lines = lines(vec![closed, open_again, lane(3, "gone", Some(0))]);
+        let lines = lines(vec![closed, open_again, lane(3, "gone", Some(0))], None);
         assert_eq!(lines.len(), 4 * 2 * 3, "{lines:?}");
         let bulk = "{channel=\"ios\",priority=\"bulk\"}";
         for line in [
@@ -143,7 +131,7 @@ mod tests {
         // Listed for what is claimed of them: lanes of their channel that are due before may be missing.
         let claimed = |number, due_at| lane(LANES_LISTED + number, "hooks", Some(due_at));
         let due = |lanes: &[LaneStatus]| {
-            let shown = lines(lanes.to_vec());
+            let shown = lines(lanes.to_vec(), Some(1_000));
             shown.into_iter().filter(|line| line.contains("oldest_due")).collect::<Vec<_>>()
         };
         let of = |channel, age| {
@@ -163,7 +151,7 @@ mod tests {
     fn a_hundred_times_the_lanes_that_are_listed_make_no_more_series_and_what_is_not_known_is_missing()
      {
         let many = (0..100 * LANES_LISTED).map(|number| lane(number, "ios", Some(0)));
-        let lines = lines(many.collect());
+        let lines = lines(many.collect(), Some(0));
         let due: Vec<_> = lines.iter().filter(|line| line.contains("oldest_due")).collect();
         assert_eq!(due, ["belfry_lane_oldest_due_seconds{channel=\"ios\",priority=\"bulk\"} 10.0"]);
         assert_eq!(lines.len(), 1 + 2 * 3, "{lines:?}");

@@ -20,7 +20,7 @@ use store::{ClusterStatus, ErrorKind, LaneStatus, StoreError};
 use crate::ApiState;
 use crate::caller::Caller;
 use crate::exposition::exposed;
-use crate::lane_metrics::{add_lanes, are_all};
+use crate::lane_metrics::add_lanes;
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::status::{lag, oldest_due};
@@ -55,12 +55,12 @@ pub(crate) async fn of_tenant(
     let pauses = reads.pauses().await?;
     let own = pauses.iter().filter(|pause| pause.tenant == caller.tenant).count();
     now.register("belfry_pauses", "Pauses of the tenant", count(own as u64));
-    let mut lanes = reads.lanes().await?;
-    let are_all = are_all(&lanes);
-    lanes.retain(|status| status.lane.tenant == caller.tenant);
+    let mut list = reads.lanes().await?;
+    list.lanes.retain(|status| status.lane.tenant == caller.tenant);
     // Behind so many lanes of others that are due before its own, it is not known.
-    if are_all || !lanes.is_empty() {
-        add_oldest_due(&lanes, &pauses, &shared, &mut now);
+    let is_known = |due| Some(due) <= list.until;
+    if list.are_all() || oldest_due(&list.lanes, &pauses).is_some_and(is_known) {
+        add_oldest_due(&list.lanes, &pauses, &shared, &mut now);
     }
     let mut text = String::new();
     encode_registry(&mut text, &now).and_then(|()| encode_eof(&mut text)).map_err(unwritten)?;
@@ -101,7 +101,7 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
         "Pauses: broadcasts, lanes, channels and tenants that are not sent until they are resumed";
     now.register("belfry_pauses", help, count(pauses.len() as u64));
     let lanes = shared.reads.lanes().await?;
-    add_oldest_due(&lanes, &pauses, shared, now);
+    add_oldest_due(&lanes.lanes, &pauses, shared, now);
     let channels = shared.intake.channel_names();
     add_lanes(lanes, (&pauses, &channels), shared.intake.now(), now);
     let parked = Family::<[(&str, String); 1], Count>::default();

@@ -79,7 +79,7 @@ pub(crate) async fn read(
         let detail = format!("the channel has several destinations: name one, as {some}");
         return Err(Problem::parameter(detail));
     }
-    let mut lanes = reads.lanes().await?;
+    let mut lanes = reads.lanes().await?.lanes;
     lanes.retain(|lane| lane.lane.channel == channel && is_there(&lane.lane.destination));
     // Of all channels but this one, nothing is to be counted.
     let waiting = reads.parked(others).await?;

@@ -242,7 +242,7 @@ impl StatusAnswer {
                 }
             }
         }
-        let (lanes, pauses) = (reads.lanes().await?, reads.pauses().await?);
+        let (lanes, pauses) = (reads.lanes().await?.lanes, reads.pauses().await?);
         let oldest = oldest_due(&lanes, &pauses);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),

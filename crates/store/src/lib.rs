@@ -74,8 +74,8 @@ pub use operations::{Operations, Paused, Requeued};
 pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
-    Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LanePace, LaneStatus,
-    LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LaneList, LanePace,
+    LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
 };
 pub use reader_shares::{Patience, TenantReads};
 pub use recovery::{Ending, Recovery};

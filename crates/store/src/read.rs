@@ -145,6 +145,16 @@ pub struct BroadcastPart {
     pub series: Series,
 }
 
+/// The lanes with work, or some of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaneList {
+    /// In order of lane.
+    pub lanes: Vec<LaneStatus>,
+    /// `None` if these are all. Otherwise the due time up to which lanes are listed: one that is not listed is due 16 s before it at
+    /// the earliest.
+    pub until: Option<Timestamp>,
+}
+
 /// A lane with work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneStatus {
@@ -224,6 +234,15 @@ impl BroadcastPart {
         self.retries.merge(&other.retries);
         self.retry_attempt = self.retry_attempt.max(other.retry_attempt);
         self.series.merge(&other.series);
+    }
+}
+
+// === impl LaneList ===
+
+impl LaneList {
+    /// True if no lane with work is missing.
+    pub const fn are_all(&self) -> bool {
+        self.until.is_none()
     }
 }
 
@@ -341,10 +360,11 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
         items: usize,
     ) -> Result<Option<TenantPage>, StoreError>;
 
-    /// Lanes with work, in order of lane: those with claimed deliveries, and of the rest some whose work is due first, a thousand
-    /// at least if there are as many. The lane whose work is due first of all is among them, or one that is due 16 s later at
-    /// most: waiting work adds nothing to the cost of an answer.
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError>;
+    /// Lanes with work: those with claimed deliveries, and of the rest [`LANES_LISTED`](crate::LANES_LISTED), or all if there are
+    /// fewer, however much waits in each. Of more, those are listed that are due first, as far as 1,000 spans of 16 s in which a
+    /// lane has something due show them, and others to fill the list. The lane whose work is due first of all is listed, or one that
+    /// is due 16 s later at most: waiting work adds nothing to the cost of an answer.
+    async fn lanes(&self) -> Result<LaneList, StoreError>;
 
     /// Paces of lanes that this process has seen since its start: of up to 256 that were busy last, with work now or without, in
     /// no order.

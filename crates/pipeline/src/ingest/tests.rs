@@ -224,7 +224,7 @@ async fn a_broadcast_counts_when_it_is_sealed_and_never_when_it_is_dropped() {
     let added = upload.add(vec![whom("1@h"), whom("2@g")]).await.unwrap();
     assert_eq!(added, [Ok(()), Ok(())]);
     assert_eq!(upload.seal().await, Ok(2));
-    let lanes = store.lanes().await.unwrap();
+    let lanes = store.lanes().await.unwrap().lanes;
     let destinations: Vec<_> = lanes.iter().map(|lane| &*lane.lane.destination).collect();
     assert_eq!(destinations, ["g", "h"]);
 }

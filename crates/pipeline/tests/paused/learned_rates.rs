@@ -32,7 +32,7 @@ fn a_rate_that_nobody_configured_is_learned_from_refusals_and_used() {
             let minutes = |count: u64| usize::try_from(60 * count).unwrap() * a_second as usize;
             rig.accept_drafts(drafts(&rig, minutes(ended + 1))).await;
             tokio::time::sleep(Duration::from_mins(ended)).await;
-            let lanes = rig.store.lanes().await.unwrap();
+            let lanes = rig.store.lanes().await.unwrap().lanes;
             let shown = lanes[0].evidence.rate_per_minute.unwrap().get();
             let span = (learned, ended);
             let attempts = between(&rig.script.attempted_at(), start, span);

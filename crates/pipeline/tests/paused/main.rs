@@ -433,7 +433,7 @@ async fn accept_many(rig: &Rig, guarantee: Guarantee) {
 
 /// Deliveries that are claimed and not settled.
 async fn claimed(rig: &Rig) -> u64 {
-    rig.store.lanes().await.unwrap().iter().map(|lane| lane.claimed).sum()
+    rig.store.lanes().await.unwrap().lanes.iter().map(|lane| lane.claimed).sum()
 }
 
 #[test]

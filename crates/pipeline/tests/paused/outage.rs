@@ -38,7 +38,8 @@ async fn outage_of(attempt: Attempt, guarantee: Guarantee) -> (usize, usize) {
     rig.script.set_outage(Some(attempt));
     for _ in 0..OUTAGE.as_secs() / 60 {
         tokio::time::sleep(Duration::from_mins(1)).await;
-        let held: u64 = rig.store.lanes().await.unwrap().iter().map(|lane| lane.claimed).sum();
+        let held: u64 =
+            rig.store.lanes().await.unwrap().lanes.iter().map(|lane| lane.claimed).sum();
         assert!(held <= limits::BATCH_ITEMS as u64, "{held} are held for who does not answer");
     }
     rig.script.set_outage(None);

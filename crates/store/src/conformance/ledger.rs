@@ -9,7 +9,7 @@ use super::support::{
     list_in_pages, name, part, settle_all, settle_one, whole_log,
 };
 use crate::{
-    Admission, CancelTarget, ClaimRequest, Filter, LaneEvidence, LaneStatus, ListOrder,
+    Admission, CancelTarget, ClaimRequest, Filter, LaneEvidence, LaneList, LaneStatus, ListOrder,
     LogPosition, Store,
 };
 
@@ -310,9 +310,12 @@ pub(super) async fn lanes_show_their_work(store: &dyn Store) {
         evidence,
     };
     let expect = [status(&here, 2, 70, answered), status(&there, 0, 8, LaneEvidence::default())];
-    assert_eq!(store.reader().lanes().await.unwrap(), expect);
+    assert_eq!(
+        store.reader().lanes().await.unwrap(),
+        LaneList { lanes: expect.into(), until: None }
+    );
     for chunk in claim_all(store, 1_000_000).await {
         settle_all(store, &chunk, DELIVERED).await;
     }
-    assert_eq!(store.reader().lanes().await.unwrap(), []);
+    assert_eq!(store.reader().lanes().await.unwrap(), LaneList::default());
 }

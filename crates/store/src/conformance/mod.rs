@@ -21,6 +21,7 @@ mod idempotency;
 mod ingest;
 mod keys;
 mod labels;
+mod lanes;
 mod leases;
 mod ledger;
 mod pausing;
@@ -346,6 +347,9 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
             a_recipient_is_found_by_its_tenant_and_at_once
             the_log_is_read_once_from_start_to_end
             lanes_show_their_work;
+        lanes:
+            all_lanes_are_listed_however_long_their_backlogs_are
+            of_too_many_lanes_those_that_are_due_first_are_listed;
         labels:
             notifications_are_found_by_their_labels
             notifications_are_found_by_the_reason_of_their_end

@@ -112,7 +112,7 @@ pub(super) async fn what_is_claimed_and_handed_back_waits_with_the_rest(store: &
     settle_one(store, part(&chunk, &[2], Disposition::HandedBack { at: at(2) })).await;
     assert_eq!(deliver_all(store).await, []);
     assert_eq!(find(store, ids[0]).await.state, State::Delivered);
-    let lanes = store.reader().lanes().await.unwrap();
+    let lanes = store.reader().lanes().await.unwrap().lanes;
     assert_eq!(lanes.iter().map(|lane| lane.claimed).collect::<Vec<_>>(), [0]);
     assert!(resume(store, "channel/channel").await);
     let mut again = claim_all(store, 5).await;

@@ -51,7 +51,7 @@ async fn fail(store: &dyn Store, millis: i64) -> (usize, Option<Timestamp>) {
 
 /// Evidence of the only lane.
 async fn evidence(store: &dyn Store) -> LaneEvidence {
-    let lanes = store.reader().lanes().await.unwrap();
+    let lanes = store.reader().lanes().await.unwrap().lanes;
     assert_eq!(lanes.len(), 1);
     lanes[0].evidence
 }

@@ -40,8 +40,8 @@ use crate::{
     BroadcastFilter, BroadcastOpened, BroadcastPage, BroadcastStatus, CancelPage, CancelScope,
     CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, DeliveryFilter,
     DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History, Ingest, KeyChange,
-    KeyChanged, KeyStore, KeyUse, LanePace, LaneStatus, Lift, LogPage, LogPosition, Mark,
-    MarkAnswer, Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
+    KeyChanged, KeyStore, KeyUse, LaneList, LanePace, Lift, LogPage, LogPosition, Mark, MarkAnswer,
+    Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
     RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
     SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
     SuppressionPage, TakeTickets, TenantPage, TotalsAssignment,
@@ -310,7 +310,7 @@ impl ReadStore for Memory {
         Ok(self.read(|books| books.tenants(after.as_ref(), items)))
     }
 
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+    async fn lanes(&self) -> Result<LaneList, StoreError> {
         Ok(self.read(Books::lanes))
     }
 

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use notification::{Account, BatchId, BroadcastId, Labels, Lane, Name, NotificationId, State};
+use notification::{
+    Account, BatchId, BroadcastId, Labels, Lane, Name, NotificationId, State, Timestamp,
+};
 
 use super::Memory;
 use super::books::{Books, Broadcast, MemoryChunk};
-use crate::rows::due::LANES_PER_PAGE;
+use crate::rows::due::{LANES_PER_PAGE, span_of};
+use crate::rows::lane_list::{ChosenLanes, FoundLane, LANES_LOOKED_AT, LaneChooser};
 use crate::rows::parked::Counted;
 use crate::rows::paused::PUT_AWAY;
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::{
-    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, Filter, History, KeyUse, LanePace,
-    LaneStatus, ListOrder, ListedBroadcast, LogPage, LogPosition, Page, ParkedChannel, Patience,
-    ReadStore, StoreError, TenantReads,
+    Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, Filter, History, KeyUse, LaneList,
+    LanePace, LaneStatus, ListOrder, ListedBroadcast, LogPage, LogPosition, Page, ParkedChannel,
+    Patience, ReadStore, StoreError, TenantReads,
 };
 
 /// It answers at once: no question waits for another one.
@@ -185,22 +188,34 @@ impl Books {
         }
     }
 
-    pub(super) fn lanes(&self) -> Vec<LaneStatus> {
-        let lane_of = |batch| self.batch(batch).envelope.lane.clone();
-        let lanes: BTreeSet<Lane> = self.chunks.values().map(|it| lane_of(it.batch)).collect();
-        let status = |lane: Lane| {
-            let ready = self.chunks.values().filter(|it| it.lease_until.is_none());
-            let of_lane = ready.filter(|it| self.batch(it.batch).envelope.lane == lane);
-            let next_due_at = of_lane.map(|it| it.due_at).min();
+    pub(super) fn lanes(&self) -> LaneList {
+        let (mut claimed, mut waiting) = (BTreeMap::<Lane, FoundLane>::new(), BTreeMap::new());
+        // As `chunk_due`: an entry for each span and lane, with the earliest due time.
+        let mut due = BTreeMap::new();
+        for chunk in self.chunks.values() {
+            let (lane, due_at) = (self.lane_of(chunk), chunk.due_at);
+            if chunk.lease_until.is_some() {
+                let claimed_of = self.claimed_items(lane) as u64;
+                claimed.entry(lane.clone()).or_default().claimed = claimed_of;
+            } else {
+                earliest(&mut waiting, lane.clone(), due_at);
+                earliest(&mut due, (span_of(due_at), lane.clone()), due_at);
+            }
+        }
+        for (lane, found) in &mut claimed {
+            found.next_due_at = waiting.get(lane).copied();
+        }
+        let mut chooser = LaneChooser::new(claimed);
+        if !chooser.add_first(waiting.into_iter().take(LANES_LOOKED_AT).collect()) {
+            let entry = |((_, lane), due_at)| (lane, due_at);
+            chooser.add_due(due.into_iter().map(entry).take(LANES_PER_PAGE).collect());
+        }
+        let ChosenLanes { lanes, until } = chooser.choose();
+        let status = |(lane, FoundLane { claimed, next_due_at })| {
             let evidence = self.evidence.get(&lane).copied().unwrap_or_default().into();
-            LaneStatus { claimed: self.claimed_items(&lane) as u64, next_due_at, lane, evidence }
+            LaneStatus { lane, claimed, next_due_at, evidence }
         };
-        let mut lanes: Vec<LaneStatus> = lanes.into_iter().map(status).collect();
-        lanes.sort_by_key(|lane| (lane.claimed == 0, lane.next_due_at));
-        // As the databases, which read a page of the lanes that wait and no more.
-        lanes.truncate(lanes.partition_point(|lane| lane.claimed > 0) + LANES_PER_PAGE);
-        lanes.sort_by(|one, other| one.lane.cmp(&other.lane));
-        lanes
+        LaneList { lanes: lanes.into_iter().map(status).collect(), until }
     }
 
     pub(super) fn paces(&self) -> Vec<LanePace> {
@@ -239,6 +254,12 @@ impl Books {
         }
         page
     }
+}
+
+/// Notes that something of `key` is due at `due_at`.
+fn earliest<Key: Ord>(due: &mut BTreeMap<Key, Timestamp>, key: Key, due_at: Timestamp) {
+    let known = due.entry(key).or_insert(due_at);
+    *known = due_at.min(*known);
 }
 
 fn add_counts(ended: &BTreeMap<State, u64>, account: &mut Account) {

@@ -42,6 +42,7 @@ mod lease;
 mod leave;
 mod list;
 mod list_batches;
+mod list_lanes;
 mod list_sources;
 mod listed;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Answers from one snapshot of the database.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -11,22 +11,19 @@ use notification::{
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, IsolationLevel, Row, Transaction};
 
-use super::choose::SELECT_DUE;
-use super::columns::{is_text, labels_at, lane_at, narrow, signed};
+use super::columns::{is_text, labels_at, signed};
 use super::connection::{PostgresSession, StatementCache};
 use super::ingest::key_use_at;
 use crate::rows::codec::{LogGroup, decode_log};
-use crate::rows::codes::{self, LaneId};
-use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
-use crate::rows::evidence::EvidenceBook;
+use crate::rows::codes;
 use crate::rows::labels::BatchLabels;
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::tenant_page::TenantPageFiller;
 use crate::{
-    BroadcastStatus, ClusterStatus, KeyUse, LanePace, LaneStatus, LogEntry, LogPage, LogPosition,
-    ParkedChannel, StoreError, StoreSpace, TenantPage, WorkerStatus,
+    BroadcastStatus, ClusterStatus, KeyUse, LogEntry, LogPage, LogPosition, ParkedChannel,
+    StoreError, StoreSpace, TenantPage, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -236,45 +233,6 @@ impl<'a> Snapshot<'a> {
             add_count(&row, account)?;
         }
         Ok(())
-    }
-
-    /// Claimed chunks are selected as a span of leases: of a span the planner knows that it is small, before it knows anything.
-    pub(super) async fn lanes(
-        &self,
-        evidence: &EvidenceBook,
-    ) -> Result<Vec<LaneStatus>, StoreError> {
-        let select = "SELECT id, channel, destination, priority, tenant, claimed, \
-             (SELECT due_at FROM chunk WHERE lane = held.id AND lease_until IS NULL ORDER BY due_at, id LIMIT 1) \
-             FROM (SELECT lane AS id, sum(count)::int8 AS claimed FROM chunk \
-               WHERE lease_until BETWEEN 0 AND 9223372036854775807 GROUP BY lane) \
-             AS held JOIN tenant_lane USING (id)";
-        let mut lanes = BTreeMap::new();
-        for row in self.transaction.query(select, &[]).await? {
-            let next_due_at = row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis);
-            let (lane, claimed) = (lane_at(&row, 1)?, unsigned(&row, 5)?);
-            let evidence = evidence.of(row.try_get::<_, i32>(0)?.into()).into();
-            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at, evidence });
-        }
-        let DueCursor { span, lane } = DueCursor::START;
-        let page: Parameters<'_> = &[&span, &narrow(lane), &signed(LANES_PER_PAGE)];
-        for row in self.transaction.query(SELECT_DUE, page).await? {
-            let evidence = evidence.of(row.try_get::<_, i32>(0)?.into());
-            note_waiting(&mut lanes, &lane_at(&row, 1)?, instant(&row, 5)?, evidence);
-        }
-        Ok(lanes.into_values().collect())
-    }
-
-    pub(super) async fn paces(&self, evidence: &EvidenceBook) -> Result<Vec<LanePace>, StoreError> {
-        let paces = evidence.paces();
-        let ids: Vec<i32> = paces.iter().map(|(id, ..)| narrow(*id)).collect();
-        let select =
-            "SELECT id, channel, destination, priority, tenant FROM tenant_lane WHERE id = ANY($1)";
-        let mut lanes = HashMap::new();
-        for row in self.transaction.query(select, &[&ids]).await? {
-            lanes.insert(LaneId::from(row.try_get::<_, i32>(0)?), lane_at(&row, 1)?);
-        }
-        let pace = |(id, answered, at)| Some(LanePace { lane: lanes.remove(&id)?, answered, at });
-        Ok(paces.into_iter().filter_map(pace).collect())
     }
 
     /// The lanes of a channel are looked up one by one: there may be more chunks than lanes by far, or the reverse.

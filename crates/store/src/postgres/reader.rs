@@ -17,8 +17,8 @@ use crate::reader_shares::{Asker, ReaderShares};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus,
-    DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace,
-    LaneStatus, LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor,
+    DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LaneList,
+    LanePace, LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor,
     StoreError, StoreSpace, Suppression, SuppressionPage, TenantPage, TenantReads,
 };
 
@@ -187,7 +187,7 @@ impl ReadStore for PostgresReader {
         Ok(answer!(self, tenants, after.as_ref(), items))
     }
 
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+    async fn lanes(&self) -> Result<LaneList, StoreError> {
         Ok(answer!(self, lanes, &self.evidence))
     }
 

@@ -4,13 +4,9 @@
 //! span begins, a page of lanes at a time. A lane has one entry to be read for a whole span, however many of its chunks
 //! are due in it, so a backlog in one lane costs few steps.
 
-use std::collections::BTreeMap;
-
-use notification::{Lane, Timestamp};
+use notification::Timestamp;
 
 use super::codes::LaneId;
-use super::evidence::Evidence;
-use crate::LaneStatus;
 
 /// A place in the index `chunk_due`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +21,8 @@ const SPAN_BITS: u32 = 14;
 /// Lanes that are read at once, and lanes that may be kept in memory though their spans lie ahead: with so few, the
 /// next due time is known exactly. A page takes some milliseconds to read.
 pub(crate) const LANES_PER_PAGE: usize = LANES_LISTED;
-/// Lanes with something that waits of which [`ReadStore::lanes`](crate::ReadStore::lanes) lists those that are due first, by spans of
-/// 16 s; lanes with something claimed it lists beside these. If it lists fewer lanes in all, they are all that there are.
+/// Lanes of which nothing is claimed and something waits that [`ReadStore::lanes`](crate::ReadStore::lanes) lists at most; lanes with
+/// something claimed it lists beside these.
 pub const LANES_LISTED: usize = 1_000;
 
 // === impl DueCursor ===
@@ -60,17 +56,4 @@ impl Default for DueCursor {
 pub(crate) const fn span_of(at: Timestamp) -> i64 {
     // Rounded down below zero as well, as `due_at >> 14` is in the index.
     at.millis() >> SPAN_BITS
-}
-
-/// Notes a lane that has no status yet, from the entry of one of its spans.
-pub(crate) fn note_waiting(
-    lanes: &mut BTreeMap<Lane, LaneStatus>,
-    lane: &Lane,
-    at: Timestamp,
-    evidence: Evidence,
-) {
-    let evidence = evidence.into();
-    let new = || LaneStatus { lane: lane.clone(), claimed: 0, next_due_at: None, evidence };
-    let status = lanes.entry(lane.clone()).or_insert_with(new);
-    status.next_due_at = Some(status.next_due_at.map_or(at, |known| known.min(at)));
 }

@@ -15,6 +15,7 @@ pub(crate) mod events;
 pub(crate) mod evidence;
 pub(crate) mod keys;
 pub(crate) mod labels;
+pub(crate) mod lane_list;
 pub(crate) mod lanes;
 #[cfg(test)]
 mod lanes_tests;

@@ -177,7 +177,7 @@ async fn what_a_full_database_refuses_leaves_no_trace() {
     let chunks = store.claim(claim_request(0)).await.unwrap().chunks;
     let claimed: usize = chunks.iter().map(|chunk| chunk.deliveries.len()).sum();
     assert_eq!(claimed, count);
-    let lanes = store.reader().lanes().await.unwrap();
+    let lanes = store.reader().lanes().await.unwrap().lanes;
     for chunk in &chunks {
         let lane = lanes.iter().find(|it| it.lane == chunk.envelope.lane);
         assert!(lane.is_some_and(|lane| lane.claimed > 0), "{:?}", chunk.envelope.lane);

@@ -36,6 +36,7 @@ mod files;
 mod ingest;
 mod keys;
 mod list;
+mod list_lanes;
 mod list_sources;
 mod open;
 mod operations;

@@ -1,25 +1,20 @@
 //! Answers from one snapshot of the database.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use notification::{Account, BatchId, BroadcastId, Name, NotificationId, State, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::rows::{self, next_due, select_chunk};
+use super::rows::{self, select_chunk};
 use crate::rows::codec::decode_log;
 use crate::rows::codes::{self, LaneId};
-use crate::rows::due::{DueCursor, LANES_PER_PAGE, note_waiting};
-use crate::rows::evidence::EvidenceBook;
 use crate::rows::labels::BatchLabels;
 use crate::rows::members::Members;
 use crate::rows::model::{BatchHistory, BatchRow};
 use crate::rows::parked::{COUNTED_MAX, Counted};
 use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
-use crate::{
-    BroadcastStatus, History, LanePace, LaneStatus, LogEntry, LogPage, LogPosition, ParkedChannel,
-    StoreError,
-};
+use crate::{BroadcastStatus, History, LogEntry, LogPage, LogPosition, ParkedChannel, StoreError};
 
 /// The database at one instant: a question holds a transaction meanwhile.
 #[derive(Debug)]
@@ -210,38 +205,6 @@ impl Snapshot {
             account.accepted += count;
         }
         Ok(())
-    }
-
-    pub(super) fn lanes(&self, evidence: &EvidenceBook) -> Result<Vec<LaneStatus>, StoreError> {
-        let mut select = self.connection.prepare_cached(
-            "SELECT lane, sum(count) FROM chunk INDEXED BY chunk_leased \
-             WHERE lease_until IS NOT NULL GROUP BY lane",
-        )?;
-        let mut rows = select.query([])?;
-        let mut lanes = BTreeMap::new();
-        while let Some(row) = rows.next()? {
-            let (id, claimed): (LaneId, i64) = (row.get(0)?, row.get(1)?);
-            let lane = rows::lane(&self.connection, id)?;
-            let next_due_at = next_due(&self.connection, id)?;
-            let (claimed, evidence) = (claimed.cast_unsigned(), evidence.of(id).into());
-            lanes.insert(lane.clone(), LaneStatus { lane, claimed, next_due_at, evidence });
-        }
-        let mut place = DueCursor::START;
-        for _ in 0..LANES_PER_PAGE {
-            let Some((next, at)) = rows::due_after(&self.connection, place)? else { break };
-            let lane = rows::lane(&self.connection, next.lane)?;
-            note_waiting(&mut lanes, &lane, at, evidence.of(next.lane));
-            place = next;
-        }
-        Ok(lanes.into_values().collect())
-    }
-
-    pub(super) fn paces(&self, evidence: &EvidenceBook) -> Result<Vec<LanePace>, StoreError> {
-        let pace = |(id, answered, at)| {
-            let lane = rows::lane(&self.connection, id)?;
-            Ok(LanePace { lane, answered, at })
-        };
-        evidence.paces().into_iter().map(pace).collect()
     }
 
     pub(super) fn parked(

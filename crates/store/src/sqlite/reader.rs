@@ -23,9 +23,9 @@ use crate::reader_shares::{Asker, ReaderShares};
 use crate::rows::evidence::EvidenceBook;
 use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter,
-    DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LanePace, LaneStatus,
-    LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor, StoreError,
-    StoreSpace, Suppression, SuppressionPage, TenantPage, TenantReads,
+    DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LaneList, LanePace, LogPage,
+    LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor, StoreError, StoreSpace,
+    Suppression, SuppressionPage, TenantPage, TenantReads,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -287,7 +287,7 @@ impl ReadStore for SqliteReader {
         self.read(move |snapshot| disk::space(&snapshot.connection, &directory).map(Some)).await
     }
 
-    async fn lanes(&self) -> Result<Vec<LaneStatus>, StoreError> {
+    async fn lanes(&self) -> Result<LaneList, StoreError> {
         let evidence = self.evidence.clone();
         self.read(move |snapshot| snapshot.lanes(&evidence)).await
     }

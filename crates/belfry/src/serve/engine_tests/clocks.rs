@@ -68,7 +68,7 @@ impl EngineWorld {
         eventually("the first are settled", async || {
             // What was not claimed when the clock was set back is not due any more, as it shows.
             let is_idle =
-                store.reader().lanes().await.unwrap().iter().all(|lane| lane.claimed == 0);
+                store.reader().lanes().await.unwrap().lanes.iter().all(|lane| lane.claimed == 0);
             is_idle
                 && (under_way < 0 || store.reader().totals().await.unwrap().pending == LATER as u64)
         })

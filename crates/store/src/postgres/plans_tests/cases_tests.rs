@@ -3,10 +3,11 @@
 use crate::statements::Case;
 
 /// Files whose statements run outside of writers; those of `BOTH` run there and in writers.
-pub(super) const OTHERS: [&str; 10] = [
+pub(super) const OTHERS: [&str; 11] = [
     "broadcasts.rs",
     "history.rs",
     "list_batches.rs",
+    "list_lanes.rs",
     "list_sources.rs",
     "membership.rs",
     "pause_view.rs",
@@ -265,8 +266,9 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new("read.rs", "SELECT (SELECT count(*)", ""),
     Case::new("history.rs", "SELECT batch.id, batch.guarantee", "'{40000,40001}'"),
-    Case::new("read.rs", "SELECT id, channel, destination, priority, tenant, claimed", ""),
-    Case::new("read.rs", "SELECT id, channel, destination, priority, tenant FROM", "'{7,8}'"),
+    Case::new("list_lanes.rs", "SELECT lane, claimed", ""),
+    Case::new("list_lanes.rs", "WITH RECURSIVE", "0, 100"),
+    Case::new("list_lanes.rs", "FROM tenant_lane", "'{7,8}'"),
     Case::new("read.rs", "SELECT min(channel) FROM tenant_lane", "'a'"),
     Case::new("read.rs", "SELECT count(*), count(DISTINCT lane)", "'channel', 20"),
     Case::new("history.rs", "SELECT count FROM batch", "40000"),
