@@ -2,12 +2,13 @@
 # Fuzzes the HTTP/2 client with libFuzzer, guided by coverage: crates/net/fuzz. Needs the toolchain of the build and a C++ compiler.
 #   scripts/fuzz.sh [SECONDS]             both targets, two thirds of SECONDS (60) for the reader and one third for HPACK
 #   scripts/fuzz.sh --replay TARGET FILE  plays one input again: reader or hpack
+#   scripts/fuzz.sh --build               builds them, and no more
 #   scripts/fuzz.sh --corpus              makes the corpus anew: of the seeds, of what is in it, and of what was found here
 # What is found on the way is kept in `fuzz` in the build folder, and the next run begins with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '3,5s/^# *//p' "$0" >&2; exit 2; }
+usage() { sed -n '3,6s/^# *//p' "$0" >&2; exit 2; }
 
 package=crates/net/fuzz
 corpus=$PWD/$package/corpus
@@ -71,6 +72,7 @@ case ${1:-60} in
         build
         "$programs/$2" "$3"
         ;;
+    --build) build ;;
     --corpus)
         build
         remake_corpus

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, Method, StatusCode};
 use notification::{SpanId, TraceContext, TraceId, TraceParent};
-use pipeline::spans::{Span, SpanKind, SpanSink, SpanValue};
+use pipeline::spans::{SpanKind, SpanSink, SpanValue, TraceSpan};
 
 use crate::request_mark::RequestMark;
 
@@ -131,7 +131,7 @@ impl RequestSpan {
             Some(_) => None,
             None => Some("caller_gone".into()),
         };
-        self.traces.sink.record(Span {
+        self.traces.sink.record(TraceSpan {
             context: self.context,
             parent: self.parent,
             kind: SpanKind::Server,

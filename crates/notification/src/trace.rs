@@ -244,7 +244,7 @@ mod tests {
             assert_eq!(TraceParent::parse(value.as_bytes()), None, "{value}");
         }
         let whole = TraceParent::parse(PARENT.as_bytes()).unwrap().context.to_bytes();
-        for wrong in [&[][..], &whole.split_last().unwrap().1, &[0; CONTEXT_BYTES], &[1; 25]] {
+        for wrong in [&[][..], whole.split_last().unwrap().1, &[0; CONTEXT_BYTES], &[1; 25]] {
             assert_eq!(TraceContext::from_bytes(wrong), None);
         }
     }

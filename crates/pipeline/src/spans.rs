@@ -9,7 +9,7 @@ use notification::{SpanId, TraceContext};
 
 /// A piece of work that has ended, of a trace that is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
+pub struct TraceSpan {
     /// Its trace, and its own identifier within that.
     pub context: TraceContext,
     /// The span that caused it, in another process; `None` for the first of a trace.
@@ -49,7 +49,7 @@ pub enum SpanValue {
 /// Takes spans. It is called between two attempts, so it must not wait: it drops what it has no room for.
 pub trait SpanSink: Send + Sync + fmt::Debug {
     /// Takes a span.
-    fn record(&self, span: Span);
+    fn record(&self, span: TraceSpan);
 
     /// Hands over what it has, once, at the end of the process, from a thread that may wait. Default: it has nothing.
     fn close(&self) {}

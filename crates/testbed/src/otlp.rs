@@ -47,7 +47,7 @@ impl OtlpReceiver {
         format!("http://127.0.0.1:{}/v1/traces", self.port)
     }
 
-    /// What it was sent so far, a line of JSON for each request (OTLP's encoding, `ExportTraceServiceRequest`).
+    /// Requests that it had so far, a line of JSON for each request (OTLP's encoding, `ExportTraceServiceRequest`).
     ///
     /// # Errors
     /// When that cannot be read.

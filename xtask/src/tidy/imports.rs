@@ -27,7 +27,7 @@ pub(crate) struct End {
 }
 
 /// The crate of the stages, and those of its modules that stages share. Every other public one is a stage.
-const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report"]);
+const STAGES: (&str, &[&str]) = ("pipeline", &["channels", "metrics", "report", "spans"]);
 
 /// The seams. Every public module of theirs is a backend, but for what is common to all.
 const SEAMS: &[&str] = &["store", "stream", "queue", "channel"];

@@ -16,7 +16,7 @@ use crate::support::{Answer, Fixture, JSON, fixture, fixture_with_log, notificat
 
 /// The log, as it was written.
 #[derive(Debug, Clone, Default)]
-struct LoggedText(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct LoggedText(Arc<Mutex<Vec<u8>>>);
 
 impl Write for LoggedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -31,7 +31,7 @@ impl Write for LoggedText {
 
 impl LoggedText {
     /// The log of this process. It is one for all threads: whether a line is written would otherwise depend on the other tests.
-    fn of_process() -> &'static Self {
+    pub(crate) fn of_process() -> &'static Self {
         static LOG: OnceLock<LoggedText> = OnceLock::new();
         LOG.get_or_init(|| {
             let log = Self::default();
@@ -44,7 +44,7 @@ impl LoggedText {
     }
 
     /// The lines of requests whose identifier begins with `ours`, in order, without what differs from one run to another.
-    fn lines(&self, ours: &str) -> Vec<Value> {
+    pub(crate) fn lines(&self, ours: &str) -> Vec<Value> {
         let text = self.0.lock().unwrap();
         let lines = std::str::from_utf8(&text).unwrap().lines().map(serde_json::from_str);
         let mut lines: Vec<Value> = lines.map(Result::unwrap).collect();

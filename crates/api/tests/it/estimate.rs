@@ -24,7 +24,7 @@ async fn broadcast(fixture: &Fixture, expires_at: Option<Timestamp>) -> (String,
     (format!("/v1/broadcasts/{}", created["id"].as_str().unwrap()), chunk)
 }
 
-async fn claim_all(fixture: &Fixture) -> Vec<Chunk> {
+pub(crate) async fn claim_all(fixture: &Fixture) -> Vec<Chunk> {
     let items = usize::MAX;
     let request = ClaimRequest {
         now: fixture.now(),

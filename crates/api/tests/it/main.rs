@@ -43,3 +43,4 @@ mod support;
 mod suppressions;
 mod templates;
 mod tenants;
+mod traces;

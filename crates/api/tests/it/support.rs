@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{
-    AccessLog, ApiKey, ApiListener, ChannelCredential, ConfiguredChannel, Keys, Readiness, Site,
+    AccessLog, ApiKey, ApiListener, ChannelCredential, ConfiguredChannel, Keys, Readiness,
+    RequestTraces, Site,
 };
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
@@ -95,7 +96,14 @@ pub(crate) fn fixture(keys: Vec<ApiKey>) -> Fixture {
 /// A fixture whose log has these requests.
 pub(crate) fn fixture_with_log(keys: Vec<ApiKey>, access_log: AccessLog) -> Fixture {
     let store = Arc::new(Memory::new());
-    build(Arc::clone(&store) as Arc<dyn Ingest>, store, keys, access_log)
+    build(Arc::clone(&store) as Arc<dyn Ingest>, store, keys, (access_log, None))
+}
+
+/// A fixture whose requests are traced so, and all of which have a line in the log.
+pub(crate) fn fixture_with_traces(traces: RequestTraces) -> Fixture {
+    let store = Arc::new(Memory::new());
+    let logged = (AccessLog::All, Some(Arc::new(traces)));
+    build(Arc::clone(&store) as Arc<dyn Ingest>, store, Vec::new(), logged)
 }
 
 /// A fixture whose way in is `ingest`.
@@ -104,7 +112,7 @@ pub(crate) fn fixture_over(
     store: Arc<Memory>,
     keys: Vec<ApiKey>,
 ) -> Fixture {
-    build(ingest, store, keys, AccessLog::default())
+    build(ingest, store, keys, (AccessLog::default(), None))
 }
 
 fn configured_channels() -> BTreeMap<Name, ConfiguredChannel> {
@@ -125,7 +133,7 @@ fn build(
     ingest: Arc<dyn Ingest>,
     store: Arc<Memory>,
     keys: Vec<ApiKey>,
-    access_log: AccessLog,
+    (access_log, traces): (AccessLog, Option<Arc<RequestTraces>>),
 ) -> Fixture {
     let (clock, deadline) = (Clock::starting_at(NOW), WorkerDeadline::unlimited());
     let mut channels = Channels::default();
@@ -176,7 +184,7 @@ fn build(
         live: api::LiveStatus::default(),
         request_times: api::RequestTimes::default(),
         access_log,
-        traces: None,
+        traces,
         takes_in: true,
         started_at: pipeline::timestamp(clock),
     });

@@ -67,7 +67,7 @@ struct Document {
     queue: QueueConfig,
     delivery: DeliveryConfig,
     log: LogConfig,
-    traces: TracesConfig,
+    traces: Box<TracesConfig>,
     suppressions: SuppressionsConfig,
     retention: RetentionConfig,
     channels: BTreeMap<String, Table>,

@@ -73,7 +73,7 @@ pub(crate) struct Config {
     /// The log.
     pub(crate) log: LogConfig,
     /// Traces.
-    pub(crate) traces: TracesConfig,
+    pub(crate) traces: Box<TracesConfig>,
     /// Feed of the suppression list.
     pub(crate) suppressions: SuppressionsConfig,
     /// How long what is settled is kept.

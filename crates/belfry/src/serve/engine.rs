@@ -79,9 +79,7 @@ impl Engine {
         let reload_metrics = Box::new(ReloadMetrics::new(clock));
         // Files are read and channels built before anything is connected to: a mistake ends the start at once.
         let live = Live::new(config, route.as_ref(), clock)?;
-        if role.consumes() {
-            live.warn_of_forgetful();
-        }
+        live.warn_of_forgetful(role);
         let mut random = fastrand::Rng::with_seed(seed(clock));
         // Before the store is opened: it tells other workers the address, and probes are answered while it is waited for.
         let listeners = Listeners::open(&config.server, clock).await?;

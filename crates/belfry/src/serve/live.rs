@@ -15,6 +15,7 @@ use pipeline::{Channels, Intake, LaneQuotas, RetryPolicy};
 use store::Ingest;
 use tokio::sync::watch;
 
+use super::Role;
 use super::relayed::RelayRoute;
 use crate::config::{ChannelResources, Config, service_directory};
 
@@ -64,8 +65,11 @@ impl Live {
         })
     }
 
-    /// Names the channels that keep nothing over a restart and should.
-    pub(super) fn warn_of_forgetful(&self) {
+    /// Names the channels that keep nothing over a restart and should, if this process sends by them.
+    pub(super) fn warn_of_forgetful(&self, role: Role) {
+        if !role.consumes() {
+            return;
+        }
         for channel in self.config.forgetful_channels(&self.shared) {
             tracing::warn!(
                 %channel,

@@ -30,7 +30,7 @@ use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks,
     SpanProcessor as _,
 };
-use pipeline::spans::{Span, SpanKind, SpanSink, SpanValue};
+use pipeline::spans::{SpanKind, SpanSink, SpanValue, TraceSpan};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -61,7 +61,7 @@ struct OtlpSink {
     fates: SpanFates,
 }
 
-/// What has become of the spans of this process. Cloning gives another handle on the same counts.
+/// Counts of the spans of this process by what became of them. Cloning gives another handle on the same counts.
 #[derive(Debug, Clone)]
 struct SpanFates {
     counts: Family<[(&'static str, &'static str); 1], Counter>,
@@ -144,7 +144,7 @@ fn trust(ca_file: Option<&Path>) -> anyhow::Result<Arc<ClientConfig>> {
     net::tls::client(ca_file, &[], None).map_err(|error| anyhow::anyhow!("traces.{error}"))
 }
 
-/// What all spans of this process have in common; the environment may say otherwise (`OTEL_RESOURCE_ATTRIBUTES`).
+/// The resource that all spans of this process name; the environment may say otherwise (`OTEL_RESOURCE_ATTRIBUTES`).
 fn resource(instance: String) -> Resource {
     Resource::builder_empty()
         .with_attributes([
@@ -178,7 +178,7 @@ impl SpanFates {
 // === impl OtlpSink ===
 
 impl SpanSink for OtlpSink {
-    fn record(&self, span: Span) {
+    fn record(&self, span: TraceSpan) {
         // Counted here, since the processor has as much room and does not say what it drops.
         let has_room = |waiting: usize| (waiting < SPANS_MAX).then(|| waiting.saturating_add(1));
         let waiting = &self.fates.waiting;
@@ -197,8 +197,8 @@ impl SpanSink for OtlpSink {
 }
 
 /// A span as the SDK has it.
-fn span_data(span: Span, scope: &InstrumentationScope) -> SpanData {
-    let Span { context, parent, kind, name, began_at, ended_at, attributes, error } = span;
+fn span_data(span: TraceSpan, scope: &InstrumentationScope) -> SpanData {
+    let TraceSpan { context, parent, kind, name, began_at, ended_at, attributes, error } = span;
     let mut attributes: Vec<KeyValue> = attributes
         .into_iter()
         .map(|(key, value)| match value {

@@ -9,7 +9,7 @@ use notification::{Answer, Chunk, Report, Verdict};
 use tokio::time::Instant;
 
 use crate::metrics::attempt_code;
-use crate::spans::{Span, SpanKind, SpanSink, SpanValue};
+use crate::spans::{SpanKind, SpanSink, SpanValue, TraceSpan};
 
 /// Tells of the attempts of a chunk of which some are traced.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl AttemptSpans {
         if let Some(timing) = attempt.timing {
             attributes.push(("belfry.wire_us", timing.on_wire.as_micros().into()));
         }
-        self.sink.record(Span {
+        self.sink.record(TraceSpan {
             context: trace.of_attempt(id, chunk.attempt),
             parent: Some(trace.span),
             kind: SpanKind::Client,

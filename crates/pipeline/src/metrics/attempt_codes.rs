@@ -85,6 +85,7 @@ fn code_of(group: &OutcomeGroup) -> Option<Cow<'static, str>> {
 
 /// The code of an attempt with this status and this detail: the reason, if it is a word that the code of a channel lists; otherwise the
 /// status of the protocol; `none` without an answer.
+#[expect(clippy::ptr_arg, reason = "a text that is owned is a server's, and a borrowed one ours")]
 pub(crate) fn attempt_code(status: u16, detail: &Cow<'static, str>) -> Cow<'static, str> {
     match detail {
         // Words of a server are never static: what is comes from a table.

@@ -204,6 +204,7 @@ impl Rig {
             worker_deadline: WorkerDeadline::unlimited(),
             quotas: Arc::clone(&self.quotas),
             metrics: Metrics::default(),
+            spans: None,
             clock: self.clock,
             seed: 1,
             limits: Arc::default(),

@@ -188,10 +188,6 @@ async fn exercise_the_way_through(make: &impl AsyncFn() -> Subject) {
             what_is_accepted_is_found_as_it_was_given
             a_large_request_is_cut_into_batches
             large_contents_are_cut_into_batches;
-        traces:
-            a_trace_goes_with_each_attempt
-            what_stands_in_for_a_traced_one_is_traced
-            some_recipients_of_a_broadcast_are_traced;
         idempotency:
             the_same_key_twice_is_one_notification
             the_same_key_twice_in_one_request_is_one_notification
@@ -350,6 +346,10 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
         lanes:
             all_lanes_are_listed_however_long_their_backlogs_are
             of_too_many_lanes_those_that_are_due_first_are_listed;
+        traces:
+            a_trace_goes_with_each_attempt
+            what_stands_in_for_a_traced_one_is_traced
+            some_recipients_of_a_broadcast_are_traced;
         labels:
             notifications_are_found_by_their_labels
             notifications_are_found_by_the_reason_of_their_end
