@@ -32,9 +32,7 @@ function watch(page, engine) {
   const faults = [];
   page.on("pageerror", (error) => faults.push(`the script failed: ${error.stack}`));
   page.on("console", (message) => {
-    // Chromium writes an answer with an error, as the 401 of a log-in, to the console: the answers that are expected are none of ours.
-    const isAnswer = message.text().startsWith("Failed to load resource");
-    if (["error", "warning"].includes(message.type()) && !isAnswer) faults.push(`the console says: ${message.text()}`);
+    if (["error", "warning"].includes(message.type())) faults.push(`the console says: ${message.text()} ${message.location().url}`);
   });
   page.on("request", (request) => {
     if (new URL(request.url()).origin !== engine.url) faults.push(`it asks another origin: ${request.url()}`);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{Request, Uri};
+use axum::response::Response;
 use notification::limits::OVERLOAD_RETRY_AFTER;
 use notification::{Name, Timestamp, TraceContext};
 use pipeline::ingest::{InvalidField, Submission};
@@ -45,6 +46,8 @@ pub struct RouteRule {
     pub is_act: bool,
     /// True if it tells how the engine does: operators are answered however much tenants ask.
     pub watches: bool,
+    /// The answer to a caller that has neither a key nor a session, in place of a refusal.
+    pub without_key: Option<fn() -> Response>,
 }
 
 // === impl RouteRule ===

@@ -133,7 +133,10 @@ impl<S> KeyedService<S> {
         };
         let sessions_at = takes_sessions.then(|| shared.intake.clock().boot());
         let caller = Caller::of(request, &shared.keys, &shared.default_tenant, sessions_at);
-        let caller = caller.map_err(refused)?;
+        let caller = caller.map_err(|problem| match rule.without_key {
+            Some(answer) if problem.code == ProblemCode::MissingKey => Box::new(answer()),
+            _ => refused(problem),
+        })?;
         mark.set_caller(caller.names());
         // Not before: requests without a known key have no line in the log.
         if rule.is_act {

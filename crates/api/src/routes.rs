@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
+use axum::response::Response;
 use axum::routing::{self, MethodFilter, MethodRouter};
 
 use crate::caller::RouteRule;
@@ -83,7 +84,7 @@ fn of_every_process(audience: Audience) -> Vec<KeyedRoute> {
     vec![
         metrics.watch(),
         get("/v1/keys/self", &[], key_routes::own),
-        get("/v1/session", &[Operate], session_routes::read),
+        get("/v1/session", &[Operate], session_routes::read).without_key(session_routes::none),
         post("/v1/session", &[Operate], session_routes::begin),
         delete("/v1/session", &[], session_routes::end),
         get("/v1/status", &[Read, Operate], live::status).watch(),
@@ -145,12 +146,19 @@ impl KeyedRoute {
         needs: &'static [KeyScope],
         handler: MethodRouter<Arc<ApiState>>,
     ) -> Self {
-        Self { method, path, rule: RouteRule { needs, is_act: false, watches: false }, handler }
+        let rule = RouteRule { needs, is_act: false, watches: false, without_key: None };
+        Self { method, path, rule, handler }
     }
 
     /// This route, whose requests change what was handed in before, or how it is sent.
     fn act(mut self) -> Self {
         self.rule.is_act = true;
+        self
+    }
+
+    /// This route, which answers so to callers that have neither a key nor a session.
+    fn without_key(mut self, answer: fn() -> Response) -> Self {
+        self.rule.without_key = Some(answer);
         self
     }
 

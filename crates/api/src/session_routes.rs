@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::ApiState;
 use crate::caller::Caller;
+use crate::grants::Grants;
 use crate::grants_json::GrantsAnswer;
 use crate::limits::SESSION_LASTS;
 use crate::problem::Problem;
@@ -31,9 +32,10 @@ pub(crate) struct SessionAnswer {
     /// When the session ends.
     #[schemars(with = "Option<notification::Timestamp>")]
     expires_at: Option<String>,
-    /// The name of its key; null where no keys are configured.
+    /// The name of its key; null where no keys are configured, or there is no session.
     name: Option<Name>,
-    tenant: Name,
+    /// The tenant of its key; null where there is no session.
+    tenant: Option<Name>,
     #[serde(flatten)]
     grants: GrantsAnswer,
 }
@@ -47,6 +49,20 @@ pub(crate) async fn read(
     let ends_at = session.map(|session| shared.intake.now().plus(session.left));
     let csrf = session.map(|session| session.token.csrf());
     let answer = SessionAnswer::new(&caller, csrf, ends_at.map(show));
+    ([(CACHE_CONTROL, "no-store")], Json(answer)).into_response()
+}
+
+/// `GET /v1/session` of a caller that has neither a key nor a session. It is no refusal: pages ask whether there is a session, and browsers
+/// write refusals to their consoles.
+pub(crate) fn none() -> Response {
+    let answer = SessionAnswer {
+        open: false,
+        csrf: None,
+        expires_at: None,
+        name: None,
+        tenant: None,
+        grants: GrantsAnswer::of(&Grants::of([])),
+    };
     ([(CACHE_CONTROL, "no-store")], Json(answer)).into_response()
 }
 
@@ -89,7 +105,7 @@ impl SessionAnswer {
             csrf,
             expires_at,
             name: caller.key().map(|key| key.name.clone()),
-            tenant: caller.tenant.clone(),
+            tenant: Some(caller.tenant.clone()),
             grants: GrantsAnswer::of(&caller.grants()),
         }
     }

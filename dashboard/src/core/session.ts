@@ -5,7 +5,7 @@
 import { asProblem, del, onSessionEnd, onStaleToken, Problem, problemOf, request, setCsrf } from "./api";
 import { cell, useCell } from "./cell";
 import { address } from "./router";
-import type { Scope, Session } from "./types";
+import type { NoSession, Scope, Session } from "./types";
 
 /**
  * `loading` until the engine has said; `over` once a session that was there is none any more: its pages stay behind the log-in.
@@ -28,10 +28,15 @@ export function sessionOver(): void {
 onSessionEnd(sessionOver);
 onStaleToken(async () => {
   const response = await request("GET", "/v1/session");
-  if (response.ok) return begin((await response.json()) as Session);
-  const problem = await problemOf(response);
-  if (problem.status === 401) sessionOver();
-  throw problem;
+  if (response.ok) {
+    const session = (await response.json()) as Session | NoSession;
+    if (session.tenant !== null) return begin(session);
+  } else {
+    const problem = await problemOf(response);
+    if (problem.status !== 401) throw problem;
+  }
+  sessionOver();
+  throw new Problem(401, { title: "The session has ended", detail: "Nothing was done: log in again.", code: "missing_key" });
 });
 
 /** The last session that the page took: what it shows, and what it asks for, goes by the key of this one. */
@@ -63,7 +68,10 @@ export function wasReplaced(): boolean {
 export async function findSession(): Promise<void> {
   try {
     const response = await request("GET", "/v1/session");
-    if (response.ok) return begin((await response.json()) as Session);
+    if (response.ok) {
+      const session = (await response.json()) as Session | NoSession;
+      return session.tenant === null ? login.set({ is: "out" }) : begin(session);
+    }
     const problem = await problemOf(response);
     login.set(problem.status === 401 ? { is: "out" } : { is: "failed", problem });
   } catch (error) {

@@ -33,6 +33,11 @@ export interface Session extends Grants {
   open: boolean;
 }
 
+/** The answer to a browser that has no session. */
+export interface NoSession {
+  tenant: null;
+}
+
 export interface Lane {
   channel: string;
   destination: string;

@@ -93,6 +93,7 @@ fn sessions(types: &mut Types) -> Vec<Operation> {
     let session = types.of::<SessionAnswer>();
     vec![
         operation(Method::GET, "/v1/session", "read_session", "Read the session of the dashboard that the caller came by")
+            .about("A caller that has neither a key nor a session is answered as well: `tenant` is null then.")
             .json("The session.", session.clone()),
         operation(Method::POST, "/v1/session", "begin_session", "Begin a session of the dashboard")
             .about("The key of the request becomes a cookie, `belfry_PORT`, which stands for it for 12 hours, in this process alone, and where operators have an address of their own there alone. Requests of the session that are no GET have its `csrf` in the header `x-belfry-csrf`.")

@@ -212,6 +212,9 @@ impl Operation {
         if let Some(rule) = rule {
             let scopes: Vec<_> = rule.needs.iter().map(|scope| scope.as_str()).collect();
             security.push(json!({ "key": scopes }));
+            if rule.without_key.is_some() {
+                security.push(json!({}));
+            }
             self.problems.extend([
                 MissingKey,
                 UnknownKey,

@@ -41,6 +41,15 @@ impl Browser {
     }
 }
 
+/// Checks that a browser has no session any more, which is no error to ask.
+async fn assert_has_none(fixture: &Fixture, browser: &Browser) {
+    let session = browser.call(fixture, Method::GET, "/v1/session").await.json();
+    let none = [&session["name"], &session["tenant"], &session["csrf"], &session["expires_at"]];
+    assert_eq!(none, [&json!(null); 4]);
+    assert_eq!((&session["open"], &session["scopes"]), (&json!(false), &json!([])));
+    browser.call(fixture, Method::GET, "/v1/status").await.problem(401);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_stands_for_its_key_until_it_is_ended() {
     let fixture = operated();
@@ -82,14 +91,14 @@ async fn who_logs_in_anew_leaves_no_session_behind_and_may_always_log_out() {
         .header("cookie", &first.cookie)
         .header("authorization", "Bearer bfy_ops");
     fixture.send(request.body(Body::empty()).unwrap()).await.json();
-    first.call(&fixture, Method::GET, "/v1/session").await.problem(401);
+    assert_has_none(&fixture, &first).await;
     let second = log_in(&fixture, "ops").await;
     let scopes = [KeyScope::Read];
     let narrowed = granted("ops", "ops", Grants::of(scopes));
     fixture.configured_keys.send_replace(Keys::new(vec![narrowed]));
     assert_eq!(second.call(&fixture, Method::DELETE, "/v1/session").await.status, 204);
     fixture.configured_keys.send_replace(Keys::new(vec![key("ops", true)]));
-    second.call(&fixture, Method::GET, "/v1/session").await.problem(401);
+    assert_has_none(&fixture, &second).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,6 +165,14 @@ async fn where_operators_have_an_address_sessions_are_good_there_alone() {
     let asked = Request::get("/v1/session").header("cookie", &browser.cookie);
     let answer = router.oneshot(asked.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(answer.status(), 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_without_a_session_may_ask_whether_it_has_one_and_a_wrong_key_may_not() {
+    let fixture = operated();
+    let stranger = Browser { cookie: "a=b".to_owned(), csrf: String::new() };
+    assert_has_none(&fixture, &stranger).await;
+    call(&fixture, "wrong", Method::GET, "/v1/session", "").await.problem(401);
 }
 
 #[tokio::test(start_paused = true)]
