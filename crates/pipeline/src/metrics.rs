@@ -1,6 +1,7 @@
 //! The metrics of the stages: rates and latencies. Accounts are the store's.
 
 mod attempt_codes;
+mod outcome_counts;
 mod send_counts;
 mod send_metrics;
 pub mod shown;
@@ -10,13 +11,15 @@ use std::time::Duration;
 
 use notification::{Chunk, ChunkId, Disposition, Epoch, OutcomeGroup, State, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
+use crate::Channels;
 use attempt_codes::AttemptCodes;
 pub(crate) use attempt_codes::attempt_code;
+use outcome_counts::{OutcomeCounts, OutcomeMetrics};
 use send_counts::ProcessCounts;
 pub(crate) use send_counts::{SendCounts, ThreadCounts};
 use send_metrics::SendMetrics;
@@ -24,16 +27,10 @@ use send_metrics::SendMetrics;
 /// Counters and histograms of the pipeline. Cloning gives another handle on the same ones.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    outcomes: Family<OutcomeLabels, Counter>,
+    outcomes: OutcomeCounts,
     latency: Family<ChannelLabels, Histogram, fn() -> Histogram>,
     attempts: AttemptCodes,
     sends: ProcessCounts,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabels {
-    channel: String,
-    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -51,7 +48,7 @@ fn latency_histogram() -> Histogram {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
-            outcomes: Family::default(),
+            outcomes: OutcomeCounts::default(),
             latency: Family::new_with_constructor(latency_histogram),
             attempts: AttemptCodes::default(),
             sends: ProcessCounts::default(),
@@ -60,10 +57,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers everything in `registry`.
-    pub fn register(&self, registry: &mut Registry) {
-        let help = "Settled deliveries by outcome";
-        registry.register("belfry_deliveries", help, self.outcomes.clone());
+    /// Registers everything in `registry`; `channels` are those that are configured.
+    pub fn register(&self, registry: &mut Registry, channels: watch::Receiver<Channels>) {
+        let outcomes = self.outcomes.clone();
+        registry.register_collector(Box::new(OutcomeMetrics { outcomes, channels }));
         let help = "Seconds from the due time of a notification to its settled acceptance";
         registry.register("belfry_due_to_accepted_seconds", help, self.latency.clone());
         self.attempts.register(registry);
@@ -86,21 +83,13 @@ impl Metrics {
     ) {
         let channel = chunk.envelope.lane.channel.as_str();
         for (group, is_unsent) in groups {
-            let outcome = match group.disposition {
-                Disposition::Ended(state) => state.as_str(),
-                // The store writes it as an expiry, too.
-                Disposition::TooLate => State::Expired.as_str(),
-                Disposition::Retry { .. } => "deferred",
-                Disposition::HandedBack { .. } => "handed_back",
-            };
             let is_settled = |index: &&u16| !refused.contains(&chunk.claim_of(**index));
             let settled = || group.indexes.iter().filter(is_settled);
             let count = settled().count();
             if count == 0 {
                 continue;
             }
-            let labels = OutcomeLabels { channel: channel.to_owned(), outcome };
-            self.outcomes.get_or_create(&labels).inc_by(count as u64);
+            self.outcomes.count(channel, group.disposition, count as u64);
             if is_unsent {
                 self.attempts.count_unsent(channel, count as u64);
             } else {

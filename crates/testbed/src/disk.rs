@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::fs::statvfs;
 use rustix::process::{getegid, geteuid};
 
 /// A file system to be made.
@@ -161,6 +162,20 @@ impl DiskNamespace {
     /// When nothing was taken.
     pub fn make_room(&self) -> Result<()> {
         Ok(std::fs::remove_file(self.filler())?)
+    }
+
+    /// Makes it as large as leaves `mib` MiB free: as if other programs had taken, or given back, the rest, and no memory is written to.
+    ///
+    /// # Errors
+    /// When the part runs as its own user, who may not.
+    pub fn leave(&self, mib: u64) -> Result<()> {
+        let disk = statvfs(self.disk())?;
+        let used = disk.f_blocks.saturating_sub(disk.f_bfree).saturating_mul(disk.f_frsize);
+        let options = format!("remount,size={}", used.saturating_add(mib << 20));
+        let output = Command::new("mount").args(["-o", &options]).arg(self.disk()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "mount: {said}");
+        Ok(())
     }
 
     fn filler(&self) -> PathBuf {

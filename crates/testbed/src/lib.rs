@@ -12,6 +12,7 @@
 //! - [`mail`]: Postfix and its sink, `OpenSMTPD`, Exim.
 //! - [`http2`]: HTTP/2 servers over TLS: nghttpd, nginx, `HAProxy`, Node.js, Go, Netty.
 //! - [`reverse_proxy`]: nginx and `HAProxy` in front of a server under test.
+//! - [`promtool`]: a judge of alerts.
 //! - [`hpack`]: header blocks by a codec of others.
 //! - [`proxy`]: a link that can be cut, frozen, half open, or cut at an exact byte.
 //! - [`disk`]: a small file system that a test fills up.
@@ -33,6 +34,7 @@ pub mod mail;
 pub mod nats;
 pub mod otlp;
 pub mod postgres;
+pub mod promtool;
 pub mod proxy;
 pub mod rabbitmq;
 pub mod reverse_proxy;

@@ -354,7 +354,7 @@ impl Stages {
         }
         let (reports, reported) = report::channel();
         let metrics = Metrics::default();
-        metrics.register(&mut parts.registry);
+        metrics.register(&mut parts.registry, parts.live.channels());
         let limits = Arc::<DestinationLimits>::default();
         parts.registry.register_collector(Box::new(LoadMetrics(Arc::clone(&limits))));
         let deliver = Deliver {

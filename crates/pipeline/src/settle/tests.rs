@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use notification::{Answer, Chunk, Delivery, Disposition, Report, Timestamp, Verdict, sample};
 use prometheus_client::registry::Registry;
 
+use crate::Channels;
+
 use super::*;
 
 /// A store that refuses the settlements of one chunk, and keeps all that it receives.
@@ -49,7 +51,7 @@ async fn run(
     registry: &mut Registry,
 ) -> Vec<Settlement> {
     let metrics = Metrics::default();
-    metrics.register(registry);
+    metrics.register(registry, watch::channel(Channels::default()).1);
     let store = Arc::new(RefusesOne { refused, told: Mutex::default() });
     let settle = Settle {
         store: Arc::<RefusesOne>::clone(&store),

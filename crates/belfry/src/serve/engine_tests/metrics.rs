@@ -135,6 +135,9 @@ async fn the_metrics_of_an_engine_are_as_the_page_says() {
         "belfry_config_last_reload_successful 1\n",
         "belfry_notifications_accepted_total 3\n",
         "belfry_attempts_total{channel=\"hooks\",code=\"200\"} 3\n",
+        "belfry_deliveries_total{channel=\"hooks\",outcome=\"delivered\"} 3\n",
+        // Before its first count.
+        "belfry_deliveries_total{channel=\"hooks\",outcome=\"refused\"} 0\n",
         "belfry_attempt_wire_seconds_count{channel=\"hooks\"} 3\n",
         "belfry_pushes_back_total{channel=\"hooks\",kind=\"busy\"} 0\n",
         "belfry_attempts_lost_total{channel=\"hooks\"} 0\n",
