@@ -7,7 +7,7 @@ use notification::{Name, Pauses, Priority, Timestamp};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use store::{LaneList, LaneStatus};
+use store::{LaneList, LaneStatus, WaitingCounts};
 
 use crate::status::{lag, oldest_due};
 
@@ -64,6 +64,32 @@ pub(crate) fn add_lanes(
     registry.register("belfry_lanes_closed", help, closed);
 }
 
+/// Adds how much waits for each of `channels`, by priority. Where the count reached its bound, each number is a lower bound, and
+/// that of a channel and priority that it did not reach is missing.
+pub(crate) fn add_waiting(
+    counts: &WaitingCounts,
+    channels: &BTreeSet<Name>,
+    registry: &mut Registry,
+) {
+    let waiting = ByLane::<u64>::default();
+    for channel in channels {
+        for priority in Priority::ALL {
+            let counted = counts.notifications.get(&(channel.clone(), *priority)).copied();
+            let labels =
+                [("channel", channel.to_string()), ("priority", priority.as_str().to_owned())];
+            if let Some(known) = counted.or((!counts.is_at_least).then_some(0)) {
+                waiting.get_or_create(&labels).set(known);
+            }
+        }
+    }
+    let help = "Notifications that wait and are not claimed, due or not, counted up to a bound";
+    registry.register("belfry_waiting_notifications", help, waiting);
+    let cut = Gauge::<u64, AtomicU64>::default();
+    cut.set(counts.is_at_least.into());
+    let help = "Whether the count of belfry_waiting_notifications reached its bound, 0 or 1";
+    registry.register("belfry_waiting_notifications_cut", help, cut);
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -116,6 +142,31 @@ mod tests {
             "belfry_claimed_notifications{channel=\"hooks\",priority=\"urgent\"} 0".to_owned(),
         ] {
             assert!(lines.contains(&line), "{line} {lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_count_did_not_reach_is_missing() {
+        let channels = ["ios", "hooks"].map(|name| name.parse().unwrap()).into();
+        let lines = |is_at_least| {
+            let counted = [("ios", 7), ("gone", 5)];
+            let counted =
+                counted.map(|(name, count)| ((name.parse().unwrap(), Priority::Bulk), count));
+            let counts = WaitingCounts { notifications: counted.into(), is_at_least };
+            let mut registry = Registry::default();
+            add_waiting(&counts, &channels, &mut registry);
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let reached = "belfry_waiting_notifications{channel=\"ios\",priority=\"bulk\"} 7";
+        assert_eq!(lines(true), [reached, "belfry_waiting_notifications_cut 1"]);
+        let all = lines(false);
+        assert_eq!(all.len(), 2 * 3 + 1, "{all:?}");
+        let none = "belfry_waiting_notifications{channel=\"hooks\",priority=\"urgent\"} 0";
+        for line in [reached, none, "belfry_waiting_notifications_cut 0"] {
+            assert!(all.iter().any(|it| it == line), "{line} {all:?}");
         }
     }
 

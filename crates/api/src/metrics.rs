@@ -15,12 +15,12 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use store::{ClusterStatus, ErrorKind, LaneStatus, StoreError};
+use store::{ClusterStatus, ErrorKind, LaneStatus, StoreError, WAITING_CHUNKS_COUNTED};
 
 use crate::ApiState;
 use crate::caller::Caller;
 use crate::exposition::exposed;
-use crate::lane_metrics::add_lanes;
+use crate::lane_metrics::{add_lanes, add_waiting};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
 use crate::status::{lag, oldest_due};
@@ -104,6 +104,7 @@ async fn add_store(shared: &ApiState, now: &mut Registry) -> Result<(), StoreErr
     add_oldest_due(&lanes.lanes, &pauses, shared, now);
     let channels = shared.intake.channel_names();
     add_lanes(lanes, (&pauses, &channels), shared.intake.now(), now);
+    add_waiting(&shared.reads.waiting_counts(WAITING_CHUNKS_COUNTED).await?, &channels, now);
     let parked = Family::<[(&str, String); 1], Count>::default();
     for channel in shared.reads.parked(channels).await? {
         let label = [("channel", channel.channel.to_string())];

@@ -75,7 +75,7 @@ pub use postgres::{Postgres, PostgresReader};
 pub use quota::{Peers, QuotaLedger};
 pub use read::{
     Audit, BroadcastPart, BroadcastStatus, Filter, History, LaneEvidence, LaneList, LanePace,
-    LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore,
+    LaneStatus, LogEntry, LogPage, LogPosition, Page, ParkedChannel, ReadStore, WaitingCounts,
 };
 pub use reader_shares::{Patience, TenantReads};
 pub use recovery::{Ending, Recovery};
@@ -84,7 +84,7 @@ pub use resolution::{Resolution, ResolutionError, Resolved};
 pub use retention::{
     Lifetimes, Prune, PruneStep, Removed, RetainedPart, Retention, TenantRetention,
 };
-pub use rows::due::LANES_LISTED;
+pub use rows::due::{LANES_LISTED, WAITING_CHUNKS_COUNTED};
 pub use search::SearchIndex;
 pub use source_shard::ShardCursor;
 pub use space::StoreSpace;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use flow::forecast::Series;
 use notification::{
     Account, BroadcastId, ByteString, Content, Envelope, Idempotency, Labels, Lane, Name,
-    NotificationId, Pauses, State, Timestamp,
+    NotificationId, Pauses, Priority, State, Timestamp,
 };
 use serde::Serialize;
 
@@ -209,6 +209,15 @@ pub struct ParkedChannel {
     pub is_at_least: bool,
 }
 
+/// How much waits in all lanes, by channel and priority.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WaitingCounts {
+    /// Notifications that wait, due or not; one that is missing has none, or was not reached.
+    pub notifications: BTreeMap<(Name, Priority), u64>,
+    /// True if the bound of the count was reached: then there may be more of each.
+    pub is_at_least: bool,
+}
+
 /// The result of a full count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
@@ -374,6 +383,10 @@ pub trait ReadStore: Send + Sync + std::fmt::Debug {
     /// a broadcast that has no chunks yet, are not counted. The cost is bounded for each channel, and nothing while all are
     /// offered.
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError>;
+
+    /// How much waits and is not claimed, of every channel, configured or not. At most `chunks_max` chunks are counted, lane after
+    /// lane: nothing else adds to the cost. The part of a broadcast that has no chunks yet is not counted.
+    async fn waiting_counts(&self, chunks_max: usize) -> Result<WaitingCounts, StoreError>;
 
     /// Counts everything from the ground up and compares: every notification of every accepted batch is
     /// pending exactly once or ended exactly once, and the running totals say the same, of each tenant where every count has its

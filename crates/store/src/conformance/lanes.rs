@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use notification::Draft;
+use notification::{Draft, Priority};
 
-use super::support::{Shape, at, claim_one};
-use crate::{LANES_LISTED, LaneEvidence, LaneList, LaneStatus, Store};
+use super::support::{Shape, at, claim_one, name};
+use crate::{LANES_LISTED, LaneEvidence, LaneList, LaneStatus, Store, WaitingCounts};
 
 pub(super) async fn all_lanes_are_listed_however_long_their_backlogs_are(store: &dyn Store) {
     let here = Shape::default();
@@ -33,6 +33,44 @@ pub(super) async fn all_lanes_are_listed_however_long_their_backlogs_are(store: 
     let second = first.plus(Duration::from_millis(1 << 14));
     let expect = all_of(vec![status(lane, claimed.deliveries.len() as u64, second), hidden]);
     assert_eq!(store.reader().lanes().await.unwrap(), expect);
+}
+
+pub(super) async fn what_waits_is_counted_by_channel_and_priority_up_to_a_bound(store: &dyn Store) {
+    let waiting = async |chunks_max| store.reader().waiting_counts(chunks_max).await.unwrap();
+    assert_eq!(waiting(1).await, WaitingCounts::default());
+    // Claimed as a whole, since it alone is due.
+    Shape::default().ingest(store, 2).await;
+    let claimed = claim_one(store, 5).await;
+    assert_eq!(claimed.deliveries.len(), 2);
+    assert_eq!(waiting(1).await, WaitingCounts::default());
+    let (later, elsewhere) = (20, "there");
+    let shape =
+        |destination, priority, due_at| Shape { destination, priority, due_at, ..Shape::default() };
+    let mut drafts = shape("here", Priority::Normal, later).drafts(3);
+    drafts.extend(shape(elsewhere, Priority::Normal, 5).drafts(3));
+    drafts.extend(shape(elsewhere, Priority::Bulk, later).drafts(3));
+    let mut other = shape("here", Priority::Urgent, later).drafts(3);
+    for draft in &mut other {
+        draft.envelope.lane.channel = name("other");
+    }
+    drafts.extend(other);
+    store.ingest(drafts, at(0)).await.unwrap();
+    let all = [
+        ("channel", Priority::Normal, 6),
+        ("channel", Priority::Bulk, 3),
+        ("other", Priority::Urgent, 3),
+    ];
+    let all = all.map(|(channel, priority, count)| ((name(channel), priority), count));
+    let expect = WaitingCounts { notifications: all.into(), is_at_least: false };
+    assert_eq!(waiting(5).await, expect);
+    // As many chunks as are counted: there may be more.
+    assert_eq!(waiting(4).await, WaitingCounts { is_at_least: true, ..expect.clone() });
+    let cut = waiting(2).await;
+    assert!(cut.is_at_least);
+    assert_eq!(cut.notifications.values().sum::<u64>(), 6);
+    assert!(
+        cut.notifications.iter().all(|(key, count)| Some(count) <= expect.notifications.get(key))
+    );
 }
 
 pub(super) async fn of_too_many_lanes_those_that_are_due_first_are_listed(store: &dyn Store) {

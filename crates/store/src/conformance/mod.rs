@@ -345,7 +345,8 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
             lanes_show_their_work;
         lanes:
             all_lanes_are_listed_however_long_their_backlogs_are
-            of_too_many_lanes_those_that_are_due_first_are_listed;
+            of_too_many_lanes_those_that_are_due_first_are_listed
+            what_waits_is_counted_by_channel_and_priority_up_to_a_bound;
         traces:
             a_trace_goes_with_each_attempt
             what_stands_in_for_a_traced_one_is_traced

@@ -41,10 +41,10 @@ use crate::{
     CancelTarget, Cancelled, Claim, ClaimRequest, Claims, ClusterStatus, DeliveryFilter,
     DeliveryPage, Ending, Erased, EventPosition, FeedCursor, Filter, History, Ingest, KeyChange,
     KeyChanged, KeyStore, KeyUse, LaneList, LanePace, Lift, LogPage, LogPosition, Mark, MarkAnswer,
-    Offer, Operations, Page, ParkedChannel, Paused, Peers, Prune, PruneStep, ReadStore,
-    RecipientGroup, Recovery, Requeued, Reschedule, Rescheduled, Resolution, Resolved, Retention,
-    SearchIndex, Settled, Settlements, ShardCursor, Store, StoreError, StoredKeys, Suppression,
-    SuppressionPage, TakeTickets, TenantPage, TotalsAssignment,
+    Offer, Operations, Page, ParkedChannel, Paused, Peers, ReadStore, RecipientGroup, Recovery,
+    Requeued, Reschedule, Rescheduled, Resolution, Resolved, SearchIndex, Settled, Settlements,
+    ShardCursor, Store, StoreError, StoredKeys, Suppression, SuppressionPage, TakeTickets,
+    TenantPage, TotalsAssignment, WaitingCounts,
 };
 use books::Books;
 
@@ -322,6 +322,10 @@ impl ReadStore for Memory {
         Ok(self.read(|books| books.parked(&offered)))
     }
 
+    async fn waiting_counts(&self, chunks_max: usize) -> Result<WaitingCounts, StoreError> {
+        Ok(self.read(|books| books.waiting_counts(chunks_max)))
+    }
+
     async fn audit(&self) -> Result<Audit, StoreError> {
         Ok(self.read(Books::audit))
     }
@@ -489,12 +493,5 @@ impl Operations for Memory {
 
     async fn assign_totals(&self, assignment: TotalsAssignment) -> Result<bool, StoreError> {
         Ok(self.change(|books| books.assign_totals(&assignment)))
-    }
-}
-
-#[async_trait]
-impl Prune for Memory {
-    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<PruneStep, StoreError> {
-        Ok(self.change(|books| books.prune(retention, now)))
     }
 }

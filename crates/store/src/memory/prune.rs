@@ -2,10 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use async_trait::async_trait;
 use notification::{BatchId, ByteString, Name, State, Timestamp};
 
+use super::Memory;
 use super::books::Books;
-use crate::{KeyUse, PruneStep, RetainedPart, Retention};
+use crate::{KeyUse, Prune, PruneStep, RetainedPart, Retention, StoreError};
+
+#[async_trait]
+impl Prune for Memory {
+    async fn prune(&self, retention: &Retention, now: Timestamp) -> Result<PruneStep, StoreError> {
+        Ok(self.change(|books| books.prune(retention, now)))
+    }
+}
 
 impl Books {
     pub(super) fn prune(&mut self, retention: &Retention, now: Timestamp) -> PruneStep {

@@ -17,7 +17,7 @@ use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::{
     Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, Filter, History, KeyUse, LaneList,
     LanePace, LaneStatus, ListOrder, ListedBroadcast, LogPage, LogPosition, Page, ParkedChannel,
-    Patience, ReadStore, StoreError, TenantReads,
+    Patience, ReadStore, StoreError, TenantReads, WaitingCounts,
 };
 
 /// It answers at once: no question waits for another one.
@@ -240,6 +240,20 @@ impl Books {
         }
         parked.retain(|channel, _| !offered.contains(channel));
         parked.into_iter().filter_map(|(channel, counted)| counted.of(channel)).collect()
+    }
+
+    pub(super) fn waiting_counts(&self, chunks_max: usize) -> WaitingCounts {
+        let mut ready: Vec<_> =
+            self.chunks.values().filter(|it| it.lease_until.is_none()).collect();
+        ready.sort_by_key(|it| self.lane_of(it));
+        let mut counts = WaitingCounts::default();
+        for chunk in ready.iter().take(chunks_max) {
+            let lane = self.lane_of(chunk);
+            let key = (lane.channel.clone(), lane.priority);
+            *counts.notifications.entry(key).or_default() += chunk.members.len() as u64;
+        }
+        counts.is_at_least = ready.len() >= chunks_max;
+        counts
     }
 
     pub(super) fn log(&self, position: LogPosition, entries: usize) -> LogPage {

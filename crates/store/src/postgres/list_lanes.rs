@@ -8,11 +8,11 @@ use tokio_postgres::Row;
 use super::choose::SELECT_DUE;
 use super::columns::{lane_at, narrow, signed};
 use super::read::{Parameters, Snapshot, instant, unsigned};
-use crate::rows::codes::LaneId;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE};
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::lane_list::{FoundLane, LANES_LOOKED_AT, LaneChooser};
-use crate::{LaneList, LanePace, LaneStatus, StoreError};
+use crate::{LaneList, LanePace, LaneStatus, StoreError, WaitingCounts};
 
 // === impl Snapshot ===
 
@@ -71,6 +71,30 @@ impl Snapshot<'_> {
         let rows = self.rows(select, &[&narrow(after), &signed(lanes_max)]).await?;
         let lane = |row: &Row| Ok((row.try_get::<_, i32>(0)?.into(), instant(row, 1)?));
         rows.iter().map(lane).collect()
+    }
+
+    /// Of the chunks that wait, the first `chunks_max` in order of their lanes. The lanes are looked up one by one: the planner does
+    /// not know that they are few.
+    pub(super) async fn waiting_counts(
+        &self,
+        chunks_max: usize,
+    ) -> Result<WaitingCounts, StoreError> {
+        let select = "SELECT channel, priority, sum(chunks)::int8, sum(waiting)::int8 \
+             FROM (SELECT lane, count(*) AS chunks, sum(count) AS waiting \
+               FROM (SELECT lane, count FROM chunk WHERE lease_until IS NULL ORDER BY lane, due_at, id LIMIT $1) AS ready \
+               GROUP BY lane) AS of_lane \
+             CROSS JOIN LATERAL (SELECT channel, priority FROM tenant_lane WHERE id = of_lane.lane OFFSET 0) AS its \
+             GROUP BY channel, priority";
+        let (mut counts, mut chunks) = (WaitingCounts::default(), 0);
+        for row in self.rows(select, &[&signed(chunks_max)]).await? {
+            let priority: i16 = row.try_get(1)?;
+            let priority = codes::priority(u8::try_from(priority).unwrap_or(u8::MAX))?;
+            chunks += row.try_get::<_, i64>(2)?;
+            let key = (codes::name(row.try_get(0)?)?, priority);
+            counts.notifications.insert(key, unsigned(&row, 3)?);
+        }
+        counts.is_at_least = chunks >= signed(chunks_max);
+        Ok(counts)
     }
 
     pub(super) async fn paces(&self, evidence: &EvidenceBook) -> Result<Vec<LanePace>, StoreError> {

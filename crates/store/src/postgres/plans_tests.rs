@@ -115,6 +115,7 @@ const BOUNDED: &[(&str, &str, &str)] = &[
     ),
     ("keys.rs", "SELECT count(*)", "it counts them before one is added, and there are few"),
     ("read.rs", "SELECT (SELECT count(*) FROM partition", "it counts to a bound"),
+    ("list_lanes.rs", "SELECT channel, priority, sum", "it counts to a bound"),
     ("list_batches.rs", "SELECT batch.id, count", "a page looks at so many batches at most"),
     ("read.rs", "SELECT id, name, version", "what is claimed"),
     (

@@ -19,7 +19,7 @@ use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, ClusterStatus,
     DeliveryFilter, DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LaneList,
     LanePace, LogPage, LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor,
-    StoreError, StoreSpace, Suppression, SuppressionPage, TenantPage, TenantReads,
+    StoreError, StoreSpace, Suppression, SuppressionPage, TenantPage, TenantReads, WaitingCounts,
 };
 
 /// Answers questions about a store, beside the processes that work on it; changes nothing.
@@ -197,6 +197,10 @@ impl ReadStore for PostgresReader {
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
         Ok(answer!(self, parked, &offered))
+    }
+
+    async fn waiting_counts(&self, chunks_max: usize) -> Result<WaitingCounts, StoreError> {
+        Ok(answer!(self, waiting_counts, chunks_max))
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {

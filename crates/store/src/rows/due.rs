@@ -24,6 +24,9 @@ pub(crate) const LANES_PER_PAGE: usize = LANES_LISTED;
 /// Lanes of which nothing is claimed and something waits that [`ReadStore::lanes`](crate::ReadStore::lanes) lists at most; lanes with
 /// something claimed it lists beside these.
 pub const LANES_LISTED: usize = 1_000;
+/// Waiting chunks, of up to 1,000 notifications each, that metrics have counted by [`ReadStore::waiting_counts`](crate::ReadStore::waiting_counts):
+/// some tens of milliseconds, however many wait.
+pub const WAITING_CHUNKS_COUNTED: usize = 10_000;
 
 // === impl DueCursor ===
 

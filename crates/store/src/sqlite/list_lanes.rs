@@ -7,11 +7,11 @@ use rusqlite::OptionalExtension as _;
 
 use super::read::Snapshot;
 use super::rows::{self, next_due};
-use crate::rows::codes::LaneId;
+use crate::rows::codes::{self, LaneId};
 use crate::rows::due::{DueCursor, LANES_PER_PAGE};
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::lane_list::{FoundLane, LANES_LOOKED_AT, LaneChooser};
-use crate::{LaneList, LanePace, LaneStatus, StoreError};
+use crate::{LaneList, LanePace, LaneStatus, StoreError, WaitingCounts};
 
 // === impl Snapshot ===
 
@@ -68,6 +68,28 @@ impl Snapshot {
             last = lane;
         }
         Ok(lanes)
+    }
+
+    /// Of the chunks that wait, the first `chunks_max` in order of their lanes.
+    pub(super) fn waiting_counts(&self, chunks_max: usize) -> Result<WaitingCounts, StoreError> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT channel, priority, count(*), sum(ready.count) \
+             FROM (SELECT lane, count FROM chunk INDEXED BY chunk_ready \
+               WHERE lease_until IS NULL ORDER BY lane, due_at LIMIT ?1) AS ready \
+             CROSS JOIN tenant_lane ON tenant_lane.id = ready.lane GROUP BY channel, priority",
+        )?;
+        let (mut counts, mut chunks) = (WaitingCounts::default(), 0);
+        let chunks_max = i64::try_from(chunks_max).unwrap_or(i64::MAX);
+        let mut rows = select.query([chunks_max])?;
+        while let Some(row) = rows.next()? {
+            let channel = codes::name(row.get_ref(0)?.as_str()?)?;
+            let priority = codes::priority(row.get(1)?)?;
+            chunks += row.get::<_, i64>(2)?;
+            let notifications = row.get::<_, i64>(3)?.cast_unsigned();
+            counts.notifications.insert((channel, priority), notifications);
+        }
+        counts.is_at_least = chunks >= chunks_max;
+        Ok(counts)
     }
 
     /// The first entries of the index `chunk_due`.

@@ -25,7 +25,7 @@ use crate::{
     ActFilter, ActPage, Audit, BroadcastFilter, BroadcastPage, BroadcastStatus, DeliveryFilter,
     DeliveryPage, EventPosition, FeedCursor, Filter, History, KeyUse, LaneList, LanePace, LogPage,
     LogPosition, Page, ParkedChannel, Patience, ReadStore, ShardCursor, StoreError, StoreSpace,
-    Suppression, SuppressionPage, TenantPage, TenantReads,
+    Suppression, SuppressionPage, TenantPage, TenantReads, WaitingCounts,
 };
 
 /// Answers questions about a store, owned by another process or not; changes nothing.
@@ -299,6 +299,10 @@ impl ReadStore for SqliteReader {
 
     async fn parked(&self, offered: BTreeSet<Name>) -> Result<Vec<ParkedChannel>, StoreError> {
         self.read(move |snapshot| snapshot.parked(&offered)).await
+    }
+
+    async fn waiting_counts(&self, chunks_max: usize) -> Result<WaitingCounts, StoreError> {
+        self.read(move |snapshot| snapshot.waiting_counts(chunks_max)).await
     }
 
     async fn audit(&self) -> Result<Audit, StoreError> {
