@@ -45,7 +45,7 @@ fn an_operation_has_the_scopes_of_its_route() {
         let scopes: Vec<_> = rule.needs.iter().map(|scope| scope.as_str()).collect();
         let mut expect = vec![serde_json::json!({ "key": scopes })];
         expect.extend(rule.without_key.map(|_answer| serde_json::json!({})));
-        assert_eq!(operation["security"], serde_json::Value::from(expect), "{path}");
+        assert_eq!(operation["security"], Value::from(expect), "{path}");
     }
 }
 
