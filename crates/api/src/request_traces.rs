@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use notification::{SpanId, TraceContext, TraceId, TraceParent};
 use pipeline::spans::{SpanKind, SpanSink, SpanValue, TraceSpan};
 
@@ -57,7 +57,7 @@ const METHODS: [Method; 7] = [
     Method::OPTIONS,
 ];
 /// The header with the context of the caller.
-const TRACEPARENT: &str = "traceparent";
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 // === impl RequestTraces ===
 
@@ -77,7 +77,7 @@ impl RequestTraces {
         if !route.starts_with(TRACED) {
             return None;
         }
-        let mut given = headers.get_all(TRACEPARENT).iter();
+        let mut given = headers.get_all(&TRACEPARENT).iter();
         // Two contexts are none (section 3.2).
         let parent = match (given.next(), given.next()) {
             (Some(value), None) => TraceParent::parse(value.as_bytes()),
