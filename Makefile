@@ -99,9 +99,10 @@ dashboard-test: setup setup-servers
 	$(CARGO) build --locked -p belfry -p testbed
 	scripts/dashboard-test.sh
 
-## pictures: those of the docs, from a run of the dashboard's tests
-pictures: dashboard-test
+## pictures: those of the docs, from a run of the dashboard's tests and one of the demo
+pictures: dashboard-test build
 	cp $(addprefix $(CARGO_TARGET_DIR)/dashboard/,overview.png overview-dark.png notification.png) docs/pictures/
+	node dashboard/test/demo.mjs docs/pictures scripts/demo.sh
 
 ## docs: the generated pages
 docs: setup
