@@ -16,7 +16,7 @@ demo: setup
 test: setup setup-servers
 	scripts/check-disk.sh
 	$(CARGO) build --workspace --all-targets --locked
-	nice -n 19 scripts/build-aside.sh & $(CARGO_TARGET_DIR)/debug/xtask test && wait $$!
+	nice -n 19 scripts/build-aside.sh & aside=$$!; trap "kill $$aside 2>/dev/null" EXIT; $(CARGO_TARGET_DIR)/debug/xtask test && wait $$aside
 	scripts/fuzz.sh
 	scripts/api-judges.sh
 	scripts/api-clients.sh

@@ -15,7 +15,10 @@ exec 9>"$place/lock"
 flock 9
 [ "$(cat "$place/made-of" 2>/dev/null)" != "$made_of" ] || exit 0
 
-go=$(command -v go || ls /usr/local/go/bin/go /usr/lib/go/bin/go 2>/dev/null | head -1)
+go=
+for candidate in "$(command -v go || true)" /usr/local/go/bin/go /usr/lib/go/bin/go; do
+    [ -n "$go" ] || [ ! -x "$candidate" ] || go=$candidate
+done
 [ -n "$go" ] || { echo "the receiver of OTLP is built with Go (1.25 or later): install it" >&2; exit 1; }
 (cd "$source" && CGO_ENABLED=0 GOCACHE=$(readlink -f "$target/servers")/go-cache GOFLAGS=-mod=readonly "$go" build -o "$place/receiver" .)
 echo "$made_of" >"$place/made-of"

@@ -189,7 +189,7 @@ async fn create_many(
             Ok(draft) => {
                 rendered += draft.content.bytes_stored();
                 hold((intake, caller), reservation, &mut held, rendered)?;
-                drafts.push(draft);
+                drafts.push(draft.traced_as(index as u64));
             }
             Err(DraftError::Wrong(ParseError::Invalid(invalid))) if invalid.is_not_granted => {
                 return Err(Problem::not_granted(Located::in_item(index, invalid)));

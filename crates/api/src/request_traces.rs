@@ -46,6 +46,8 @@ pub(crate) struct AnsweredRequest<'a> {
 
 /// Routes that are traced: those of the API, and not what probes and scrapers ask for.
 const TRACED: &str = "/v1/";
+/// Stands for a method that is not named.
+const OTHER: &str = "_OTHER";
 /// Methods that are named; others are `_OTHER`, as the conventions have it, since a caller may make up any number of them.
 const METHODS: [Method; 7] = [
     Method::GET,
@@ -112,18 +114,18 @@ impl RequestSpan {
     /// Tells of the request, which has ended at `ended_at` since the Unix epoch and `took` so long.
     pub(crate) fn ended(self, asked: &AnsweredRequest<'_>, ended_at: Duration, took: Duration) {
         let AnsweredRequest { method, route, status, mark } = *asked;
+        // Callers without a known key could fill the way to the receiver, and the traces of others.
+        let Some(caller) = mark.caller() else { return };
         let method = METHODS.into_iter().find(|known| known == method);
-        let method = method.as_ref().map_or("_OTHER", Method::as_str);
+        let method = method.as_ref().map_or(OTHER, Method::as_str);
         let mut attributes: Vec<(&'static str, SpanValue)> = vec![
             ("http.request.method", method.to_owned().into()),
             ("http.route", route.to_owned().into()),
             ("belfry.request.id", mark.id().to_owned().into()),
+            ("belfry.tenant", caller.tenant.to_string().into()),
         ];
         if let Some(status) = status {
             attributes.push(("http.response.status_code", status.as_u16().into()));
-        }
-        if let Some(caller) = mark.caller() {
-            attributes.push(("belfry.tenant", caller.tenant.to_string().into()));
         }
         // As the conventions have it: what a caller does wrong is no error of the server.
         let error = match status {
@@ -135,7 +137,7 @@ impl RequestSpan {
             context: self.context,
             parent: self.parent,
             kind: SpanKind::Server,
-            name: format!("{method} {route}").into(),
+            name: format!("{} {route}", if method == OTHER { "HTTP" } else { method }).into(),
             began_at: ended_at.saturating_sub(took),
             ended_at,
             attributes,

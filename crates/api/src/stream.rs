@@ -212,7 +212,9 @@ impl Answers {
                 Ok(text) => {
                     let draft = read_draft(&self.intake, &self.caller, (&text, &text), None, now);
                     match draft.await {
-                        Ok(draft) => draft.map_err(LineError::from),
+                        Ok(draft) => draft
+                            .map(|draft| draft.traced_as(line.number.saturating_sub(1)))
+                            .map_err(LineError::from),
                         // Of this line and of all behind it nothing is taken in.
                         Err(overload) => {
                             self.stage = StreamStage::Read(Err(overload.into()));

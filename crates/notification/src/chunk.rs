@@ -9,7 +9,7 @@ use crate::draft::{Content, Envelope, content_address};
 use crate::id::{BatchId, ChunkId, NotificationId};
 use crate::terms::Priority;
 use crate::time::Timestamp;
-use crate::trace::TraceContext;
+use crate::trace::{SpanId, TraceContext};
 
 /// The fencing number of a chunk: it rises with every claim, and a write with an older one is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -133,6 +133,13 @@ impl Chunk {
     /// The trace of the request that the delivery at `index` comes from.
     pub fn trace(&self, index: u16) -> Option<TraceContext> {
         self.origin(index).map_or(self.envelope.trace, |from| from.trace)
+    }
+
+    /// The trace of the delivery at `index` with the span of its attempt under this claim: what the attempt causes comes below that.
+    pub fn attempt_trace(&self, index: u16) -> Option<TraceContext> {
+        let trace = self.trace(index)?;
+        let span = SpanId::of_attempt(self.notification_id(index), self.lease_until);
+        Some(TraceContext { span, ..trace })
     }
 
     /// True if any of its deliveries is traced.

@@ -121,6 +121,15 @@ pub struct Draft {
 // === impl Draft ===
 
 impl Draft {
+    /// This draft, which is number `number`, from 0, of what its request hands in: of many, each
+    /// [`TRACED_EVERY`](crate::limits::TRACED_EVERY)th is traced.
+    #[must_use]
+    pub fn traced_as(mut self, number: u64) -> Self {
+        self.envelope.trace =
+            self.envelope.trace.filter(|_| number.is_multiple_of(crate::limits::TRACED_EVERY));
+        self
+    }
+
     /// The fallback of the notification `id`, which was definitely refused at `at`: a notification of its own, with the
     /// same guarantee, priority and end, due at once. `None` when nothing does.
     pub fn in_place_of(

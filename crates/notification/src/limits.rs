@@ -52,9 +52,9 @@ pub const STREAM_CALLS: usize = 2;
 pub const STREAM_ITEMS: usize = 2 * BATCH_ITEMS;
 /// Recipients of a broadcast handed to the store at once, in whole batches.
 pub const STREAM_RECIPIENTS: usize = 8 * BATCH_ITEMS;
-/// Recipients of a broadcast whose request is traced, to one that is traced: the first one, and so on. A million are a thousand traced
-/// ones.
-pub const RECIPIENTS_PER_TRACED: u64 = 1_000;
+/// Notifications that a traced request hands in, recipients of a broadcast as well, to one that is traced: the first one, and so on. A
+/// million are a thousand traced ones.
+pub const TRACED_EVERY: u64 = 1_000;
 /// Bytes of a stream handed to the store at once.
 pub const STREAM_GROUP_BYTES: usize = STREAM_BYTES / 4;
 /// Bytes of all fallbacks of a notification: with its own content they fit a batch.

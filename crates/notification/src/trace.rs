@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::id::NotificationId;
+use crate::time::Timestamp;
 
 /// Identifier of a trace: 16 bytes, not all of them zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,14 +91,15 @@ impl SpanId {
         Self(mix(seed ^ mix(number)).max(1).to_be_bytes())
     }
 
-    /// Of an attempt at a notification. It follows from the two, so that a sender can tell it to a receiver before the attempt
-    /// ends, and any process finds it again.
-    pub fn of_attempt(notification: NotificationId, attempt: u16) -> Self {
+    /// Of the attempt at a notification that is made under a claim with a lease until `lease_until`. It follows from these, so that a
+    /// channel can hand it on before the attempt ends. A notification that is sent again, as its first attempt once more, has
+    /// another claim, and so another span.
+    pub fn of_attempt(notification: NotificationId, lease_until: Timestamp) -> Self {
         let halves = u128::from_be_bytes(notification.to_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
         let (high, low) = ((halves >> 64) as u64, halves as u64);
-        let mixed = mix(high ^ mix(low ^ mix(attempt.into())));
-        Self(mixed.max(1).to_be_bytes())
+        let claim = lease_until.millis().cast_unsigned();
+        Self(mix(high ^ mix(low ^ mix(claim))).max(1).to_be_bytes())
     }
 
     /// Its bytes.
@@ -144,12 +146,6 @@ impl TraceContext {
         let (trace, span) = bytes.split_first_chunk::<16>()?;
         let (trace, span) = (TraceId::new(*trace)?, SpanId::new(span.try_into().ok()?)?);
         Some(Self { trace, span })
-    }
-
-    /// The context of what an attempt at a notification causes.
-    #[must_use]
-    pub fn of_attempt(self, notification: NotificationId, attempt: u16) -> Self {
-        Self { span: SpanId::of_attempt(notification, attempt), ..self }
     }
 
     /// The value of `traceparent` that hands it on: version 00, recorded.
@@ -204,7 +200,6 @@ fn hex<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
 mod tests {
     use super::*;
     use crate::id::BatchId;
-    use crate::time::Timestamp;
     use std::collections::HashSet;
 
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -270,11 +265,11 @@ mod tests {
             let of = |batch| NotificationId::new(at, 7, BatchId(batch), index);
             [of(1), of(2)]
         });
-        let spans: HashSet<SpanId> = ids
-            .flat_map(|id| (1..=10).map(move |attempt| SpanId::of_attempt(id, attempt)))
-            .collect();
+        let claims = || (0..10).map(|claim| Timestamp::from_millis(2_400_000 + claim));
+        let spans: HashSet<SpanId> =
+            ids.flat_map(|id| claims().map(move |until| SpanId::of_attempt(id, until))).collect();
         assert_eq!(spans.len(), 20_000);
         let id = NotificationId::new(at, 7, BatchId(1), 0);
-        assert_eq!(SpanId::of_attempt(id, 1), SpanId::of_attempt(id, 1));
+        assert_eq!(SpanId::of_attempt(id, at), SpanId::of_attempt(id, at));
     }
 }

@@ -100,10 +100,10 @@ pub(crate) fn fixture_with_log(keys: Vec<ApiKey>, access_log: AccessLog) -> Fixt
 }
 
 /// A fixture whose requests are traced so, and all of which have a line in the log.
-pub(crate) fn fixture_with_traces(traces: RequestTraces) -> Fixture {
+pub(crate) fn fixture_with_traces(traces: RequestTraces, keys: Vec<ApiKey>) -> Fixture {
     let store = Arc::new(Memory::new());
     let logged = (AccessLog::All, Some(Arc::new(traces)));
-    build(Arc::clone(&store) as Arc<dyn Ingest>, store, Vec::new(), logged)
+    build(Arc::clone(&store) as Arc<dyn Ingest>, store, keys, logged)
 }
 
 /// A fixture whose way in is `ingest`.

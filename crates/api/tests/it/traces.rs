@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::access_log::LoggedText;
 use crate::estimate::claim_all;
-use crate::support::{Fixture, JSON, NOW, fixture_with_traces, notification};
+use crate::keys::key;
+use crate::support::{Fixture, JSON, LINES, NOW, fixture_with_traces, notification};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -35,7 +36,7 @@ impl KeptSpans {
 fn traced(ratio: f64, follows_callers: bool) -> (Fixture, Arc<KeptSpans>) {
     let sink = Arc::new(KeptSpans::default());
     let traces = RequestTraces::new(Arc::clone(&sink) as _, ratio, follows_callers, [1, 2, 3]);
-    (fixture_with_traces(traces), sink)
+    (fixture_with_traces(traces, Vec::new()), sink)
 }
 
 /// Asks with these headers.
@@ -86,6 +87,36 @@ async fn a_caller_decides_whether_its_request_is_traced() {
         ("belfry.tenant", "default".into()),
     ] {
         assert!(span.attributes.contains(&(name, value)), "{name}: {span:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_list_and_of_a_stream_each_thousandth_is_traced() {
+    let one = notification("a1", "");
+    let list = format!("[{}]", vec![one.as_str(); 1_500].join(","));
+    let lines = format!("{one}\n").repeat(2_001);
+    for (content_type, body, traced_ones) in [(JSON, list, 2), (LINES, lines, 3)] {
+        let (fixture, sink) = traced(0.0, true);
+        let request = Request::post("/v1/notifications").header("content-type", content_type);
+        let request = request.header("traceparent", PARENT).body(Body::from(body));
+        fixture.send(request.unwrap()).await;
+        let chunks = claim_all(&fixture).await;
+        let of_trace: Vec<_> =
+            chunks.iter().filter(|chunk| chunk.envelope.trace.is_some()).collect();
+        let count: usize = of_trace.iter().map(|chunk| chunk.deliveries.len()).sum();
+        assert_eq!((count, sink.take().len()), (traced_ones, 1), "{content_type}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_without_a_known_key_are_not_traced() {
+    let sink = Arc::new(KeptSpans::default());
+    let traces = RequestTraces::new(Arc::clone(&sink) as _, 1.0, true, [1, 2, 3]);
+    let fixture = fixture_with_traces(traces, vec![key("acme", false)]);
+    for (authorization, count) in [("Bearer bfy_wrong", 0), ("Bearer bfy_acme", 1)] {
+        let headers = [("traceparent", PARENT), ("authorization", authorization)];
+        asked(&fixture, POST, &headers).await;
+        assert_eq!(sink.take().len(), count, "{authorization}");
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use channel::Secret;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use net::endpoint::Endpoint;
 use serde::Deserialize;
 
@@ -25,6 +27,10 @@ pub(crate) struct TracesConfig {
     /// More root certificates to trust, PEM, for the receiver only. None by default.
     pub(crate) ca_file: Option<PathBuf>,
 }
+
+/// Header fields that requests have anyway.
+const RESERVED: [HeaderName; 5] =
+    [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
 
 // === impl TracesConfig ===
 
@@ -51,18 +57,26 @@ impl TracesConfig {
                 problem("url", "this program was built without the feature `otlp`".to_owned());
             }
             if let Err(malformed) = Endpoint::parse(url) {
-                problem("url", format!("{url:?} {malformed}"));
+                // Without the text, which may hold a key.
+                problem("url", format!("the URL {malformed}"));
             }
         }
         if !(0.0..=1.0).contains(&self.ratio) {
             problem("ratio", "must be from 0 (none) to 1 (all)".to_owned());
         }
         for (name, value) in &self.headers {
-            if HeaderName::try_from(name).is_err() {
-                problem(&format!("headers.{name}"), "is not a header name".to_owned());
+            match HeaderName::try_from(name) {
+                Err(_) => problem(&format!("headers.{name}"), "is not a header name".to_owned()),
+                Ok(name) if RESERVED.contains(&name) => {
+                    problem(&format!("headers.{name}"), "is set by Belfry itself".to_owned());
+                }
+                Ok(_) => {}
             }
             if HeaderValue::try_from(value.expose()).is_err() {
-                problem(&format!("headers.{name}"), "must be visible ASCII".to_owned());
+                problem(
+                    &format!("headers.{name}"),
+                    "has characters that a header must not have".to_owned(),
+                );
             }
         }
         if let Some(file) = &self.ca_file

@@ -277,13 +277,13 @@ impl Engine {
         if let Some(broker) = broker {
             broker::close(broker).await;
         }
-        // No attempt is under way any more. On a thread that may wait; a panic there costs spans alone.
-        if let Some(spans) = self.spans.take() {
-            let _ended = tokio::task::spawn_blocking(move || spans.close()).await;
-        }
         // A store that failed has not written everything that was reported, however the stages ended.
         let failed = self.backend.failed().borrow().is_some();
         self.backend.close().await;
+        // Last of all: a receiver that hangs holds nothing up. On a thread that may wait; a panic there costs spans alone.
+        if let Some(spans) = self.spans.take() {
+            let _ended = tokio::task::spawn_blocking(move || spans.close()).await;
+        }
         if failed { Err("the store failed meanwhile") } else { Ok(()) }
     }
 

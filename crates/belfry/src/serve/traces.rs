@@ -1,11 +1,10 @@
 //! Traces to a receiver of OTLP over HTTP. The SDK of OpenTelemetry collects the spans and sends them in batches, on a thread of its own.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
@@ -13,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flow::Clock;
 use http_body_util::Full;
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use net::endpoint::Endpoint;
 use net::guard::Forbidden;
@@ -76,14 +75,21 @@ struct CountedExporter {
     clock: Clock,
     /// When the next failure has a line in the log, milliseconds on the clock that suspended time counts on.
     warns_at: AtomicU64,
+    fault: LastFault,
 }
 
 /// Sends the requests of the exporter over the connections of this program.
 struct ReceiverClient {
     endpoint: Endpoint,
     tls: Option<Arc<ClientConfig>>,
+    /// Of the configuration. The exporter would add some of the environment, which may be meant for another receiver.
+    headers: HeaderMap,
     runtime: Handle,
+    fault: LastFault,
 }
+
+/// Words for why the last request had no answer, which the exporter does not hand on.
+type LastFault = Arc<Mutex<String>>;
 
 /// An operator has configured the receiver: it may be anywhere.
 #[derive(Debug)]
@@ -113,22 +119,21 @@ pub(super) fn open(
     let Some(url) = &config.url else { return Ok(None) };
     let endpoint = Endpoint::parse(url).context("traces.url")?;
     let tls = endpoint.origin.is_https.then(|| trust(config.ca_file.as_deref())).transpose()?;
-    let client = ReceiverClient { endpoint, tls, runtime: Handle::current() };
-    let headers = config.headers.iter();
-    let headers = headers.map(|(name, value)| (name.clone(), value.expose().to_owned()));
+    let (headers, fault) = (headers(config)?, LastFault::default());
+    let runtime = Handle::current();
+    let client = ReceiverClient { endpoint, tls, headers, runtime, fault: Arc::clone(&fault) };
     let inner = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
         .with_http_client(client)
         .with_endpoint(url)
         .with_timeout(ANSWER_TIMEOUT)
-        .with_headers(headers.collect::<HashMap<_, _>>())
         // The next batch is a better try than this one again: while it waited, spans behind it would be dropped.
         .with_retry_policy(RetryPolicy::disabled())
         .build()
         .context("traces")?;
     let fates = SpanFates::new(registry);
     let exporter =
-        CountedExporter { inner, fates: fates.clone(), clock, warns_at: AtomicU64::new(0) };
+        CountedExporter { inner, fates: fates.clone(), clock, warns_at: AtomicU64::new(0), fault };
     let batches = BatchConfigBuilder::default()
         .with_max_queue_size(SPANS_MAX)
         .with_max_export_batch_size(BATCH_MAX)
@@ -138,6 +143,17 @@ pub(super) fn open(
     processor.set_resource(&resource(instance));
     let scope = InstrumentationScope::builder("belfry").with_version(env!("CARGO_PKG_VERSION"));
     Ok(Some(Arc::new(OtlpSink { processor, scope: scope.build(), fates })))
+}
+
+fn headers(config: &TracesConfig) -> anyhow::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &config.headers {
+        let mut value = HeaderValue::try_from(value.expose())?;
+        // `Debug` hides it then.
+        value.set_sensitive(true);
+        headers.insert(HeaderName::try_from(name)?, value);
+    }
+    Ok(headers)
 }
 
 fn trust(ca_file: Option<&Path>) -> anyhow::Result<Arc<ClientConfig>> {
@@ -250,8 +266,9 @@ impl SpanExporter for CountedExporter {
         match &exported {
             Ok(()) => self.fates.add("sent", count),
             Err(error) => {
-                self.fates.add("failed", count);
+                // In front of the count, which then has its line in the log.
                 self.warn(error);
+                self.fates.add("failed", count);
             }
         }
         exported
@@ -276,7 +293,8 @@ impl CountedExporter {
         }
         // One export is under way at a time.
         self.warns_at.store(millis(now + WARNING_SPAN), Ordering::Relaxed);
-        tracing::warn!(%error, "spans of traces are lost: the receiver does not take them");
+        let fault = std::mem::take(&mut *self.fault.lock().unwrap_or_else(PoisonError::into_inner));
+        tracing::warn!(%error, fault, "spans of traces are lost: the receiver does not take them");
     }
 }
 
@@ -292,17 +310,29 @@ impl fmt::Debug for ReceiverClient {
 impl HttpClient for ReceiverClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (origin, tls) = (self.endpoint.origin.clone(), self.tls.clone());
-        let mut request = request.map(Full::new);
-        *request.uri_mut() = self.endpoint.path.clone().into();
         let host = HeaderValue::try_from(origin.authority())?;
-        request.headers_mut().insert(HOST, host);
+        let (parts, body) = request.into_parts();
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = parts.method;
+        *request.uri_mut() = self.endpoint.path.clone().into();
+        let headers = request.headers_mut();
+        headers.clone_from(&self.headers);
+        headers.insert(HOST, host);
+        let kinds = [CONTENT_TYPE, CONTENT_ENCODING];
+        headers.extend(kinds.into_iter().filter_map(|kind| {
+            let value = parts.headers.get(&kind)?.clone();
+            Some((kind, value))
+        }));
         // The thread of the SDK is none of the runtime, on which connections have to be.
         let asking = self.runtime.spawn(async move {
             let asking = http1::exchange_once(&origin, tls.as_ref(), &ConfiguredReceiver, request);
             timeout(ANSWER_TIMEOUT, asking).await
         });
         let late = |_| format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
-        let reply = asking.await?.map_err(late)??;
+        let reply = asking.await?.map_err(late).flatten();
+        let reply = reply.inspect_err(|words| {
+            self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone_from(words);
+        })?;
         let mut response = Response::new(Bytes::from(reply.body));
         *response.status_mut() = StatusCode::from_u16(reply.status)?;
         *response.headers_mut() = reply.headers;

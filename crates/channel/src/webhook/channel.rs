@@ -133,8 +133,7 @@ impl WebhookSender {
         // Judged once more: the settings may have changed since it was handed in.
         let endpoint = self.channel.endpoint(&delivery.recipient)?;
         let id = job.chunk.notification_id(delivery.index);
-        let trace = job.chunk.trace(delivery.index);
-        let trace = trace.map(|trace| trace.of_attempt(id, job.chunk.attempt));
+        let trace = job.chunk.attempt_trace(delivery.index);
         let now = timestamp(self.clock);
         let profile = self.channel.endpoints.profile(&endpoint);
         let request = prepared

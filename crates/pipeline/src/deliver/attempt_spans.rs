@@ -1,6 +1,5 @@
 //! The spans of attempts.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use channel::Attempt;
@@ -33,7 +32,9 @@ impl AttemptSpans {
 
     /// Tells of an attempt at the delivery at `index` that was let in at `since` and ends now, if it is traced and was made.
     pub(super) fn ended(&self, chunk: &Chunk, index: u16, since: Instant, attempt: &Attempt) {
-        let (Some(trace), Report::Attempted(answer)) = (chunk.trace(index), &attempt.report) else {
+        let (Some(trace), Some(context), Report::Attempted(answer)) =
+            (chunk.trace(index), chunk.attempt_trace(index), &attempt.report)
+        else {
             return;
         };
         let id = chunk.notification_id(index);
@@ -49,7 +50,7 @@ impl AttemptSpans {
             ("belfry.tenant", lane.tenant.to_string().into()),
             ("belfry.channel", lane.channel.to_string().into()),
             ("belfry.priority", lane.priority.as_str().into()),
-            ("server.address", lane.destination.to_string().into()),
+            ("belfry.destination", lane.destination.to_string().into()),
             ("belfry.attempt", chunk.attempt.into()),
             ("belfry.queued_ms", queued.as_millis().into()),
             ("belfry.verdict", verdict.into()),
@@ -62,10 +63,10 @@ impl AttemptSpans {
             attributes.push(("belfry.wire_us", timing.on_wire.as_micros().into()));
         }
         self.sink.record(TraceSpan {
-            context: trace.of_attempt(id, chunk.attempt),
+            context,
             parent: Some(trace.span),
             kind: SpanKind::Client,
-            name: Cow::Borrowed("attempt"),
+            name: format!("attempt {}", lane.channel).into(),
             began_at,
             ended_at,
             attributes,

@@ -123,7 +123,7 @@ impl Upload {
         let CheckedRecipient { recipient, destination } = checked;
         let RecipientContent { content, bytes } = content;
         let number = self.accepted + self.collected_items as u64;
-        let trace = self.trace.filter(|_| number.is_multiple_of(limits::RECIPIENTS_PER_TRACED));
+        let trace = self.trace.filter(|_| number.is_multiple_of(limits::TRACED_EVERY));
         self.collected_items += 1;
         self.collected_bytes += recipient.len() + bytes + external_id.len();
         let group = self.group((destination, trace));

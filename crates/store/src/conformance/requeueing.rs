@@ -10,7 +10,11 @@ use crate::{CancelTarget, Filter, Mark, MarkAnswer, Requeued, Store};
 
 const DEAD: Disposition = Disposition::Ended(State::Dead);
 
-async fn requeue(store: &dyn Store, ids: &[NotificationId], millis: i64) -> Vec<Requeued> {
+pub(super) async fn requeue(
+    store: &dyn Store,
+    ids: &[NotificationId],
+    millis: i64,
+) -> Vec<Requeued> {
     requeue_from(store, &[State::Dead], ids, millis).await
 }
 

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use notification::{
-    Alternative, Bytes, Chunk, Disposition, Draft, Envelope, Fallback, TraceContext, limits,
+    Alternative, Bytes, Chunk, Disposition, Draft, Envelope, Fallback, State, TraceContext, limits,
 };
 
 use super::fallbacks::refusal;
+use super::requeueing::requeue;
 use super::support::{
     BroadcastShape, Shape, at, claim_all, claim_one, name, settle_all, settle_one,
 };
-use crate::{RecipientGroup, Store};
+use crate::{RecipientGroup, Requeued, Store};
 
 fn trace(number: u8) -> Option<TraceContext> {
     TraceContext::from_bytes(&[number; 24])
@@ -44,6 +45,19 @@ pub(super) async fn a_trace_goes_with_each_attempt(store: &dyn Store) {
     let again = claim_all(store, 9).await;
     assert_eq!(traces_of(&again), expected);
     assert!(again.iter().all(|chunk| chunk.attempt == 2));
+}
+
+pub(super) async fn what_is_sent_again_has_another_span(store: &dyn Store) {
+    store.ingest(vec![traced("a", trace(1))], at(0)).await.unwrap();
+    let first = claim_one(store, 0).await;
+    let id = first.notification_id(first.deliveries[0].index);
+    settle_all(store, &first, Disposition::Ended(State::Dead)).await;
+    assert_eq!(requeue(store, &[id], 9).await, [Requeued::Requeued]);
+    let again = claim_one(store, 10).await;
+    assert_eq!((again.attempt, again.trace(again.deliveries[0].index)), (1, trace(1)));
+    let span = |chunk: &Chunk| chunk.attempt_trace(chunk.deliveries[0].index).unwrap();
+    assert_ne!(span(&first).span, span(&again).span);
+    assert_eq!(span(&first).trace, span(&again).trace);
 }
 
 pub(super) async fn what_stands_in_for_a_traced_one_is_traced(store: &dyn Store) {

@@ -32,7 +32,7 @@ const WRITTEN_BEFORE: &str = "UPDATE totals_delta SET tenant = NULL WHERE tenant
 /// The schema before there was a tenant.
 const AS_BEFORE: &str = "ALTER TABLE totals_delta DROP COLUMN tenant; \
      DELETE FROM meta WHERE key IN ('totals_assigned', 'mixed_lanes_through'); \
-     DELETE FROM refinery_schema_history WHERE version = 31";
+     DELETE FROM refinery_schema_history WHERE version >= 31";
 const ROWS: &str = "SELECT tenant, state, change FROM totals_delta ORDER BY tenant, state, change";
 const NAMELESS: &str = "SELECT count(*) FROM totals_delta WHERE tenant IS NULL";
 

@@ -26,8 +26,8 @@ use crate::{
     Requeued, Settlements as _, assign_totals,
 };
 
-/// Undoes the migration to totals of tenants.
-const BEFORE: &str = "CREATE TABLE before (state INTEGER PRIMARY KEY, count INTEGER NOT NULL) STRICT; \
+/// Undoes the migrations to totals of tenants and behind it.
+const BEFORE: &str = "ALTER TABLE batch DROP COLUMN trace; CREATE TABLE before (state INTEGER PRIMARY KEY, count INTEGER NOT NULL) STRICT; \
      INSERT INTO before (state, count) SELECT state, sum(count) FROM totals GROUP BY state; \
      DROP TABLE totals; ALTER TABLE before RENAME TO totals; \
      DELETE FROM meta WHERE key IN ('mixed_batches_through', 'totals_generation'); \
