@@ -80,8 +80,8 @@ fn setting_of(document: &Table, path: &[String]) -> String {
         keys.splice(..2, [kind]);
     }
     keys.retain(|key| key.parse::<usize>().is_err());
-    if keys.starts_with(&["webhook", "endpoints", "headers"]) {
-        keys.truncate(3);
+    if let Some(place) = keys.iter().position(|key| *key == "headers") {
+        keys.truncate(place + 1);
     }
     keys.join(".")
 }

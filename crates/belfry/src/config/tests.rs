@@ -218,6 +218,7 @@ fn the_examples_of_the_default_file_are_right() {
             "f.toml: channels.mail: /run/credentials/belfry.service/mail-password: cannot be read: No such file or directory (os error 2)",
             "f.toml: channels.mail: dkim.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: templates.welcome.content: set either this or `file`",
+            "f.toml: traces.ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: sources[0].dead_letters: where messages go that are no notifications: set either this, `dead_letter_path`, or `drop_bad_messages = true`",
             "f.toml: sources[0].ca_file: internal-ca.pem: cannot be read: No such file or directory (os error 2)",
             "f.toml: sources[0].map_file: not together with `map`: leave one out",
