@@ -294,6 +294,7 @@ impl CountedExporter {
         // One export is under way at a time.
         self.warns_at.store(millis(now + WARNING_SPAN), Ordering::Relaxed);
         let fault = std::mem::take(&mut *self.fault.lock().unwrap_or_else(PoisonError::into_inner));
+        let fault = (!fault.is_empty()).then_some(fault.as_str());
         tracing::warn!(%error, fault, "spans of traces are lost: the receiver does not take them");
     }
 }
