@@ -18,7 +18,7 @@ use crate::key_ring::{KeyRing, KeysUnknown};
 use crate::keys::{ApiKey, sha256};
 use crate::problem::Problem;
 use crate::problem_code::ProblemCode;
-use crate::request_mark::{CallerNames, RequestMark};
+use crate::request_mark::CallerNames;
 use crate::sessions::{OpenSession, is_of_own_origin};
 
 /// Caller of a request, as its key says.
@@ -71,11 +71,17 @@ impl Caller {
         sessions_at: Option<Duration>,
     ) -> Result<Self, Problem> {
         let (headers, ring) = (request.headers(), Arc::clone(keys));
-        let trace = request.extensions().get::<RequestMark>().and_then(RequestMark::trace);
         if keys.is_open() {
             check_local(request)?;
             let tenant = default_tenant.clone();
-            return Ok(Self { tenant, is_operator: true, key: None, session: None, ring, trace });
+            return Ok(Self {
+                tenant,
+                is_operator: true,
+                key: None,
+                session: None,
+                ring,
+                trace: None,
+            });
         }
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let parts = given.and_then(|text| text.split_once(' '));
@@ -106,7 +112,12 @@ impl Caller {
         })?;
         let is_operator = key.grants.scopes.contains(&KeyScope::Operate);
         let tenant = key.tenant.clone();
-        Ok(Self { tenant, is_operator, key: Some(key), session, ring, trace })
+        Ok(Self { tenant, is_operator, key: Some(key), session, ring, trace: None })
+    }
+
+    /// This caller, of whose request what it causes is part of `trace`.
+    pub(crate) fn traced(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     /// The session by which it came, if it did.
@@ -184,7 +195,8 @@ impl Caller {
         self.still_good(now).is_ok_and(|key| key.is_none_or(|key| has(&key)))
     }
 
-    /// Checks that it may send `submission` at `now`, which may be long after its request began; the intake checks its senders.
+    /// Checks that it may send `submission` at `now`, which may be long after its request began; the intake checks its senders. Gives it
+    /// the trace of the request.
     ///
     /// # Errors
     /// The first field that its key is not granted.

@@ -137,6 +137,7 @@ impl<S> KeyedService<S> {
             Some(answer) if problem.code == ProblemCode::MissingKey => Box::new(answer()),
             _ => refused(problem),
         })?;
+        let caller = caller.traced(mark.trace());
         mark.set_caller(caller.names());
         // Not before: requests without a known key have no line in the log.
         if rule.is_act {

@@ -1,7 +1,6 @@
 //! Traces to a receiver of OTLP over HTTP. The SDK of OpenTelemetry collects the spans and sends them in batches, on a thread of its own.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +14,8 @@ use http_body_util::Full;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use net::endpoint::Endpoint;
-use net::guard::Forbidden;
 use net::http1;
-use net::tcp::Reach;
+use net::tcp::Anywhere;
 use opentelemetry::trace as otel;
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_http::{HttpClient, HttpError};
@@ -90,20 +88,6 @@ struct ReceiverClient {
 
 /// Words for why the last request had no answer, which the exporter does not hand on.
 type LastFault = Arc<Mutex<String>>;
-
-/// An operator has configured the receiver: it may be anywhere.
-#[derive(Debug)]
-struct ConfiguredReceiver;
-
-impl Reach for ConfiguredReceiver {
-    fn check(&self, _address: IpAddr) -> Result<(), Forbidden> {
-        Ok(())
-    }
-
-    fn is_configured(&self) -> bool {
-        true
-    }
-}
 
 /// Opens the way to the receiver of `config`, whose spans are those of the process `instance`; `None` if nothing is traced. Must be called
 /// on the runtime of the engine. Connects to nothing yet.
@@ -326,7 +310,7 @@ impl HttpClient for ReceiverClient {
         }));
         // The thread of the SDK is none of the runtime, on which connections have to be.
         let asking = self.runtime.spawn(async move {
-            let asking = http1::exchange_once(&origin, tls.as_ref(), &ConfiguredReceiver, request);
+            let asking = http1::exchange_once(&origin, tls.as_ref(), &Anywhere, request);
             timeout(ANSWER_TIMEOUT, asking).await
         });
         let late = |_| format!("no answer within {} s", ANSWER_TIMEOUT.as_secs());
