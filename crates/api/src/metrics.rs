@@ -173,7 +173,11 @@ fn add_cluster(cluster: &ClusterStatus, own: Option<&str>, now: &mut Registry) {
     let help = "Partitions that no process claims from";
     now.register("belfry_partitions_free", help, count(cluster.partitions_free.into()));
     let help = "Rows of the outbox that were put aside, with the reason in belfry.outbox_rejected";
-    now.register("belfry_outbox_rejected", help, count(cluster.outbox_rejected));
+    now.register("belfry_outbox_rejected", help, count(cluster.outbox.rejected));
+    let help = "Rows of the outbox that were committed and are not taken yet";
+    now.register("belfry_outbox_rows", help, count(cluster.outbox.waiting));
+    let help = "How many seconds ago the first row of the outbox that waits was inserted";
+    now.register("belfry_outbox_oldest_seconds", help, seconds(cluster.outbox.oldest));
 }
 
 fn seconds(span: Duration) -> Gauge<f64, AtomicU64> {

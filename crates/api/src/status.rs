@@ -169,8 +169,14 @@ pub struct ClusterAnswer {
     pub workers: Vec<WorkerAnswer>,
     /// Partitions without an owner.
     pub partitions_free: u16,
-    /// Rows of the outbox that were put aside.
+    /// Rows of the outbox that were put aside, counted to 10,000.
     pub outbox_rejected: u64,
+    /// Rows of the outbox that were committed and are not taken yet, counted to 10,000.
+    #[serde(default)]
+    pub outbox_waiting: u64,
+    /// How long ago the first of these was inserted: 0 where none waits.
+    #[serde(default)]
+    pub outbox_oldest_seconds: f64,
 }
 
 /// One of them.
@@ -335,9 +341,14 @@ impl SuppressionFeed {
 
 impl From<ClusterStatus> for ClusterAnswer {
     fn from(status: ClusterStatus) -> Self {
-        let ClusterStatus { workers, partitions_free, outbox_rejected } = status;
-        let workers = workers.into_iter().map(WorkerAnswer::from).collect();
-        Self { workers, partitions_free, outbox_rejected }
+        let ClusterStatus { workers, partitions_free, outbox } = status;
+        Self {
+            workers: workers.into_iter().map(WorkerAnswer::from).collect(),
+            partitions_free,
+            outbox_rejected: outbox.rejected,
+            outbox_waiting: outbox.waiting,
+            outbox_oldest_seconds: outbox.oldest.as_secs_f64(),
+        }
     }
 }
 

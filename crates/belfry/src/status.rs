@@ -317,6 +317,10 @@ fn cluster_text(cluster: &ClusterAnswer) -> Result<String, fmt::Error> {
         let rejected = cluster.outbox_rejected;
         writeln!(text, "{rejected} outbox rows were put aside: see belfry.outbox_rejected")?;
     }
+    if cluster.outbox_waiting > 0 {
+        let (rows, oldest) = (cluster.outbox_waiting, cluster.outbox_oldest_seconds);
+        writeln!(text, "{rows} outbox rows wait to be taken, the first for {oldest:.1} s")?;
+    }
     Ok(text)
 }
 
@@ -355,7 +359,7 @@ mod tests {
             "sources": [{"name": "orders", "read": 12, "accepted": 9, "repeated": 2, "dead_lettered": 1, "acknowledged": 11,
                 "waiting_since": "2026-11-21T08:29:30.000Z", "waits_for": "no such queue"}],
             "pauses": [{"tenant": "shop", "scope": "channel/hooks", "since": "2026-11-21T08:20:00.000Z"}],
-            "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [
+            "cluster": {"partitions_free": 2, "outbox_rejected": 1, "outbox_waiting": 7, "outbox_oldest_seconds": 61.25, "workers": [
                 {"id": 1, "name": "a-7", "role": "serve", "version": "0.1.0", "listen": "127.0.0.1:8473",
                     "started_at": "2026-11-21T08:30:00.000Z", "alive_for_seconds": 9.5, "standing_by": false,
                     "partitions": 62, "claimed": 1200, "settled": 7, "settled_per_second": 81000.4},
@@ -384,7 +388,8 @@ mod tests {
              a-7     serve    0.1.0    127.0.0.1:8473  2026-11-21T08:30:00.000Z  alive            62       1200  81000\n\
              bb-17   consume  0.1.0    -               2026-11-21T08:30:02.000Z  overdue           0          0      0\n\
              2 partitions have no owner\n\
-             1 outbox rows were put aside: see belfry.outbox_rejected\n"
+             1 outbox rows were put aside: see belfry.outbox_rejected\n\
+             7 outbox rows wait to be taken, the first for 61.2 s\n"
         );
     }
 }

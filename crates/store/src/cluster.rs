@@ -130,6 +130,20 @@ pub struct ClusterStatus {
     pub workers: Vec<WorkerStatus>,
     /// Partitions without an owner at the moment.
     pub partitions_free: u16,
-    /// Rows of the outbox that were put aside.
-    pub outbox_rejected: u64,
+    /// The rows of the outbox.
+    pub outbox: OutboxStatus,
 }
+
+/// How many rows of the outbox there are, each count up to [`OUTBOX_ROWS_COUNTED`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutboxStatus {
+    /// Rows that were committed and are not taken yet.
+    pub waiting: u64,
+    /// How long ago the first of these was inserted; zero where none waits, or where it was inserted by the version before.
+    pub oldest: Duration,
+    /// Rows that were put aside: they stay until an operator removes them, or their lifetime ends.
+    pub rejected: u64,
+}
+
+/// Rows of the outbox to which a status counts.
+pub const OUTBOX_ROWS_COUNTED: u32 = 10_000;

@@ -59,7 +59,8 @@ pub use claim::{
     Begin, Claim, ClaimRequest, Claims, Mark, MarkAnswer, Offer, Settled, Settlements,
 };
 pub use cluster::{
-    ClusterStatus, DrainedRows, Outbox, OutboxRow, TakeTickets, Validator, WorkerStatus,
+    ClusterStatus, DrainedRows, OUTBOX_ROWS_COUNTED, Outbox, OutboxRow, OutboxStatus, TakeTickets,
+    Validator, WorkerStatus,
 };
 pub use commit_counts::CommitCounts;
 pub use erasure::Erased;

@@ -184,10 +184,16 @@ function ofCluster({ cluster }: Status): Finding[] {
     found.push({ key: `gone ${worker.id}`, gravity: 2, title: `The worker ${worker.name} is gone`, text: "It was killed, or does not reach the database. Its work becomes free within 10 s, and the others take it over.", links });
   }
   if (cluster.partitions_free > 0) found.push({ key: "free", gravity: 2, title: `No process claims from ${plural(cluster.partitions_free, "partition")}`, text: "What is in them is late until a process takes them: start what is missing.", links });
+  if (cluster.outbox_oldest_seconds > lateSeconds) found.push({ key: "outbox waits", gravity: 3, title: `The outbox is behind by ${duration(cluster.outbox_oldest_seconds)}`, text: `${outboxRows(cluster.outbox_waiting)} that applications committed ${cluster.outbox_waiting === 1 ? "is" : "are"} no notifications yet. A process that serves or produces takes them; its log says what keeps it from that.`, links: [{ label: "Workers", path: "/workers" }] });
   const standing = cluster.workers.filter(({ standing_by }) => standing_by).length;
   if (standing > 0) found.push({ key: "standing", gravity: 16, title: `${plural(standing, "worker")} standing by`, text: "Being stopped, or the broker is away: such a process takes no partitions.", links });
   if (cluster.outbox_rejected > 0) found.push({ key: "outbox", gravity: 10, title: `${plural(cluster.outbox_rejected, "row")} of the outbox ${cluster.outbox_rejected === 1 ? "was" : "were"} put aside`, text: "What an application inserted there was not sent; belfry.outbox_rejected has the reasons.", links: [] });
   return found;
+}
+
+/** Rows that wait in the outbox: the engine counts them to 10,000. */
+export function outboxRows(waiting: number): string {
+  return `${waiting >= 10_000 ? "At least " : ""}${plural(waiting, "row")}`;
 }
 
 function ofDeparted({ departed }: Live, now: number): Finding[] {

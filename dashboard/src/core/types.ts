@@ -113,6 +113,9 @@ export interface Cluster {
   workers: Worker[];
   partitions_free: number;
   outbox_rejected: number;
+  /** Counted to 10,000. */
+  outbox_waiting: number;
+  outbox_oldest_seconds: number;
 }
 
 /** Where work stands, of all tenants: `GET /v1/status`, and each event of its stream. */

@@ -1,7 +1,7 @@
 /** Workers and partitions: which processes share the store, which of them live, and what each has. */
 import { useCell } from "../core/cell";
 import { useNow } from "../core/clock";
-import { underWay } from "../core/findings";
+import { outboxRows, underWay } from "../core/findings";
 import { age, count, duration, plural, rate } from "../core/format";
 import { live, ratePerSecond, wentSilently, type Departed, type Live } from "../core/live";
 import type { Cluster, Status, Worker } from "../core/types";
@@ -67,6 +67,7 @@ function Shared({ cluster, departed, heard }: { cluster: Cluster; departed: read
             ["Claimed from", `${count(claimed)} of ${count(claimed + cluster.partitions_free)}`],
             ["Free", cluster.partitions_free === 0 ? "none" : count(cluster.partitions_free)],
             ["Settled a second", rate(cluster.workers.reduce((sum, worker) => sum + worker.settled_per_second, 0))],
+            ["Waits in the outbox", cluster.outbox_waiting === 0 ? "nothing" : `${outboxRows(cluster.outbox_waiting)}, the first for ${duration(cluster.outbox_oldest_seconds)}`],
             ["Put aside by the outbox", cluster.outbox_rejected === 0 ? "nothing" : plural(cluster.outbox_rejected, "row")],
           ]}
         />

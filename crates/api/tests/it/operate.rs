@@ -10,8 +10,8 @@ use notification::{
     Settlement, State,
 };
 use store::{
-    ClaimRequest, Claims, ClusterStatus, FeedCursor, Ingest as _, Operations as _, ReadStore as _,
-    Settlements, WorkerStatus,
+    ClaimRequest, Claims, ClusterStatus, FeedCursor, Ingest as _, Operations as _, OutboxStatus,
+    ReadStore as _, Settlements, WorkerStatus,
 };
 
 use crate::support::{Fixture, JSON, fixture, notification};
@@ -156,7 +156,8 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
         ..worker.clone()
     };
     let workers = vec![dead, worker];
-    fixture.store.show_cluster(ClusterStatus { workers, partitions_free: 24, outbox_rejected: 1 });
+    let outbox = OutboxStatus { waiting: 7, oldest: Duration::from_millis(61_250), rejected: 1 };
+    fixture.store.show_cluster(ClusterStatus { workers, partitions_free: 24, outbox });
     tokio::time::advance(Duration::from_secs(3)).await;
     let status = fixture.get("/v1/status").await.json();
     assert_eq!(
@@ -165,6 +166,10 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
     );
     let cluster = &status["cluster"];
     assert_eq!((&cluster["partitions_free"], &cluster["outbox_rejected"]), (&json!(24), &json!(1)));
+    assert_eq!(
+        (&cluster["outbox_waiting"], &cluster["outbox_oldest_seconds"]),
+        (&json!(7), &json!(61.25))
+    );
     assert_eq!(cluster["workers"][0]["alive_for_seconds"], 0.0);
     let mut worker = cluster["workers"][1].clone();
     worker.as_object_mut().unwrap().remove("started_at").unwrap();
@@ -181,6 +186,8 @@ async fn a_cluster_is_told_with_its_workers_and_how_far_it_lags() {
         "belfry_partitions_owned 40\n",
         "belfry_partitions_free 24\n",
         "belfry_outbox_rejected 1\n",
+        "belfry_outbox_rows 7\n",
+        "belfry_outbox_oldest_seconds 61.25\n",
         "belfry_available{part=\"start\"} 0\n",
     ] {
         assert!(metrics.text.contains(line), "{line}{}", metrics.text);

@@ -50,6 +50,12 @@ fn of_workers(status: &StatusAnswer, found: &mut Vec<TopFinding>) {
             "{rows} rows of the outbox were put aside: see belfry.outbox_rejected"
         )));
     }
+    if cluster.outbox_oldest_seconds > LATE {
+        found.push(TopFinding::bad(format!(
+            "the outbox is not drained: a row has waited for {:.0} s",
+            cluster.outbox_oldest_seconds
+        )));
+    }
 }
 
 fn of_work(status: &StatusAnswer, now: Timestamp, found: &mut Vec<TopFinding>) {
@@ -139,6 +145,7 @@ mod tests {
             [
                 "worker b-17 is gone: what it held goes to others",
                 "2 partitions have no owner",
+                "the outbox is not drained: a row has waited for 61 s",
                 "what waits longest has been due for 75 s",
                 "every attempt fails: hooks down.example",
                 "7 wait for the channel old, which is not configured",

@@ -16,6 +16,7 @@ pub(crate) const ALERTS: &[&str] = &[
     "BelfryClockOff",
     "BelfryDown",
     "BelfryFeedBehind",
+    "BelfryOutboxBehind",
     "BelfryOutboxRejected",
     "BelfryPartitionsWithoutOwner",
     "BelfryProviderDown",
@@ -207,8 +208,21 @@ impl World {
         self.consumer.until("belfry_workers", |workers| workers < 2.0);
         let alerts = ["BelfryDown", "BelfryPartitionsWithoutOwner", "BelfryWorkerLost"];
         self.phase("with the producer killed", 10, &alerts);
+        // By a clock that is behind, so that it is old as soon as it waits.
+        let row = "INSERT INTO belfry.outbox (channel, recipient, content, inserted_at) \
+                   VALUES ('ios', repeat('3f', 32), '{\"aps\": {}}', clock_timestamp() - interval '70 s')";
+        self.database.query(row).unwrap();
+        self.consumer.until("belfry_outbox_oldest_seconds", |age| age > 60.0);
+        let alerts = [
+            "BelfryDown",
+            "BelfryOutboxBehind",
+            "BelfryPartitionsWithoutOwner",
+            "BelfryWorkerLost",
+        ];
+        self.phase("with a row that no process takes", 10, &alerts);
         self.producer.start_again();
         self.complete();
+        self.consumer.until("belfry_outbox_rows", |rows| rows < 1.0);
         self.phase("with a producer again", LONG, &[]);
     }
 

@@ -36,7 +36,7 @@ fn a_worker_that_is_drained_hands_its_partitions_over() {
     assert_eq!(status["totals"]["delivered"], json!(1_000), "{output:?}");
     assert_eq!(
         status["cluster"],
-        json!({"workers": [], "partitions_free": 64, "outbox_rejected": 0})
+        json!({"workers": [], "partitions_free": 64, "outbox_rejected": 0, "outbox_waiting": 0, "outbox_oldest_seconds": 0.0})
     );
 }
 

@@ -189,7 +189,8 @@ async fn explain(client: &Client, statements: &[&Statement]) -> Vec<Value> {
 }
 
 /// The plan in the answer to an EXPLAIN.
-fn plan_of(answer: &[SimpleQueryMessage]) -> Value {
+/// The plan in the answer to an `EXPLAIN` of the format JSON.
+pub(super) fn plan_of(answer: &[SimpleQueryMessage]) -> Value {
     let plan = answer.iter().find_map(|message| {
         let SimpleQueryMessage::Row(row) = message else { return None };
         row.get(0)

@@ -22,8 +22,8 @@ use crate::rows::progress::{BroadcastParts, PendingChunk};
 use crate::rows::release::WaitingState;
 use crate::tenant_page::TenantPageFiller;
 use crate::{
-    BroadcastStatus, ClusterStatus, KeyUse, LogEntry, LogPage, LogPosition, ParkedChannel,
-    StoreError, StoreSpace, TenantPage, WorkerStatus,
+    BroadcastStatus, ClusterStatus, KeyUse, LogEntry, LogPage, LogPosition, OUTBOX_ROWS_COUNTED,
+    OutboxStatus, ParkedChannel, StoreError, StoreSpace, TenantPage, WorkerStatus,
 };
 
 /// The database at one instant.
@@ -314,14 +314,23 @@ impl<'a> Snapshot<'a> {
              (SELECT coalesce(sum(count), 0)::int8 FROM chunk WHERE chunk.worker = worker.id AND NOT is_ticket) \
              FROM worker ORDER BY id";
         let rows = self.transaction.query(select, &[]).await?;
-        // Rejected rows are counted up to a bound: they stay until an operator removes them.
-        let rest = "SELECT (SELECT count(*) FROM partition WHERE owner IS NULL OR owner NOT IN (SELECT worker.id FROM worker)), \
-             (SELECT count(*) FROM (SELECT FROM outbox_rejected LIMIT 10000) AS counted)";
-        let rest = self.transaction.query_one(rest, &[]).await?;
+        let free = "SELECT count(*) FROM partition WHERE owner IS NULL OR owner NOT IN (SELECT worker.id FROM worker)";
+        let free = self.transaction.query_one(free, &[]).await?;
         Ok(ClusterStatus {
             workers: rows.iter().map(worker_at).collect::<Result<_, _>>()?,
-            partitions_free: u16::try_from(unsigned(&rest, 0)?).unwrap_or(u16::MAX),
-            outbox_rejected: unsigned(&rest, 1)?,
+            partitions_free: u16::try_from(unsigned(&free, 0)?).unwrap_or(u16::MAX),
+            outbox: self.outbox().await?,
+        })
+    }
+
+    async fn outbox(&self) -> Result<OutboxStatus, StoreError> {
+        let select = "SELECT waiting, (coalesce(greatest(extract(epoch FROM clock_timestamp() - oldest), 0), 0) * 1000)::int8, \
+             (SELECT count(*) FROM (SELECT FROM outbox_rejected LIMIT $1::int4) AS counted) FROM outbox_waiting($1::int4)";
+        let row = self.transaction.query_one(select, &[&OUTBOX_ROWS_COUNTED.cast_signed()]).await?;
+        Ok(OutboxStatus {
+            waiting: unsigned(&row, 0)?,
+            oldest: Duration::from_millis(unsigned(&row, 1)?),
+            rejected: unsigned(&row, 2)?,
         })
     }
 }

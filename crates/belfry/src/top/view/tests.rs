@@ -51,7 +51,8 @@ pub(crate) fn troubled() -> StatusAnswer {
         "feeds": [{"name": "ends", "position": "7-2", "waiting_since": NOW, "lag_seconds": 64.2}],
         "pauses": [{"tenant": "shop", "scope": "channel/hooks", "since": "2026-11-21T08:20:00.000Z"}],
         "space": {"used_bytes": 1_024, "left_bytes": 2_048, "grows_per_day": 819, "full_in_days": 2.5},
-        "cluster": {"partitions_free": 2, "outbox_rejected": 1, "workers": [worker("a-7", 9.5), worker("b-17", 0.0)]},
+        "cluster": {"partitions_free": 2, "outbox_rejected": 1, "outbox_waiting": 7, "outbox_oldest_seconds": 61.25,
+            "workers": [worker("a-7", 9.5), worker("b-17", 0.0)]},
     }))
 }
 
@@ -117,7 +118,7 @@ fn lanes_are_ordered_scrolled_and_left_out_as_keys_say() {
 fn trouble_is_told_on_top_and_a_small_terminal_is_no_error() {
     let lines = drawn(&mut View::default(), vec![troubled()], (120, 30));
     assert_eq!(lines[1], "! worker b-17 is gone: what it held goes to others");
-    assert!(lines.iter().any(|line| line == "  and 4 more: belfry status"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line == "  and 5 more: belfry status"), "{lines:#?}");
     assert!(lines[position(&lines, "b-17      ")].contains("gone"));
     assert!(lines[position(&lines, "down.example  ")].contains("closed until 2026-11-21T08:31"));
     for size in [(1, 1), (20, 5), (80, 10)] {

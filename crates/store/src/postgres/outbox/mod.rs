@@ -12,6 +12,8 @@ mod tenants_tests;
 mod tests;
 #[cfg(test)]
 mod upgrade_tests;
+#[cfg(test)]
+mod waiting_tests;
 
 use std::collections::HashSet;
 use std::sync::Arc;

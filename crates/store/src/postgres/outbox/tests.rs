@@ -221,7 +221,7 @@ async fn a_row_that_cannot_be_sent_is_put_aside_with_the_reason() {
         "nobody|1|recipient: is nobody\nc|22|idempotency_key: was used before for something else\n\
          e|333|idempotency_key: was used before for something else"
     );
-    assert_eq!(bench.store.reader().cluster().await.unwrap().unwrap().outbox_rejected, 3);
+    assert_eq!(bench.store.reader().cluster().await.unwrap().unwrap().outbox.rejected, 3);
     assert_eq!(bench.recipients().await, ["a"]);
 }
 
