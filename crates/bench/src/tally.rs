@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use provider_sim::journal::{JournalStatus, Reader};
@@ -52,6 +53,9 @@ struct RecipientTally {
     first_accepted_us: u64,
 }
 
+/// Between two looks at a journal.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 // === impl JournalBooks ===
 
 impl JournalBooks {
@@ -76,6 +80,23 @@ impl JournalBooks {
             seen.note(record.status, record.received_us);
         }
         Ok(books)
+    }
+
+    /// Reads the journal at `path` once nothing more is being written into it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_settled(path: &Path, workload: &Workload) -> Result<Self> {
+        let mut journal = JournalTail::open(path)?;
+        let mut lines = journal.lines()?;
+        loop {
+            std::thread::sleep(LOOK_EVERY);
+            let later = journal.lines()?;
+            if later == lines {
+                return Self::read(path, workload);
+            }
+            lines = later;
+        }
     }
 
     /// Reads the journal at `path`, whose recipients are numbered from 0 to below `count`; `number` reads the number of one.

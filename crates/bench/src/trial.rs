@@ -195,16 +195,7 @@ impl Trial {
     /// # Errors
     /// When they cannot be read.
     pub fn books(&self, workload: &Workload) -> Result<JournalBooks> {
-        let mut journal = self.journal()?;
-        let mut lines = journal.lines()?;
-        loop {
-            std::thread::sleep(LOOK_EVERY);
-            let later = journal.lines()?;
-            if later == lines {
-                return JournalBooks::read(&self.simulator.ready.journal, workload);
-            }
-            lines = later;
-        }
+        JournalBooks::read_settled(&self.simulator.ready.journal, workload)
     }
 
     /// Notifications that have no outcome yet.

@@ -116,6 +116,16 @@ impl Backing {
     /// Every combination.
     pub const ALL: [Self; 4] = [Self::Postgres, Self::RabbitMq, Self::Nats, Self::Kafka];
 
+    /// The name of what is behind PostgreSQL, or its own where there is nothing.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "PostgreSQL",
+            Self::RabbitMq => "RabbitMQ",
+            Self::Nats => "NATS",
+            Self::Kafka => "Kafka",
+        }
+    }
+
     /// `producers` and `consumers` where there is a broker between them; that many engines that do both where not.
     pub fn roles(self, producers: usize, consumers: usize) -> Vec<EngineRole> {
         match self {
@@ -298,12 +308,10 @@ impl Cluster {
     /// # Errors
     /// When the kernel does not say.
     pub fn cpu(&self) -> Result<Cpu> {
-        // A server that is down for a while has no process, and uses nothing.
-        let tree = |process: Option<u32>| process.map_or(Ok(Duration::ZERO), cpu_of_tree);
         Ok(Cpu {
             engines: self.engines_usage()?.cpu,
-            store: tree(self.store().process())?,
-            broker: tree(self.broker().and_then(|broker| broker.process()))?,
+            store: cpu_of(self.store().process())?,
+            broker: self.broker().map_or(Ok(Duration::ZERO), |broker| broker.cpu())?,
             simulator: self.simulator.usage()?.cpu,
         })
     }
@@ -312,7 +320,11 @@ impl Cluster {
 // === impl BrokerChoice ===
 
 impl BrokerChoice {
-    fn start(backing: Backing) -> Result<Option<Self>> {
+    /// Starts the broker of `backing`, empty; `None` where it has none.
+    ///
+    /// # Errors
+    /// When it is not installed, or does not start.
+    pub fn start(backing: Backing) -> Result<Option<Self>> {
         Ok(match backing {
             Backing::Postgres => None,
             Backing::RabbitMq => Some(Self::RabbitMq(RabbitMq::start()?)),
@@ -321,7 +333,8 @@ impl BrokerChoice {
         })
     }
 
-    fn url(&self) -> String {
+    /// Its address, with user and password.
+    pub fn url(&self) -> String {
         match self {
             Self::RabbitMq(broker) => broker.url(),
             Self::Nats(broker) => broker.url(),
@@ -341,6 +354,14 @@ impl BrokerChoice {
                 Access::new(&self.url(), has_link)
             }
         }
+    }
+
+    /// Processor time so far, with all its processes.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn cpu(&self) -> Result<Duration> {
+        cpu_of(self.process())
     }
 
     fn process(&self) -> Option<u32> {
@@ -384,6 +405,11 @@ impl Access {
         let url = link.as_ref().map_or_else(|| url.to_owned(), |link| link.url().to_owned());
         Ok(Self { url, link })
     }
+}
+
+/// Processor time of a server with all its processes; one that is down for a while has none, and uses nothing.
+fn cpu_of(process: Option<u32>) -> Result<Duration> {
+    process.map_or(Ok(Duration::ZERO), cpu_of_tree)
 }
 
 /// Does the same to all of them, each in a thread of its own.

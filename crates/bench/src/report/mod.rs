@@ -100,6 +100,9 @@ pub struct Point {
     pub figure: Figure,
     /// The least and the greatest of the runs.
     pub spread: (f64, f64),
+    /// Items in a minute from the request on, where the figure counts from the first arrival.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub per_minute_from_request: Option<f64>,
     /// Processor time of Belfry for each item, microseconds; absent where it cannot be told apart from others.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_item: Option<f64>,
@@ -253,6 +256,7 @@ impl Point {
             parallel: None,
             figure: unit.figure(median(runs)),
             spread: (ends.0.copied().unwrap_or(0.0), ends.1.copied().unwrap_or(0.0)),
+            per_minute_from_request: None,
             cpu_us_per_item: None,
             memory_bytes_max: None,
             servers_cpu_us_per_item: Vec::new(),

@@ -84,7 +84,15 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         Size::Full if report.machine.cores > 1 => Some(on_one_processor(bench)?),
         Size::Short | Size::Full => None,
     };
-    Ok([Some(report), one].into_iter().flatten().collect())
+    #[cfg(feature = "brokers")]
+    let messages = {
+        let messages = super::messages::run(bench)?;
+        super::messages::add_floors(&messages, &mut report);
+        Some(messages)
+    };
+    #[cfg(not(feature = "brokers"))]
+    let messages = None;
+    Ok([Some(report), messages, one].into_iter().flatten().collect())
 }
 
 /// The deployments with everything on one processor: what a notification costs is not the same there (see [`plan`](crate::plan)).

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::job::as_float;
-use super::{Bench, BroadcastJob, floor};
+use super::{Bench, BroadcastJob, floor, pushy};
 use crate::caller::LoadCaller;
 use crate::report::{Check, Point, RowReport, Unit, percentile};
 use crate::trial::{Setup, Trial};
@@ -26,7 +26,10 @@ const READY: f64 = 1.0;
 const STALLED: &str = "60s";
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
-    Ok(vec![rate(bench)?, pending(bench)?, urgent(bench)?])
+    let rate = rate(bench)?;
+    let pushy = rate.points.first().map(|at_once| pushy::run(bench, at_once)).transpose()?;
+    let others = [pending(bench)?, urgent(bench)?];
+    Ok([rate].into_iter().chain(pushy).chain(others).collect())
 }
 
 fn rate(bench: &Bench) -> Result<RowReport> {

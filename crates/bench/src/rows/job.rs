@@ -34,6 +34,8 @@ pub struct BroadcastResult {
     pub seconds_to_90: f64,
     /// From the first to the last acceptance, a minute.
     pub per_minute: f64,
+    /// From the request to the last acceptance, a minute: what it takes to take it in counts.
+    pub per_minute_from_request: f64,
     /// Of the engine.
     pub cpu_us: f64,
     /// Processor time of the provider, microseconds for each.
@@ -135,6 +137,7 @@ impl BroadcastResult {
             seconds: seconds(by(1.0)),
             seconds_to_90: seconds(by(0.9)),
             per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
+            per_minute_from_request: 60.0 * as_float(count) / seconds(by(1.0).max(1)),
             cpu_us: each(before.engine.cpu, after.engine.cpu),
             provider_us: each(before.provider, after.provider),
             caller_us: each(before.caller, after.caller),
@@ -155,8 +158,11 @@ impl BroadcastResult {
             ("provider", median(&of(|run| run.provider_us))),
             ("caller", median(&of(|run| run.caller_us))),
         ];
+        let from_request =
+            (unit == Unit::PerMinute).then(|| median(&of(|run| run.per_minute_from_request)));
         Point {
             parallel: parallel.map(as_float),
+            per_minute_from_request: from_request,
             cpu_us_per_item: Some(median(&of(|run| run.cpu_us))),
             servers_cpu_us_per_item: servers.map(|(name, us)| (name.to_owned(), us)).into(),
             memory_bytes_max: runs.iter().map(|run| run.memory_bytes_max).max(),

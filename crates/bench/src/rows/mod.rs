@@ -13,7 +13,10 @@ mod history;
 mod job;
 #[cfg(feature = "stores")]
 mod merge;
+#[cfg(feature = "brokers")]
+mod messages;
 mod partitions;
+mod pushy;
 #[cfg(feature = "stores")]
 mod stores;
 #[cfg(feature = "streams")]
