@@ -33,7 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &["notification", "flow", "store", "channel", "pipeline", "feed"]),
     ("provider-sim", &[]),
     ("testbed", &["flow"]),
-    ("bench", &["notification", "flow", "store", "stream", "provider-sim", "testbed"]),
+    ("bench", &["notification", "flow", "store", "queue", "stream", "provider-sim", "testbed"]),
     (
         "belfry",
         &[

@@ -37,8 +37,8 @@ const COMMON: &[&str] =
 
 /// Names backends: it wires them together.
 const BINARY: &str = "belfry";
-/// Names the backends of one seam: the benchmark measures stores without an engine around them.
-const MEASURING: (&str, &str) = ("bench", "store");
+/// Names the backends of two seams: the benchmark measures stores and brokers without an engine around them.
+const MEASURING: (&str, [&str; 2]) = ("bench", ["queue", "store"]);
 
 /// A re-export of a re-export of ... has an end.
 const STEPS_MAX: usize = 16;
@@ -179,7 +179,8 @@ impl Workspace {
                 to.file
             ));
         }
-        let is_measuring = MEASURING == (from.krate.as_str(), to.krate.as_str());
+        let (measuring, measured) = MEASURING;
+        let is_measuring = from.krate == measuring && measured.contains(&to.krate.as_str());
         let may_name = from.krate == BINARY || is_measuring || from.krate == to.krate;
         let stranger = !may_name && self.is_backend(to);
         let sibling = is_sibling && self.is_backend(from) && self.is_backend(to);

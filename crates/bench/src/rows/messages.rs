@@ -67,17 +67,30 @@ pub(super) fn run(bench: &Bench) -> Result<RowReport> {
     Ok(report)
 }
 
-/// The floors for the points of `consumers` with the same broker.
+/// The floors for the points of `consumers` with the same broker, and what that takes of the processors.
 pub(super) fn add_floors(messages: &RowReport, consumers: &mut RowReport) {
     for point in &mut consumers.points {
-        let broker = messages.points.iter().find(|it| point.setting.ends_with(&it.setting));
-        point.floor = broker.map(|broker| Floor {
-            tool: format!("{}, one message for each notification", broker.setting),
-            per_minute: Some(broker.figure.value()),
+        let Some(alone) = messages.points.iter().find(|it| point.setting.ends_with(&it.setting))
+        else {
+            continue;
+        };
+        let broker = &alone.setting;
+        point.floor = Some(Floor {
+            tool: format!("{broker}, one message for each notification"),
+            per_minute: Some(alone.figure.value()),
             // Its client sends nothing, so its processor time is not to be compared with an engine's.
             cpu_us_per_item: None,
         });
+        let [tickets, messages] = [&*point, alone].map(broker_us);
+        consumers.notes.push(format!(
+            "{broker} takes {tickets:.2} us of a processor for each notification, and {messages:.1} us for each message"
+        ));
     }
+}
+
+fn broker_us(point: &Point) -> f64 {
+    let servers = point.servers_cpu_us_per_item.iter();
+    servers.filter(|(name, _)| name == "broker").map(|(_, us)| us).sum()
 }
 
 fn point(backing: Backing, runs: &[MessageFigures]) -> Point {
