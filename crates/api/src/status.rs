@@ -174,7 +174,7 @@ pub struct ClusterAnswer {
     /// Rows of the outbox that were committed and are not taken yet, counted to 10,000.
     #[serde(default)]
     pub outbox_waiting: u64,
-    /// How long ago the first of these was inserted: 0 where none waits.
+    /// How long ago the first of these was inserted: 0 where none waits, and for rows from before schema 33.
     #[serde(default)]
     pub outbox_oldest_seconds: f64,
 }

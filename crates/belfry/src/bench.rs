@@ -19,7 +19,7 @@ use crate::progress::styled;
 pub(crate) enum BenchCommand {
     /// One machine, sends of 10 ms, beside threads that each own a part of the rows
     Partitions(BenchArgs),
-    /// The minute after the first message: embedded, PostgreSQL, RabbitMQ, NATS, Kafka
+    /// The minute after the first message: embedded, PostgreSQL, RabbitMQ, NATS, Kafka; and the brokers by themselves
     Consumers(BenchArgs),
     /// One message to many devices by a provider that takes 300 ms; 90 % of them in 2 minutes
     Fanout(BenchArgs),
@@ -29,7 +29,7 @@ pub(crate) enum BenchCommand {
     /// SQS to Kinesis, beside a pool of threads with one blocking call each
     #[cfg(feature = "bench-rows")]
     Stream(BenchArgs),
-    /// Durable APNs from end to end, beside h2load
+    /// Durable APNs from end to end, beside h2load, and beside Pushy where Maven gets it
     E2e(BenchArgs),
     /// Each channel by itself
     Channels(BenchArgs),

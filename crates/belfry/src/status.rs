@@ -14,6 +14,7 @@ use clap::Args;
 use feed::FeedPlan;
 use notification::BroadcastId;
 use serde::Serialize;
+use store::OUTBOX_ROWS_COUNTED;
 
 use crate::args::secret;
 use crate::client::Client;
@@ -319,7 +320,11 @@ fn cluster_text(cluster: &ClusterAnswer) -> Result<String, fmt::Error> {
     }
     if cluster.outbox_waiting > 0 {
         let (rows, oldest) = (cluster.outbox_waiting, cluster.outbox_oldest_seconds);
-        writeln!(text, "{rows} outbox rows wait to be taken, the first for {oldest:.1} s")?;
+        let at_least = if rows >= OUTBOX_ROWS_COUNTED.into() { "at least " } else { "" };
+        writeln!(
+            text,
+            "{at_least}{rows} outbox rows wait to be taken, the first was inserted {oldest:.1} s ago"
+        )?;
     }
     Ok(text)
 }
@@ -389,7 +394,7 @@ mod tests {
              bb-17   consume  0.1.0    -               2026-11-21T08:30:02.000Z  overdue           0          0      0\n\
              2 partitions have no owner\n\
              1 outbox rows were put aside: see belfry.outbox_rejected\n\
-             7 outbox rows wait to be taken, the first for 61.2 s\n"
+             7 outbox rows wait to be taken, the first was inserted 61.2 s ago\n"
         );
     }
 }

@@ -209,3 +209,13 @@ fn a_check_plans_what_was_measured_from_the_costs_of_others() {
     // Without a second number of processors there is nothing to hold that row against.
     assert_eq!(check(&measured()).unwrap().len(), 2 + 2);
 }
+
+#[test]
+fn a_broadcast_is_held_against_its_rate_from_the_request_on() {
+    let mut reports = measured();
+    reports[1].points[0].per_minute_from_request = Some(60e6);
+    let checks = check(&reports).unwrap();
+    assert_eq!(checks[0].configuration, "e2e, 0 ms");
+    assert_near(checks[0].measured, 60e6);
+    assert_near(checks[0].planned_to_measured, 2.0);
+}

@@ -139,7 +139,7 @@ pub struct ClusterStatus {
 pub struct OutboxStatus {
     /// Rows that were committed and are not taken yet.
     pub waiting: u64,
-    /// How long ago the first of these was inserted; zero where none waits, or where it was inserted by the version before.
+    /// How long ago the first of these was inserted; zero where none waits, or where all that wait were inserted before schema 33.
     pub oldest: Duration,
     /// Rows that were put aside: they stay until an operator removes them, or their lifetime ends.
     pub rejected: u64,

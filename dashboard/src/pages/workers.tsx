@@ -67,7 +67,7 @@ function Shared({ cluster, departed, heard }: { cluster: Cluster; departed: read
             ["Claimed from", `${count(claimed)} of ${count(claimed + cluster.partitions_free)}`],
             ["Free", cluster.partitions_free === 0 ? "none" : count(cluster.partitions_free)],
             ["Settled a second", rate(cluster.workers.reduce((sum, worker) => sum + worker.settled_per_second, 0))],
-            ["Waits in the outbox", cluster.outbox_waiting === 0 ? "nothing" : `${outboxRows(cluster.outbox_waiting)}, the first for ${duration(cluster.outbox_oldest_seconds)}`],
+            ["Waits in the outbox", cluster.outbox_waiting === 0 ? "nothing" : `${outboxRows(cluster.outbox_waiting)}, the first inserted ${duration(cluster.outbox_oldest_seconds)} ago`],
             ["Put aside by the outbox", cluster.outbox_rejected === 0 ? "nothing" : plural(cluster.outbox_rejected, "row")],
           ]}
         />

@@ -52,7 +52,7 @@ fn of_workers(status: &StatusAnswer, found: &mut Vec<TopFinding>) {
     }
     if cluster.outbox_oldest_seconds > LATE {
         found.push(TopFinding::bad(format!(
-            "the outbox is not drained: a row has waited for {:.0} s",
+            "the outbox is behind: a row that waits was inserted {:.0} s ago",
             cluster.outbox_oldest_seconds
         )));
     }
@@ -145,7 +145,7 @@ mod tests {
             [
                 "worker b-17 is gone: what it held goes to others",
                 "2 partitions have no owner",
-                "the outbox is not drained: a row has waited for 61 s",
+                "the outbox is behind: a row that waits was inserted 61 s ago",
                 "what waits longest has been due for 75 s",
                 "every attempt fails: hooks down.example",
                 "7 wait for the channel old, which is not configured",

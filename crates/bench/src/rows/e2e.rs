@@ -26,10 +26,12 @@ const READY: f64 = 1.0;
 const STALLED: &str = "60s";
 
 pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
-    let rate = rate(bench)?;
-    let pushy = rate.points.first().map(|at_once| pushy::run(bench, at_once)).transpose()?;
-    let others = [pending(bench)?, urgent(bench)?];
-    Ok([rate].into_iter().chain(pushy).chain(others).collect())
+    let mut reports = vec![rate(bench)?, pending(bench)?, urgent(bench)?];
+    let at_once = reports.first().and_then(|rate| rate.points.first().cloned());
+    if let Some(at_once) = at_once {
+        reports.push(pushy::run(bench, &at_once)?);
+    }
+    Ok(reports)
 }
 
 fn rate(bench: &Bench) -> Result<RowReport> {

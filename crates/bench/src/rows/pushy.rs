@@ -11,11 +11,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::Bench;
 use super::floor::{EndedProgram, run as run_program};
-use super::{Bench, missing};
 use crate::process::{SimulatorProcess, SimulatorReady};
 use crate::rate::between;
-use crate::report::{Point, RowReport, Unit, median};
+use crate::report::{Floor, Point, RowReport, Unit, median, number};
 use crate::tally::JournalBooks;
 use crate::workload::{Workload, token};
 
@@ -32,8 +32,6 @@ struct Jvm {
 struct PushyFigures {
     per_minute: f64,
     cpu_us: f64,
-    lost: u64,
-    duplicated: u64,
 }
 
 const NAME: &str = "Pushy 0.15.4";
@@ -43,39 +41,50 @@ const PROGRAM: &str = include_str!("../../pushy/Send.java");
 const CONNECTIONS: usize = 4;
 const PLACES: usize = 4_000;
 
-/// Pushy beside `belfry`, the point of `e2e` at the same latency.
+/// `belfry`, the point of `e2e` with a provider that answers at once, and Pushy as its floor. Where Pushy is not to be had, or does not
+/// send all, it is left out: nothing of that is Belfry's.
+///
+/// # Errors
+/// When there is no room for what it writes.
 pub(super) fn run(bench: &Bench, belfry: &Point) -> Result<RowReport> {
-    let title =
-        "APNs by Pushy on a JVM, which keeps nothing, beside the durable broadcast of Belfry";
+    let title = "Durable APNs beside Pushy on a JVM, which keeps nothing";
     let mut report = bench.report("e2e-pushy", title, Unit::PerMinute);
     let (warm_up, tokens) = bench.size.pick((500_000, 1_500_000), (1_000_000, 4_000_000));
     report.configuration = vec![
         ("provider".into(), "APNs over TLS on the same cores, answers at once".into()),
-        ("notifications".into(), format!("{tokens}, after {warm_up} that warm the JVM up")),
+        ("to Pushy".into(), format!("{tokens}, after {warm_up} that warm the JVM up")),
         ("Pushy".into(), format!("{CONNECTIONS} connections, {PLACES} under way, BoringSSL")),
     ];
     let directory = bench.directory()?;
-    let jvm = match Jvm::find(directory.path()) {
-        Ok(jvm) => jvm,
-        Err(error) => {
-            report.notes.push(missing(NAME, error)?);
-            return Ok(report);
+    match runs(bench, directory.path(), warm_up..warm_up + tokens) {
+        Ok(runs) => {
+            let of = |value: fn(&PushyFigures) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
+            report.floor = Some(Floor {
+                tool: NAME.to_owned(),
+                per_minute: Some(median(&of(|run| run.per_minute))),
+                cpu_us_per_item: Some(median(&of(|run| run.cpu_us))),
+            });
         }
-    };
-    let mut runs = Vec::new();
-    for run in 1..=bench.repetitions {
-        bench.say(format!("{NAME}: {tokens}, run {run}"));
-        runs.push(jvm.measure(bench, warm_up..warm_up + tokens)?);
+        Err(error) => {
+            let reason = format!("{error:#}");
+            let reason = reason.lines().next().unwrap_or_default();
+            report.notes.push(format!("{NAME} is left out: {reason}"));
+        }
     }
-    let of = |value: fn(&PushyFigures) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
-    report.points.push(Point {
-        cpu_us_per_item: Some(median(&of(|run| run.cpu_us))),
-        lost: runs.iter().map(|run| run.lost).sum(),
-        duplicated: runs.iter().map(|run| run.duplicated).sum(),
-        ..Point::of_runs(NAME, Unit::PerMinute, &of(|run| run.per_minute))
-    });
-    report.auto = Some(Point { setting: "Belfry, durable".into(), ..belfry.clone() });
+    report.points.push(Point { setting: "Belfry".into(), ..belfry.clone() });
+    report.notes.extend(belfry.per_minute_from_request.map(|rate| {
+        format!("both rates are from the first arrival on; Belfry's is {} from the request on, when it has nothing of the broadcast yet", number(rate))
+    }));
     Ok(report)
+}
+
+fn runs(bench: &Bench, directory: &Path, counted: Range<u64>) -> Result<Vec<PushyFigures>> {
+    let jvm = Jvm::find(directory)?;
+    let run = |run| {
+        bench.say(format!("{NAME}: {}, run {run}", counted.end - counted.start));
+        jvm.measure(bench, counted.clone())
+    };
+    (1..=bench.repetitions).map(run).collect()
 }
 
 // === impl Jvm ===
@@ -83,7 +92,10 @@ pub(super) fn run(bench: &Bench, belfry: &Point) -> Result<RowReport> {
 impl Jvm {
     /// Gets Pushy by Maven, into Maven's own store of what it has got.
     fn find(directory: &Path) -> Result<Self> {
-        let find = |program| testbed::find_program(program, &[], &["/usr/bin", "/usr/local/bin"]);
+        let find = |program| {
+            let places = ["/usr/bin", "/usr/local/bin", "/usr/lib/jvm/*/bin"];
+            testbed::find_program(program, &[], &places)
+        };
         let (java, maven) = (find("java")?, find("mvn")?);
         std::fs::write(directory.join("pom.xml"), PROJECT)?;
         let listed = directory.join("class-path");
@@ -118,12 +130,8 @@ impl Jvm {
         let workload = Workload { tokens: counted.end, webhooks: Vec::new() };
         let books = JournalBooks::read_settled(journal, &workload)?;
         let (all, tally) = (books.tally(), books.tally_of(counted));
-        ensure!(!tally.accepted_at_us.is_empty(), "nothing arrived");
-        Ok(PushyFigures {
-            per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0),
-            cpu_us,
-            lost: all.missing + all.refused,
-            duplicated: all.duplicates,
-        })
+        let missing = all.missing + all.refused;
+        ensure!(missing == 0, "{missing} device tokens got nothing by it");
+        Ok(PushyFigures { per_minute: 60.0 * between(&tally.accepted_at_us, 0.0, 1.0), cpu_us })
     }
 }

@@ -188,7 +188,6 @@ async fn explain(client: &Client, statements: &[&Statement]) -> Vec<Value> {
     plans
 }
 
-/// The plan in the answer to an EXPLAIN.
 /// The plan in the answer to an `EXPLAIN` of the format JSON.
 pub(super) fn plan_of(answer: &[SimpleQueryMessage]) -> Value {
     let plan = answer.iter().find_map(|message| {
