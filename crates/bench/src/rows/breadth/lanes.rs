@@ -281,7 +281,8 @@ fn fill_postgres(count: u64, due_at: u128) -> String {
          CREATE TEMP TABLE waiting AS SELECT number, nextval('batch_number') AS batch FROM generate_series(1, {count}) AS number; \
          INSERT INTO tenant_lane (channel, destination, priority, tenant) \
            SELECT 'hooks', 'https://' || number || '.example', 1, 'default' FROM waiting ORDER BY number; \
-         INSERT INTO batch SELECT waiting.batch, lane.id, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
+         INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, expires_at, broadcast, count, tenant, options, payload, items) \
+           SELECT waiting.batch, lane.id, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
            one.tenant, options, payload, items \
            FROM waiting JOIN tenant_lane AS lane ON lane.destination = 'https://' || number || '.example' \
            CROSS JOIN (SELECT * FROM batch ORDER BY id LIMIT 1) AS one; \
@@ -299,10 +300,63 @@ fn fill_sqlite(count: u64, due_at: u128) -> String {
            SELECT number, (SELECT max(id) FROM batch) + number AS batch, (SELECT max(id) FROM tenant_lane) + number AS lane FROM series; \
          INSERT INTO tenant_lane (id, channel, destination, priority, tenant) \
            SELECT lane, 'hooks', 'https://' || number || '.example', 1, 'default' FROM waiting; \
-         INSERT INTO batch SELECT waiting.batch, waiting.lane, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
-           tenant, options, payload, items, NULL FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
+         INSERT INTO batch (id, lane, guarantee, accepted_at, due_at, expires_at, broadcast, count, tenant, options, payload, items) \
+           SELECT waiting.batch, waiting.lane, guarantee, accepted_at, {due_at} + number, expires_at, NULL, 1, \
+           tenant, options, payload, items FROM waiting, (SELECT * FROM batch ORDER BY id LIMIT 1); \
          INSERT INTO chunk (batch, lane, due_at, attempt, epoch, crashes, count) \
            SELECT batch, lane, {due_at} + number, 1, 0, 0, 1 FROM waiting; \
          UPDATE totals SET count = count + {count} WHERE tenant = 'default' AND state = 0; COMMIT;"
     )
+}
+
+#[cfg(all(test, feature = "stores"))]
+mod tests {
+    use notification::Account;
+    use store::conformance::{Shape, at};
+    use store::{Postgres, Sqlite, Store, postgres, sqlite};
+
+    use super::*;
+
+    const LANES: u64 = 100;
+
+    /// One of the tenant that the others are written for.
+    async fn ingest(store: &impl Store) {
+        Shape { tenant: "default", ..Shape::default() }.ingest(store, 1).await;
+    }
+
+    /// The account of `store`, which its audit finds nothing wrong with.
+    async fn account(store: &dyn Store) -> Account {
+        let audit = store.reader().audit().await.unwrap();
+        assert_eq!(audit.problem_count, 0, "{:?}", audit.problems);
+        let totals = store.reader().totals().await.unwrap();
+        // What was written behind its back was never accepted.
+        assert_eq!(Account { accepted: totals.accepted, ..audit.account }, totals);
+        totals
+    }
+
+    #[tokio::test]
+    async fn what_is_written_into_sqlite_is_as_if_it_had_been_handed_in() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Sqlite::open(directory.path(), sqlite::Options::new(1), at(0)).unwrap().0;
+        let store = open();
+        ingest(&store).await;
+        store.close().await;
+        let database = rusqlite::Connection::open(directory.path().join("belfry.db")).unwrap();
+        database.execute_batch(&fill_sqlite(LANES, 1_000)).unwrap();
+        drop(database);
+        let store = open();
+        assert_eq!(account(&store).await.pending, LANES + 1);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn what_is_written_into_postgresql_is_as_if_it_had_been_handed_in() {
+        let database = testbed::postgres::shared().unwrap().create().unwrap();
+        let options = postgres::Options::new(database.url());
+        let store = Postgres::open(options, Clock::system()).await.unwrap();
+        ingest(&store).await;
+        database.query(&fill_postgres(LANES, 1_000)).unwrap();
+        assert_eq!(account(&store).await.pending, LANES + 1);
+        store.close().await;
+    }
 }
