@@ -309,7 +309,8 @@ fn fill_sqlite(count: u64, due_at: u128) -> String {
     )
 }
 
-#[cfg(all(test, feature = "stores"))]
+#[cfg(test)]
+#[cfg(feature = "stores")]
 mod tests {
     use notification::Account;
     use store::conformance::{Shape, at};
