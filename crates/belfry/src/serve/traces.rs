@@ -41,8 +41,7 @@ use crate::config::TracesConfig;
 const SPANS_MAX: usize = 8_192;
 /// Spans of one request.
 const BATCH_MAX: usize = 512;
-/// How long a span waits for others of its request, as the specification of OpenTelemetry has it: a request takes about 1 ms of a
-/// processor, however few spans it has.
+/// How long a span waits for others of its request: the default of the specification of OpenTelemetry (`OTEL_BSP_SCHEDULE_DELAY`).
 const BATCH_WAIT: Duration = Duration::from_secs(5);
 /// How long the receiver may take to answer, with the time to connect.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
