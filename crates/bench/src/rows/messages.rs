@@ -37,7 +37,7 @@ const PUBLISHED: u32 = 1_024;
 const GROUPS: u64 = 2;
 /// Messages that may be published and not received yet: far fewer than the queue takes, and than come within the life of a message.
 const AHEAD: usize = 16 * PUBLISHED as usize;
-/// Of the messages, how many more are sent first, and not counted: a virtual machine compiles what it runs often.
+/// One message for each so many goes first and is not counted: a virtual machine compiles what it runs often.
 const WARM_UP: u64 = 4;
 /// For how long a message is good, as it says; a queue gives it 30 s at most.
 const LEASE: Duration = Duration::from_hours(1);
@@ -121,7 +121,7 @@ fn measure(runtime: &Runtime, backing: Backing, messages: u64) -> Result<Message
         let broker = open(&choice, clock)?;
         let mut available = broker.available();
         let linked = tokio::time::timeout(QUIET, available.wait_for(|is_there| *is_there)).await;
-        ensure!(linked.is_ok(), "it is not reached: {:?}", broker.trouble());
+        ensure!(matches!(linked, Ok(Ok(_))), "it is not reached: {:?}", broker.trouble());
         let warm_up = messages / WARM_UP;
         pass(&broker, 0..warm_up, clock).await?;
         let (started, client_before, broker_before) = (clock.monotonic(), own_cpu(), choice.cpu()?);

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,7 +22,7 @@ use crate::workload::{Workload, token};
 /// The programs that it needs.
 #[derive(Debug)]
 struct Jvm {
-    java: std::path::PathBuf,
+    java: PathBuf,
     /// Where Pushy and what it needs are.
     class_path: String,
 }
