@@ -5,8 +5,9 @@ use std::collections::HashSet;
 
 use bytestring::ByteString;
 
-use crate::draft::{Content, Envelope, content_address};
+use crate::draft::{Content, Draft, Envelope, content_address};
 use crate::id::{BatchId, ChunkId, NotificationId};
+use crate::item_traces::ItemTraces;
 use crate::terms::Priority;
 use crate::time::Timestamp;
 use crate::trace::{SpanId, TraceContext};
@@ -34,7 +35,7 @@ pub struct Chunk {
     pub store_id: u16,
     /// When the batch was accepted.
     pub accepted_at: Timestamp,
-    /// The fields that all deliveries have in common; but for the times and the trace, if it is joined.
+    /// The fields that all deliveries have in common; but for the times, if it is joined.
     pub envelope: Envelope,
     /// The number of the attempt that these deliveries are about to make; the first is 1.
     pub attempt: u16,
@@ -44,6 +45,8 @@ pub struct Chunk {
     pub deliveries: Vec<Delivery>,
     /// Where each delivery of a joined chunk is from, by its index; empty unless it is joined.
     pub origins: Vec<DeliveryOrigin>,
+    /// Traces of the requests that deliveries come from, by their indexes; of others of the batch as well.
+    pub traces: ItemTraces,
 }
 
 /// Where a delivery of a joined chunk is from: its chunk as the store leased it.
@@ -63,8 +66,6 @@ pub struct DeliveryOrigin {
     pub due_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// The trace of the request that it comes from.
-    pub trace: Option<TraceContext>,
 }
 
 /// A notification that was claimed and is under way.
@@ -124,15 +125,15 @@ impl Chunk {
 
     /// The envelope of the delivery at `index`.
     pub fn envelope_of(&self, index: u16) -> Cow<'_, Envelope> {
-        let Some(&DeliveryOrigin { due_at, expires_at, trace, .. }) = self.origin(index) else {
+        let Some(&DeliveryOrigin { due_at, expires_at, .. }) = self.origin(index) else {
             return Cow::Borrowed(&self.envelope);
         };
-        Cow::Owned(Envelope { due_at, expires_at, trace, ..self.envelope.clone() })
+        Cow::Owned(Envelope { due_at, expires_at, ..self.envelope.clone() })
     }
 
     /// The trace of the request that the delivery at `index` comes from.
     pub fn trace(&self, index: u16) -> Option<TraceContext> {
-        self.origin(index).map_or(self.envelope.trace, |from| from.trace)
+        self.traces.get(index)
     }
 
     /// The trace of the delivery at `index` with the span of its attempt under this claim: what the attempt causes comes below that.
@@ -140,11 +141,6 @@ impl Chunk {
         let trace = self.trace(index)?;
         let span = SpanId::of_attempt(self.notification_id(index), self.lease_until);
         Some(TraceContext { span, ..trace })
-    }
-
-    /// True if any of its deliveries is traced.
-    pub fn is_traced(&self) -> bool {
-        self.envelope.trace.is_some() || self.origins.iter().any(|from| from.trace.is_some())
     }
 
     /// Since when the delivery at `index` could have been sent: it may be due before it was accepted, since `send_at` may lie a
@@ -179,6 +175,13 @@ impl Chunk {
             }
         }
         bytes
+    }
+
+    /// Fallback of `delivery`, which was definitely refused at `at` ([`Draft::in_place_of`]); `None` when it has none.
+    pub fn fallback_of(&self, delivery: &Delivery, at: Timestamp) -> Option<Draft> {
+        let id = (self.notification_id(delivery.index), self.trace(delivery.index));
+        let content = self.content_of(delivery)?;
+        Draft::in_place_of(id, &self.envelope_of(delivery.index), content, at)
     }
 
     /// The content of `delivery`: its own, or the chunk's. `None` only in a damaged store.

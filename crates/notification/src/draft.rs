@@ -41,8 +41,6 @@ pub struct Envelope {
     pub expires_at: Option<Timestamp>,
     /// The broadcast they belong to.
     pub broadcast: Option<BroadcastId>,
-    /// The request that they come from, if that is traced. Then they share a batch with those of that request alone.
-    pub trace: Option<TraceContext>,
 }
 
 /// A content as it is stored and sent, in the channel's own format. Cloning shares the bytes.
@@ -116,6 +114,8 @@ pub struct Draft {
     pub idempotency: Option<Idempotency>,
     /// Its labels. A store gives a fallback those of the notification that it stands in for.
     pub labels: Labels,
+    /// The request that it comes from, if that is traced.
+    pub trace: Option<TraceContext>,
 }
 
 // === impl Draft ===
@@ -125,15 +125,14 @@ impl Draft {
     /// [`TRACED_EVERY`](crate::limits::TRACED_EVERY)th is traced.
     #[must_use]
     pub fn traced_as(mut self, number: u64) -> Self {
-        self.envelope.trace =
-            self.envelope.trace.filter(|_| number.is_multiple_of(crate::limits::TRACED_EVERY));
+        self.trace = self.trace.filter(|_| number.is_multiple_of(crate::limits::TRACED_EVERY));
         self
     }
 
     /// The fallback of the notification `id`, which was definitely refused at `at`: a notification of its own, with the
-    /// same guarantee, priority and end, due at once. `None` when nothing does.
+    /// same guarantee, priority, end and trace, due at once. `None` when nothing does.
     pub fn in_place_of(
-        id: NotificationId,
+        (id, trace): (NotificationId, Option<TraceContext>),
         envelope: &Envelope,
         content: &Content,
         at: Timestamp,
@@ -162,6 +161,7 @@ impl Draft {
             },
             idempotency: Some(Idempotency::in_place_of(id)),
             labels: Labels::default(),
+            trace,
         })
     }
 }

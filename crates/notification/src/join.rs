@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crate::chunk::{Chunk, Delivery, DeliveryOrigin};
 use crate::draft::{Content, Envelope};
+use crate::item_traces::ItemTraces;
 use crate::limits;
 use crate::terms::Guarantee;
 use crate::time::Timestamp;
@@ -19,7 +20,7 @@ pub const JOINED_ITEMS: usize = 64;
 /// The fields in which chunks agree that are joined.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Likeness {
-    /// But for the times and the trace.
+    /// But for the times.
     envelope: Envelope,
     attempt: u16,
     lease_until: Timestamp,
@@ -69,7 +70,7 @@ impl Likeness {
     fn of(chunk: &Chunk) -> Self {
         let Chunk { attempt, lease_until, worker, store_id, .. } = *chunk;
         let due_at = Timestamp::from_millis(0);
-        let envelope = Envelope { due_at, expires_at: None, trace: None, ..chunk.envelope.clone() };
+        let envelope = Envelope { due_at, expires_at: None, ..chunk.envelope.clone() };
         Self { envelope, attempt, lease_until, worker, store_id }
     }
 }
@@ -91,31 +92,36 @@ fn bytes_apart(chunk: &Chunk) -> usize {
 fn add(joined: &mut Chunk, chunk: Chunk) {
     if joined.origins.is_empty() {
         let (content, deliveries) = (joined.content.take(), std::mem::take(&mut joined.deliveries));
+        let traces = std::mem::take(&mut joined.traces);
         joined.deliveries.reserve(JOINED_ITEMS);
         joined.origins.reserve(JOINED_ITEMS);
         let first = origin_of(joined);
-        take_in(joined, first, content.as_ref(), deliveries);
+        take_in(joined, first, (content.as_ref(), &traces), deliveries);
     }
-    take_in(joined, origin_of(&chunk), chunk.content.as_ref(), chunk.deliveries);
+    let shared = (chunk.content.as_ref(), &chunk.traces);
+    take_in(joined, origin_of(&chunk), shared, chunk.deliveries);
 }
 
 /// The origin of the deliveries of a chunk as the store leased it, but for their indexes.
 fn origin_of(chunk: &Chunk) -> DeliveryOrigin {
     let Chunk { id, epoch, batch, accepted_at, ref envelope, .. } = *chunk;
-    let Envelope { due_at, expires_at, trace, .. } = *envelope;
-    DeliveryOrigin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at, trace }
+    let Envelope { due_at, expires_at, .. } = *envelope;
+    DeliveryOrigin { chunk: id, epoch, batch, index: 0, accepted_at, due_at, expires_at }
 }
 
-/// Adds `deliveries` of one origin, which have `content` unless they have one of their own.
+/// Adds `deliveries` of one origin, which have `content` unless they have one of their own, and their `traces`.
 fn take_in(
     joined: &mut Chunk,
     of: DeliveryOrigin,
-    content: Option<&Content>,
+    (content, traces): (Option<&Content>, &ItemTraces),
     deliveries: Vec<Delivery>,
 ) {
     for delivery in deliveries {
         let index = u16::try_from(joined.deliveries.len()).unwrap_or(u16::MAX);
         let content = delivery.content.or_else(|| content.cloned().map(Box::new));
+        if let Some(trace) = traces.get(delivery.index) {
+            joined.traces.push(index, trace);
+        }
         joined.origins.push(DeliveryOrigin { index: delivery.index, ..of });
         joined.deliveries.push(Delivery { index, recipient: delivery.recipient, content });
     }
@@ -143,10 +149,14 @@ mod tests {
     fn each_delivery_of_a_joined_chunk_keeps_its_name_its_content_its_times_and_its_trace() {
         let mut second = chunk(2, &["b", "c", "d"]);
         second.envelope.expires_at = Some(Timestamp::MAX);
-        second.envelope.trace = TraceContext::from_bytes(&[7; 24]);
+        for (index, number) in [(0, 7), (1, 8)] {
+            second.traces.push(index, TraceContext::from_bytes(&[number; 24]).unwrap());
+        }
         // A part of its batch.
         second.deliveries.remove(1);
-        let alone = [chunk(1, &["a"]), second, chunk(3, &["e"])];
+        let mut third = chunk(3, &["e"]);
+        third.traces.push(0, TraceContext::from_bytes(&[9; 24]).unwrap());
+        let alone = [chunk(1, &["a"]), second, third];
         let joined = join(alone.to_vec());
         assert_eq!(joined.len(), 1);
         let places = joined[0].deliveries.iter();
@@ -161,7 +171,7 @@ mod tests {
             assert_eq!(joined[0].due_since(place.index), chunk.due_since(before.index));
             assert_eq!(*joined[0].envelope_of(place.index), chunk.envelope);
             assert_eq!(joined[0].expires_at(place.index), chunk.envelope.expires_at);
-            assert_eq!(joined[0].trace(place.index), chunk.envelope.trace);
+            assert_eq!(joined[0].trace(place.index), chunk.trace(before.index));
         }
         assert_eq!(joined[0].deliveries.len(), 4);
     }

@@ -38,6 +38,7 @@ pub mod account;
 pub mod chunk;
 pub mod draft;
 pub mod id;
+pub mod item_traces;
 pub mod join;
 pub mod labels;
 pub mod lifecycle;
@@ -62,6 +63,7 @@ pub use draft::{
     PassedBound, content_address,
 };
 pub use id::{BatchId, BroadcastId, ChunkId, NotificationId};
+pub use item_traces::ItemTraces;
 pub use join::join;
 pub use labels::{CommonLabels, Labels};
 pub use lifecycle::{Event, State};

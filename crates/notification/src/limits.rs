@@ -249,6 +249,7 @@ pub const DETAIL_BYTES: usize = 200;
 
 const _: () = {
     assert!(BATCH_ITEMS <= u16::MAX as usize, "an index within a batch has 16 bits");
+    assert!(REQUEST_ITEMS <= u16::MAX as usize, "and one within a group of recipients");
     assert!(
         ATTEMPT_TIMEOUT.as_secs() < LEASE_MARGIN.as_secs(),
         "an attempt must end within the lease"

@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use crate::chunk::{Chunk, Delivery, Epoch};
 use crate::draft::{Content, Envelope, Lane};
 use crate::id::{BatchId, ChunkId};
+use crate::item_traces::ItemTraces;
 use crate::limits;
 use crate::terms::{Guarantee, Name, Priority};
 use crate::time::Timestamp;
@@ -37,6 +38,7 @@ pub fn chunk<R: Into<ByteString>>(
         content: None,
         deliveries: (0..).zip(recipients).map(delivery).collect(),
         origins: Vec::new(),
+        traces: ItemTraces::NONE,
     }
 }
 
@@ -53,7 +55,6 @@ pub fn envelope() -> Envelope {
         due_at: Timestamp::from_millis(0),
         expires_at: None,
         broadcast: None,
-        trace: None,
     }
 }
 

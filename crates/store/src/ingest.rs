@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use notification::{
-    BroadcastId, ByteString, CommonLabels, Content, Draft, Guarantee, Idempotency, Labels, Name,
-    NotificationId, Priority, Timestamp, TraceContext,
+    BroadcastId, ByteString, CommonLabels, Content, Draft, Guarantee, Idempotency, ItemTraces,
+    Labels, Name, NotificationId, Priority, Timestamp, TraceContext,
 };
 
 use crate::StoreError;
@@ -62,8 +62,17 @@ pub struct RecipientGroup {
     pub contents: Vec<Content>,
     /// The external id of each of them, empty for one without; empty when none of them has any.
     pub external_ids: Vec<ByteString>,
-    /// The trace that their attempts are to be part of.
-    pub trace: Option<TraceContext>,
+    /// The traces that the attempts at some of them are to be part of.
+    pub traces: ItemTraces,
+}
+
+/// A notification on its way into a batch.
+#[derive(Debug)]
+pub(crate) struct BatchItem {
+    pub(crate) recipient: ByteString,
+    pub(crate) content: Content,
+    pub(crate) labels: Labels,
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// The answer to opening a broadcast.
@@ -85,7 +94,7 @@ impl RecipientGroup {
             recipients: Vec::new(),
             contents: Vec::new(),
             external_ids: Vec::new(),
-            trace: None,
+            traces: ItemTraces::NONE,
         }
     }
 
@@ -104,20 +113,34 @@ impl RecipientGroup {
         self.contents.extend(content);
     }
 
+    /// Has the attempts at the recipient that was added last be part of `trace`.
+    pub fn trace_last(&mut self, trace: TraceContext) {
+        let last = self.recipients.len().checked_sub(1).map(u16::try_from);
+        // A group has at most `REQUEST_ITEMS`.
+        if let Some(Ok(last)) = last {
+            self.traces.push(last, trace);
+        }
+    }
+
     /// The recipients, each with its own content, or the default one where it has none, and with its labels, to which all add
     /// `common`.
     pub(crate) fn items(
         &self,
         common: Option<Arc<CommonLabels>>,
-    ) -> impl Iterator<Item = (&ByteString, Content, Labels)> {
+    ) -> impl Iterator<Item = BatchItem> {
         debug_assert!(
             self.contents.is_empty() || self.contents.len() == self.recipients.len(),
             "all have a content of their own, or none has"
         );
-        self.recipients.iter().enumerate().map(move |(index, to)| {
+        self.recipients.iter().enumerate().map(move |(index, recipient)| {
             let content = self.contents.get(index).cloned().unwrap_or_default();
             let external_id = self.external_ids.get(index).cloned().unwrap_or_default();
-            (to, content, Labels { external_id, common: common.clone() })
+            BatchItem {
+                recipient: recipient.clone(),
+                content,
+                labels: Labels { external_id, common: common.clone() },
+                trace: u16::try_from(index).ok().and_then(|index| self.traces.get(index)),
+            }
         })
     }
 

@@ -78,11 +78,15 @@ async fn a_lane_is_parked_while_its_channel_is_not_configured() {
         due_at: fixture.now(),
         expires_at: None,
         broadcast: None,
+    };
+    let draft = Draft {
+        envelope,
+        recipient: "somebody".into(),
+        content: Content::default(),
+        idempotency: None,
+        labels: Labels::default(),
         trace: None,
     };
-    let (recipient, content) = ("somebody".into(), Content::default());
-    let draft =
-        Draft { envelope, recipient, content, idempotency: None, labels: Labels::default() };
     fixture.store.ingest(vec![draft], fixture.now()).await.unwrap();
     let status = fixture.get("/v1/status").await.json();
     let parked =

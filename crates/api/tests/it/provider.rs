@@ -1,8 +1,6 @@
 //! Deliveries over a fixture: notifications are created, claimed, and end as a test wants.
 
-use notification::{
-    Chunk, Delivery, Disposition, Draft, OutcomeGroup, Priority, Settlement, State,
-};
+use notification::{Chunk, Disposition, OutcomeGroup, Priority, Settlement, State};
 use store::{Begin, Claim, ClaimRequest, Claims, Mark, Settlements};
 
 use crate::support::{Fixture, JSON, notification};
@@ -32,13 +30,9 @@ pub(crate) async fn claim(fixture: &Fixture) -> Vec<Chunk> {
 /// Has all of `chunks` end in `state`, with these words. Where it is refused, its fallback is accepted.
 pub(crate) async fn end(fixture: &Fixture, chunks: Vec<Chunk>, state: State, detail: &'static str) {
     for chunk in chunks {
-        let in_place_of = |delivery: &Delivery| {
-            let id = chunk.notification_id(delivery.index);
-            Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, fixture.now())
-        };
         let falls_back = state == State::Refused;
-        let fallbacks = chunk.deliveries.iter().filter(|_| falls_back).filter_map(in_place_of);
-        let fallbacks = fallbacks.collect();
+        let refused = chunk.deliveries.iter().filter(|_| falls_back);
+        let fallbacks = refused.filter_map(|it| chunk.fallback_of(it, fixture.now())).collect();
         let group = OutcomeGroup {
             disposition: Disposition::Ended(state),
             status: 503,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use api::RequestTraces;
 use axum::body::Body;
 use axum::http::{Method, Request};
-use notification::{TraceContext, TraceParent};
+use notification::{Chunk, TraceContext, TraceParent};
 use pipeline::spans::{SpanKind, SpanSink, SpanValue, TraceSpan};
 use serde_json::{Value, json};
 
@@ -49,9 +49,12 @@ async fn asked(fixture: &Fixture, (method, path): (Method, &str), headers: &[(&s
     fixture.send(request.body(body).unwrap()).await.status.as_u16()
 }
 
-/// The traces that what was handed in since the last call is stored with, each once.
+/// The trace of each notification that was handed in since the last call.
 async fn stored(fixture: &Fixture) -> Vec<Option<TraceContext>> {
-    claim_all(fixture).await.iter().map(|chunk| chunk.envelope.trace).collect()
+    let traces = |chunk: &Chunk| -> Vec<_> {
+        chunk.deliveries.iter().map(|delivery| chunk.trace(delivery.index)).collect()
+    };
+    claim_all(fixture).await.iter().flat_map(traces).collect()
 }
 
 const POST: (Method, &str) = (Method::POST, "/v1/notifications");
@@ -100,10 +103,8 @@ async fn of_a_list_and_of_a_stream_each_thousandth_is_traced() {
         let request = Request::post("/v1/notifications").header("content-type", content_type);
         let request = request.header("traceparent", PARENT).body(Body::from(body));
         fixture.send(request.unwrap()).await;
-        let chunks = claim_all(&fixture).await;
-        let of_trace: Vec<_> =
-            chunks.iter().filter(|chunk| chunk.envelope.trace.is_some()).collect();
-        let count: usize = of_trace.iter().map(|chunk| chunk.deliveries.len()).sum();
+        let traces = stored(&fixture).await;
+        let count = traces.iter().flatten().count();
         assert_eq!((count, sink.take().len()), (traced_ones, 1), "{content_type}");
     }
 }

@@ -20,13 +20,13 @@ pub(super) struct AttemptSpans {
 // === impl AttemptSpans ===
 
 impl AttemptSpans {
-    /// Those of `chunk` for `sink`; `None` if none of its deliveries is traced.
+    /// Those of `chunk` for `sink`; `None` if nothing of its batch is traced.
     pub(super) fn of(
         chunk: &Chunk,
         sink: Option<&Arc<dyn SpanSink>>,
         clock: Clock,
     ) -> Option<Self> {
-        let sink = sink.filter(|_| chunk.is_traced())?;
+        let sink = sink.filter(|_| !chunk.traces.is_empty())?;
         Some(Self { sink: Arc::clone(sink), clock })
     }
 

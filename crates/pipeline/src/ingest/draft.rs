@@ -85,9 +85,9 @@ fn complete(
         due_at: checked.due_at(now),
         expires_at: checked.ends_at(),
         broadcast: None,
-        trace: submission.trace,
     };
-    Ok(Draft { envelope, recipient, content, idempotency, labels: checked.labels })
+    let (labels, trace) = (checked.labels, submission.trace);
+    Ok(Draft { envelope, recipient, content, idempotency, labels, trace })
 }
 
 /// Checks a broadcast before its recipients are known.

@@ -35,16 +35,13 @@ pub struct Upload {
     /// The trace of which some of the recipients are a part.
     trace: Option<TraceContext>,
     groups: Vec<RecipientGroup>,
-    group_of: HashMap<GroupKey, usize>,
+    group_of: HashMap<Arc<str>, usize>,
     collected_items: usize,
     collected_bytes: usize,
     accepted: u64,
     calls: FuturesUnordered<BoxFuture<'static, Result<(), StoreError>>>,
     is_closed: bool,
 }
-
-/// The fields that recipients have in common that are handed to the store as one group: their destination and their trace.
-type GroupKey = (Arc<str>, Option<TraceContext>);
 
 /// A recipient that was checked, with its content.
 struct UploadItem {
@@ -126,8 +123,11 @@ impl Upload {
         let trace = self.trace.filter(|_| number.is_multiple_of(limits::TRACED_EVERY));
         self.collected_items += 1;
         self.collected_bytes += recipient.len() + bytes + external_id.len();
-        let group = self.group((destination, trace));
+        let group = self.group(destination);
         group.push(recipient, content, external_id);
+        if let Some(trace) = trace {
+            group.trace_last(trace);
+        }
     }
 
     /// True if the collected recipients are to be flushed.
@@ -199,19 +199,16 @@ impl Upload {
         Ok(sealed)
     }
 
-    /// The group with this destination and this trace. Most channels have one only, so the last is tried first.
+    /// The group with this destination. Most channels have one only, so the last is tried first.
     #[expect(clippy::indexing_slicing, reason = "positions in `group_of` are those of `groups`")]
-    fn group(&mut self, (destination, trace): GroupKey) -> &mut RecipientGroup {
+    fn group(&mut self, destination: Arc<str>) -> &mut RecipientGroup {
         // Of no groups this wraps, and is not used as it is: one more than it is the next position, 0.
         let last = self.groups.len().wrapping_sub(1);
-        let is_alike =
-            |group: &RecipientGroup| group.destination == destination && group.trace == trace;
-        if self.groups.last().is_some_and(is_alike) {
+        if self.groups.last().is_some_and(|group| group.destination == destination) {
             return &mut self.groups[last];
         }
-        let position = *self.group_of.entry((destination, trace)).or_insert_with_key(|key| {
-            let destination = Arc::clone(&key.0);
-            self.groups.push(RecipientGroup { trace, ..RecipientGroup::new(destination) });
+        let position = *self.group_of.entry(destination).or_insert_with_key(|destination| {
+            self.groups.push(RecipientGroup::new(Arc::clone(destination)));
             last.wrapping_add(1)
         });
         &mut self.groups[position]

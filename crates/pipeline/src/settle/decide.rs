@@ -158,10 +158,7 @@ impl Decision {
             let deliveries = &self.chunk.deliveries;
             // They are in ascending order of their indexes, as the store made them.
             let place = deliveries.binary_search_by_key(&index, |delivery| delivery.index).ok()?;
-            // The content that a chunk shares is a broadcast's without fallbacks: with them, each recipient has its own.
-            let content = deliveries.get(place)?.content.as_ref()?;
-            let id = self.chunk.notification_id(index);
-            Draft::in_place_of(id, &self.chunk.envelope_of(index), content, at)
+            self.chunk.fallback_of(deliveries.get(place)?, at)
         })
     }
 

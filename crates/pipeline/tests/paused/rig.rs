@@ -90,14 +90,8 @@ impl Rig {
             priority: Priority::Normal,
             tenant: name("default"),
         };
-        let envelope = Envelope {
-            lane,
-            guarantee,
-            due_at: self.now(),
-            expires_at: None,
-            broadcast: None,
-            trace: None,
-        };
+        let envelope =
+            Envelope { lane, guarantee, due_at: self.now(), expires_at: None, broadcast: None };
         let content = Content { payload: Bytes::from_static(b"{}"), ..Content::default() };
         Draft {
             envelope,
@@ -105,6 +99,7 @@ impl Rig {
             content,
             idempotency: None,
             labels: Labels::default(),
+            trace: None,
         }
     }
 

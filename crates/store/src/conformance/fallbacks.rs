@@ -33,11 +33,7 @@ fn draft(recipient: &str, next: &[&str]) -> Draft {
 
 /// All of `chunk` refused, with what stands in for it.
 pub(super) fn refusal(chunk: &Chunk) -> Settlement {
-    let fallback = |delivery: &notification::Delivery| {
-        let id = chunk.notification_id(delivery.index);
-        Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, at(7))
-    };
-    let fallbacks = chunk.deliveries.iter().filter_map(fallback).collect();
+    let fallbacks = chunk.deliveries.iter().filter_map(|it| chunk.fallback_of(it, at(7))).collect();
     let refused = Disposition::Ended(State::Refused);
     Settlement { fallbacks, ..part(chunk, &indexes(chunk), refused) }
 }

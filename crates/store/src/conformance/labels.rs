@@ -158,11 +158,8 @@ pub(super) async fn a_fallback_has_the_labels_of_what_it_stands_in_for(store: &d
     let chunks = claim_all(store, 0).await;
     let chunk = chunks.iter().find(|it| it.envelope.lane.channel == name("channel")).unwrap();
     let mut refused = part(chunk, &indexes(chunk), Disposition::Ended(State::Refused));
-    let fallback = |delivery: &notification::Delivery| {
-        let id = chunk.notification_id(delivery.index);
-        Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, at(7))
-    };
-    refused.fallbacks = chunk.deliveries.iter().filter_map(fallback).collect();
+    refused.fallbacks =
+        chunk.deliveries.iter().filter_map(|it| chunk.fallback_of(it, at(7))).collect();
     settle_one(store, refused).await;
     for (recipient, expect) in
         [("a", labels("ann", &["news"])), ("b", labels("bob", &[])), ("c", Labels::default())]

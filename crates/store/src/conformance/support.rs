@@ -84,12 +84,12 @@ impl Shape {
                 due_at: at(self.due_at),
                 expires_at: self.expires_at.map(at),
                 broadcast: None,
-                trace: None,
             },
             recipient: ByteString::from(recipient),
             content: Content { payload: self.payload.clone(), ..Content::default() },
             idempotency: self.key.map(idempotency),
             labels: self.labels.clone(),
+            trace: None,
         }
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use notification::{
-    Alternative, Bytes, Chunk, Disposition, Draft, Envelope, Fallback, State, TraceContext, limits,
+    Alternative, ByteString, Bytes, Chunk, Disposition, Draft, Fallback, State, TraceContext,
+    limits,
 };
 
 use super::fallbacks::refusal;
@@ -18,8 +19,7 @@ fn trace(number: u8) -> Option<TraceContext> {
 }
 
 fn traced(recipient: &str, trace: Option<TraceContext>) -> Draft {
-    let draft = Shape::default().draft(recipient);
-    Draft { envelope: Envelope { trace, ..draft.envelope }, ..draft }
+    Draft { trace, ..Shape::default().draft(recipient) }
 }
 
 /// The recipients of `chunks`, each with its trace.
@@ -39,6 +39,7 @@ pub(super) async fn a_trace_goes_with_each_attempt(store: &dyn Store) {
     store.ingest(drafts.to_vec(), at(0)).await.unwrap();
     let claimed = claim_all(store, 0).await;
     assert_eq!(traces_of(&claimed), expected);
+    assert_eq!(claimed.len(), 1, "traced ones share a batch with others");
     for chunk in &claimed {
         settle_all(store, chunk, Disposition::Retry { at: at(9) }).await;
     }
@@ -78,17 +79,21 @@ pub(super) async fn what_stands_in_for_a_traced_one_is_traced(store: &dyn Store)
 
 pub(super) async fn some_recipients_of_a_broadcast_are_traced(store: &dyn Store) {
     let id = BroadcastShape::default().open(store, 0).await;
-    let mut plain = RecipientGroup::new("here".into());
-    plain.recipients = (0..limits::BATCH_ITEMS + 9).map(|it| format!("{it}").into()).collect();
-    let recipients = vec!["traced".into()];
-    let few = RecipientGroup { recipients, trace: trace(3), ..RecipientGroup::new("here".into()) };
-    store.add_recipients(id, vec![plain, few], at(0)).await.unwrap();
+    let mut group = RecipientGroup::new("here".into());
+    let traced = [0, limits::BATCH_ITEMS - 1, limits::BATCH_ITEMS + 8];
+    for number in 0..limits::BATCH_ITEMS + 9 {
+        group.push(format!("{number:04}").into(), None, ByteString::new());
+        if traced.contains(&number) {
+            group.trace_last(trace(3).unwrap());
+        }
+    }
+    store.add_recipients(id, vec![group], at(0)).await.unwrap();
     store.seal_broadcast(id, at(0)).await.unwrap();
     let chunks = claim_all(store, 0).await;
-    let mut traces = traces_of(&chunks);
-    assert_eq!(traces.pop(), Some(("traced".to_owned(), trace(3))));
-    assert_eq!(traces.len(), limits::BATCH_ITEMS + 9);
-    assert!(traces.iter().all(|(_, trace)| trace.is_none()));
+    assert_eq!(chunks.len(), 2, "as many as without traces");
+    let expected = (0..limits::BATCH_ITEMS + 9)
+        .map(|number| (format!("{number:04}"), trace(3).filter(|_| traced.contains(&number))));
+    assert_eq!(traces_of(&chunks), expected.collect::<Vec<_>>());
     for chunk in &chunks {
         let content = chunk.content_of(&chunk.deliveries[0]).unwrap();
         assert_eq!(content.payload, BroadcastShape::default().draft().content.payload);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use notification::{
     BatchId, BroadcastId, ByteString, Chunk, ChunkId, Content, Delivery, Disposition, Envelope,
-    Epoch, Event, Guarantee, Labels, Lane, Name, NotificationId, Pauses, Priority, Settlement,
-    State, Timestamp,
+    Epoch, Event, Guarantee, ItemTraces, Labels, Lane, Name, NotificationId, Pauses, Priority,
+    Settlement, State, Timestamp, TraceContext,
 };
 
+use crate::ingest::BatchItem;
 use crate::rows::claim_load::ChunkLoad;
 use crate::rows::codec::LogLine;
 use crate::rows::evidence::Evidence;
@@ -78,6 +79,7 @@ pub(super) struct Entry {
     pub(super) recipient: ByteString,
     pub(super) content: Content,
     pub(super) labels: Labels,
+    pub(super) trace: Option<TraceContext>,
     pub(super) state: State,
     pub(super) attempts: Vec<Attempted>,
 }
@@ -143,42 +145,41 @@ impl Books {
         &self.read_entry(batch, index).content
     }
 
+    pub(super) fn trace(&self, batch: BatchId, index: u16) -> Option<TraceContext> {
+        self.read_entry(batch, index).trace
+    }
+
     #[expect(clippy::expect_used, reason = "indexes are checked against a chunk's members first")]
     fn read_entry(&self, batch: BatchId, index: u16) -> &Entry {
         let entry = self.batch(batch).entries.get(usize::from(index));
         entry.expect("a member of a batch is one of its entries")
     }
 
-    /// Stores `entries` as one batch, and returns its number.
+    /// Stores `items` as one batch, and returns its number.
     pub(super) fn store(
         &mut self,
         envelope: Envelope,
         accepted_at: Timestamp,
-        entries: Vec<(ByteString, Content, Labels)>,
+        items: impl IntoIterator<Item = BatchItem>,
     ) -> BatchId {
         let id = BatchId(self.next_number());
         let entry =
             Batch { envelope, accepted_at, entries: Vec::new(), removed: 0, is_of_feed: false };
         self.batches.insert(id, entry);
-        for (recipient, content, labels) in entries {
-            self.append(id, recipient, content, labels);
+        for item in items {
+            self.append(id, item);
         }
         id
     }
 
     /// Adds one notification to a batch that was not released yet.
     #[expect(clippy::expect_used, reason = "the caller stored the batch, and cuts it to size")]
-    pub(super) fn append(
-        &mut self,
-        batch: BatchId,
-        recipient: ByteString,
-        content: Content,
-        labels: Labels,
-    ) -> NotificationId {
+    pub(super) fn append(&mut self, batch: BatchId, item: BatchItem) -> NotificationId {
+        let BatchItem { recipient, content, labels, trace } = item;
         let stored = self.batches.get_mut(&batch).expect("the batch is stored");
         let index = u16::try_from(stored.entries.len()).expect("a batch fits its indexes");
         let (state, attempts) = (State::Pending, Vec::new());
-        stored.entries.push(Entry { recipient, content, labels, state, attempts });
+        stored.entries.push(Entry { recipient, content, labels, trace, state, attempts });
         self.id(batch, index)
     }
 
@@ -249,6 +250,12 @@ impl Books {
             let content = Some(Box::new(entry.content.clone()));
             Some(Delivery { index, recipient: entry.recipient.clone(), content })
         };
+        let mut traces = ItemTraces::NONE;
+        for (index, entry) in (0..).zip(&batch.entries) {
+            if let Some(trace) = entry.trace {
+                traces.push(index, trace);
+            }
+        }
         Chunk {
             id,
             epoch: piece.epoch,
@@ -266,6 +273,7 @@ impl Books {
             content: None,
             deliveries: piece.members.iter().filter_map(delivery).collect(),
             origins: Vec::new(),
+            traces,
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, ByteString, Content, Draft, Envelope, Idempotency, Labels, Lane, Name,
-    Timestamp, limits,
+    BatchId, BroadcastId, ByteString, Draft, Envelope, Idempotency, Lane, Name, Timestamp, limits,
 };
 
 use super::books::{Books, Broadcast};
+use crate::ingest::BatchItem;
 use crate::rows::packing::{check_bound, first_use, used_before};
 use crate::{Admission, BroadcastDraft, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
@@ -36,7 +36,7 @@ impl Books {
             let batch = match filling.get(&place) {
                 Some(&batch) if self.batch(batch).entries.len() < limits::BATCH_ITEMS => batch,
                 Some(_) | None => {
-                    let batch = self.store(draft.envelope.clone(), now, Vec::new());
+                    let batch = self.store(draft.envelope.clone(), now, []);
                     if let Some(stored) = self.batches.get_mut(&batch) {
                         stored.is_of_feed = is_of_feed;
                     }
@@ -45,8 +45,9 @@ impl Books {
                     batch
                 }
             };
-            let id = self.append(batch, draft.recipient, draft.content, draft.labels);
-            if let (Some(key), Some(idempotency)) = (key, draft.idempotency) {
+            let Draft { recipient, content, idempotency, labels, trace, .. } = draft;
+            let id = self.append(batch, BatchItem { recipient, content, labels, trace });
+            if let (Some(key), Some(idempotency)) = (key, idempotency) {
                 self.keys.insert(key, (KeyUse::Notification(id), idempotency.fingerprint));
             }
             admissions.push(Admission::Accepted(id));
@@ -124,17 +125,16 @@ impl Books {
                 due_at: draft.due_at,
                 expires_at: draft.expires_at,
                 broadcast: Some(id),
-                trace: group.trace,
             };
             let has_contents = group.has_contents();
-            let with_content = |(recipient, own, labels): (&ByteString, Content, Labels)| {
-                let content = if has_contents { own } else { draft.content.clone() };
-                (recipient.clone(), content, labels)
+            let with_content = |item: BatchItem| {
+                let content = if has_contents { item.content } else { draft.content.clone() };
+                BatchItem { content, ..item }
             };
-            let entries: Vec<_> =
-                group.items(draft.labels.common.clone()).map(with_content).collect();
-            for entries in entries.chunks(limits::BATCH_ITEMS) {
-                self.store(envelope.clone(), now, entries.to_vec());
+            let mut items = group.items(draft.labels.common.clone()).map(with_content).peekable();
+            while items.peek().is_some() {
+                let of_batch = items.by_ref().take(limits::BATCH_ITEMS);
+                self.store(envelope.clone(), now, of_batch);
             }
         }
         Ok(())

@@ -194,7 +194,6 @@ impl Transaction<'_> {
             due_at: Timestamp::from_millis(row.try_get(5)?),
             expires_at: row.try_get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
             broadcast: Some(id),
-            trace: None,
         };
         let key = match row.try_get::<_, Option<&str>>(7)? {
             Some(key) => Some((ByteString::from(key), fingerprint_at(row, 8)?)),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    BatchId, BroadcastId, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, State, Ticket,
-    Timestamp, TraceContext,
+    BatchId, BroadcastId, Bytes, Chunk, ChunkId, Content, Delivery, Envelope, Epoch, ItemTraces,
+    State, Ticket, Timestamp,
 };
 use tokio_postgres::Row;
 
@@ -246,6 +246,7 @@ impl Transaction<'_> {
                 content: batch.content.clone(),
                 deliveries,
                 origins: Vec::new(),
+                traces: batch.traces.clone(),
             })
         };
         Ok(leased.iter().zip(contents).filter_map(chunk).collect())
@@ -397,6 +398,7 @@ fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
         _ => None,
     };
     let broadcast: Option<i64> = row.try_get(5)?;
+    let traces: Option<&[u8]> = row.try_get(15)?;
     Ok(BatchRow {
         id: BatchId(row.try_get::<_, i64>(0)?.cast_unsigned()),
         envelope: Envelope {
@@ -405,11 +407,11 @@ fn batch_at(row: &Row) -> Result<BatchRow, StoreError> {
             due_at: Timestamp::from_millis(row.try_get(3)?),
             expires_at: row.try_get::<_, Option<i64>>(4)?.map(Timestamp::from_millis),
             broadcast: broadcast.map(|id| BroadcastId(id.cast_unsigned())),
-            trace: row.try_get::<_, Option<&[u8]>>(15)?.and_then(TraceContext::from_bytes),
         },
         accepted_at: Timestamp::from_millis(row.try_get(2)?),
         content,
         removed: u8::try_from(row.try_get::<_, i16>(14)?).unwrap_or(u8::MAX),
         items: Bytes::copy_from_slice(row.try_get(8)?),
+        traces: traces.map(ItemTraces::from_bytes).unwrap_or_default(),
     })
 }

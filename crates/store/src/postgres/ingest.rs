@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use notification::{
-    BatchId, BroadcastId, ByteString, Draft, Lane, Name, NotificationId, Timestamp, TraceContext,
+    BatchId, BroadcastId, ByteString, Draft, Lane, Name, NotificationId, Timestamp,
 };
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
@@ -259,7 +259,6 @@ impl Transaction<'_> {
         for (lane, batch) in batches {
             let envelope = &batch.envelope;
             let shared = batch.shared_content();
-            let trace = envelope.trace.map(TraceContext::to_bytes);
             writer
                 .as_mut()
                 .write(&[
@@ -277,7 +276,7 @@ impl Transaction<'_> {
                     &batch.encoded_items(),
                     &batch.is_of_feed.then_some(true),
                     &batch.labels.encode(),
-                    &trace.as_ref().map(|trace| &trace[..]),
+                    &batch.traces.to_bytes(),
                 ])
                 .await?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use notification::{
     Alternative, BatchId, ByteString, Bytes, ChunkId, Content, Delivery, Draft, Envelope, Epoch,
-    Fallback, NotificationId, State, Timestamp, limits,
+    Fallback, ItemTraces, NotificationId, State, Timestamp, limits,
 };
 
 use super::blame::InFlight;
@@ -67,6 +67,7 @@ pub(crate) struct BatchRow {
     /// Number of its parts that retention has removed, in the order of [`RetainedPart`](crate::RetainedPart).
     pub(crate) removed: u8,
     pub(crate) items: Bytes,
+    pub(crate) traces: ItemTraces,
 }
 
 /// A batch with its chunks and its log.
@@ -307,6 +308,7 @@ pub(crate) fn fallbacks<'a>(
 ) -> Vec<Draft> {
     let fallback = |delivery: &Delivery| {
         let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
+        let id = (id, batch.traces.get(delivery.index));
         // Without a content of its own it has no fallback: a content with fallbacks is never shared.
         Draft::in_place_of(id, &batch.envelope, delivery.content.as_deref()?, now)
     };

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use notification::{
     BatchId, ByteString, CommonLabels, Content, ContentAddress, Draft, Envelope, Idempotency,
-    Labels, Name, NotificationId, Timestamp, content_address, limits,
+    ItemTraces, Name, NotificationId, Timestamp, content_address, limits,
 };
 
 use super::codec::{ItemContent, encode_items};
 use super::labels::BatchLabels;
+use crate::ingest::BatchItem;
 use crate::{Admission, BroadcastOpened, KeyUse, RecipientGroup, StoreError};
 
 /// Packs the drafts of a transaction into batches.
@@ -32,6 +33,7 @@ pub(crate) struct BatchBuilder {
     pub(crate) accepted_at: Timestamp,
     pub(crate) items: Vec<(ByteString, Content)>,
     pub(crate) labels: BatchLabels,
+    pub(crate) traces: ItemTraces,
     /// True if the items are notifications by which feeds hand events on: a batch has no others then.
     pub(crate) is_of_feed: bool,
     bytes: usize,
@@ -46,7 +48,7 @@ pub(crate) struct BatchBuilder {
 /// A broadcast that is open.
 #[derive(Debug)]
 pub(crate) struct OpenedBroadcast {
-    /// The envelope that its batches share; the destination is left empty, and the trace.
+    /// The envelope that its batches share; the destination is left empty.
     pub(crate) envelope: Envelope,
     /// Its idempotency key, and the fingerprint of its content.
     pub(crate) key: Option<(ByteString, [u8; 32])>,
@@ -137,11 +139,10 @@ impl BatchPacker {
 
     /// Gives the draft its place in a batch.
     fn place(&mut self, store: &mut impl Batches, draft: Draft, now: Timestamp) -> NotificationId {
-        let Draft { envelope, recipient, content, idempotency, labels } = draft;
+        let Draft { envelope, recipient, content, idempotency, labels, trace } = draft;
+        let item = BatchItem { recipient, content, labels, trace };
         let is_of_feed = idempotency.is_some_and(|idempotency| idempotency.is_of_feed());
-        let fits = |batch: &BatchBuilder| {
-            batch.is_of_feed == is_of_feed && batch.fits(&recipient, &content, &labels)
-        };
+        let fits = |batch: &BatchBuilder| batch.is_of_feed == is_of_feed && batch.fits(&item);
         // Most drafts follow others with their envelope: to compare it costs less than to hash it.
         let last = self.batches.get(self.last).filter(|batch| batch.envelope == envelope);
         let position = match last {
@@ -161,7 +162,7 @@ impl BatchPacker {
         self.last = position;
         #[expect(clippy::indexing_slicing, reason = "the position was found or made just now")]
         let batch = &mut self.batches[position];
-        let index = batch.push(recipient, content, labels);
+        let index = batch.push(item);
         // By the batch's time, which may be that of another caller: it is the one in the row, and an id that has another is not
         // found.
         NotificationId::new(batch.accepted_at, store.store_id(), batch.id, index)
@@ -175,7 +176,6 @@ impl OpenedBroadcast {
     pub(crate) fn envelope_of(&self, group: &RecipientGroup) -> Envelope {
         let mut envelope = self.envelope.clone();
         envelope.lane.destination = Arc::clone(&group.destination);
-        envelope.trace = group.trace;
         envelope
     }
 }
@@ -197,6 +197,7 @@ impl BatchBuilder {
             accepted_at,
             items,
             labels: BatchLabels::default(),
+            traces: ItemTraces::NONE,
             is_of_feed: false,
             bytes,
             has_contents,
@@ -225,16 +226,17 @@ impl BatchBuilder {
     }
 
     /// True if one more item stays within the bounds of a batch.
-    pub(crate) fn fits(&self, recipient: &ByteString, content: &Content, labels: &Labels) -> bool {
-        let (bytes, _) = self.with(recipient, content);
-        let bytes = bytes + self.labels.bytes_with(labels);
+    pub(crate) fn fits(&self, item: &BatchItem) -> bool {
+        let (bytes, _) = self.with(&item.recipient, &item.content);
+        let bytes = bytes + self.labels.bytes_with(&item.labels) + self.traces.stored_bytes();
         // A single item fits whatever its size: the bounds of a request are below those of a batch (`limits`).
         self.items.is_empty()
             || (self.items.len() < limits::BATCH_ITEMS && bytes <= limits::BATCH_BYTES)
     }
 
     /// Adds one, and says where it stands.
-    pub(crate) fn push(&mut self, recipient: ByteString, content: Content, labels: Labels) -> u16 {
+    pub(crate) fn push(&mut self, item: BatchItem) -> u16 {
+        let BatchItem { recipient, content, labels, trace } = item;
         let index = u16::try_from(self.items.len()).unwrap_or(u16::MAX);
         (self.bytes, self.is_shared) = self.with(&recipient, &content);
         // With the first fallback all contents move to a table, those of the items before it as well.
@@ -248,6 +250,9 @@ impl BatchBuilder {
         }
         self.items.push((recipient, content));
         self.labels.push(index, labels);
+        if let Some(trace) = trace {
+            self.traces.push(index, trace);
+        }
         index
     }
 
@@ -295,13 +300,13 @@ pub(crate) fn pack_group(
     mut next_batch: impl FnMut() -> BatchId,
 ) -> Vec<BatchBuilder> {
     let mut batches: Vec<BatchBuilder> = Vec::new();
-    for (recipient, content, labels) in group.items(common.clone()) {
-        if batches.last().is_none_or(|last| !last.fits(recipient, &content, &labels)) {
+    for item in group.items(common.clone()) {
+        if batches.last().is_none_or(|last| !last.fits(&item)) {
             let (id, has_contents) = (next_batch(), group.has_contents());
             batches.push(BatchBuilder::new(id, envelope.clone(), accepted_at, has_contents));
         }
         if let Some(last) = batches.last_mut() {
-            last.push(recipient.clone(), content, labels);
+            last.push(item);
         }
     }
     batches

@@ -148,7 +148,6 @@ impl Transaction<'_> {
             due_at: Timestamp::from_millis(row.get(5)?),
             expires_at: row.get::<_, Option<i64>>(6)?.map(Timestamp::from_millis),
             broadcast: Some(id),
-            trace: None,
         };
         let key = row.get::<_, Option<String>>(7)?;
         let key = key.map(|key| Ok::<_, rusqlite::Error>((key.into(), row.get(8)?))).transpose()?;

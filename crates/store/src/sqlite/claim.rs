@@ -183,6 +183,7 @@ impl Transaction<'_> {
             attempt: chunk.attempt,
             deliveries,
             origins: Vec::new(),
+            traces: batch.traces,
         };
         let items = leased.deliveries.len();
         let of_chunk = ChunkLoad { items, ..chunk.load(leased.bytes()) };

@@ -1,7 +1,7 @@
 //! Ingest: the drafts of all callers of a transaction, packed into shared batches.
 
 use async_trait::async_trait;
-use notification::{BatchId, BroadcastId, Draft, Name, Timestamp, TraceContext};
+use notification::{BatchId, BroadcastId, Draft, Name, Timestamp};
 use rusqlite::params;
 
 use super::Sqlite;
@@ -159,7 +159,7 @@ impl Transaction<'_> {
             batch.encoded_items(),
             batch.is_of_feed.then_some(true),
             batch.labels.encode(),
-            envelope.trace.map(TraceContext::to_bytes),
+            batch.traces.to_bytes(),
         ])?;
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use notification::{
-    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, Lane, Name, NotificationId,
-    Timestamp, TraceContext,
+    BatchId, BroadcastId, Bytes, ChunkId, Content, Envelope, Epoch, ItemTraces, Lane, Name,
+    NotificationId, Timestamp,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -106,8 +106,8 @@ impl BatchRow {
             due_at: Timestamp::from_millis(row.get(2)?),
             expires_at: row.get::<_, Option<i64>>(3)?.map(Timestamp::from_millis),
             broadcast: row.get::<_, Option<i64>>(4)?.map(|id| BroadcastId(id.cast_unsigned())),
-            trace: row.get_ref(10)?.as_blob_or_null()?.and_then(TraceContext::from_bytes),
         };
+        let traces = row.get_ref(10)?.as_blob_or_null()?;
         Ok(Self {
             id,
             envelope,
@@ -115,6 +115,7 @@ impl BatchRow {
             content,
             removed: row.get(9)?,
             items: Bytes::copy_from_slice(row.get_ref(8)?.as_blob()?),
+            traces: traces.map(ItemTraces::from_bytes).unwrap_or_default(),
         })
     }
 }

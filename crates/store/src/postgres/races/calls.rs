@@ -256,13 +256,9 @@ impl Caller<'_> {
         ])?;
         let disposition = outcome.unwrap_or(drawn);
         let is_refused = disposition == Disposition::Ended(State::Refused);
-        let fallback = |delivery: &notification::Delivery| {
-            let id = chunk.notification_id(delivery.index);
-            Draft::in_place_of(id, &chunk.envelope, chunk.content_of(delivery)?, at(now))
-        };
         let refused =
             chunk.deliveries.iter().filter(|it| is_refused && indexes.contains(&it.index));
-        let fallbacks = refused.filter_map(fallback).collect();
+        let fallbacks = refused.filter_map(|it| chunk.fallback_of(it, at(now))).collect();
         let is_listable = chunk.envelope.lane.channel == name("channel");
         let suppress = is_listable && is_refused && self.random.bool();
         let mut settlement = part(chunk, &indexes, disposition);
