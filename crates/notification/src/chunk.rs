@@ -45,7 +45,7 @@ pub struct Chunk {
     pub deliveries: Vec<Delivery>,
     /// Where each delivery of a joined chunk is from, by its index; empty unless it is joined.
     pub origins: Vec<DeliveryOrigin>,
-    /// Traces of the requests that deliveries come from, by their indexes; of others of the batch as well.
+    /// Traces of the requests that deliveries come from, by their indexes.
     pub traces: ItemTraces,
 }
 
@@ -177,11 +177,11 @@ impl Chunk {
         bytes
     }
 
-    /// Fallback of `delivery`, which was definitely refused at `at` ([`Draft::in_place_of`]); `None` when it has none.
-    pub fn fallback_of(&self, delivery: &Delivery, at: Timestamp) -> Option<Draft> {
-        let id = (self.notification_id(delivery.index), self.trace(delivery.index));
-        let content = self.content_of(delivery)?;
-        Draft::in_place_of(id, &self.envelope_of(delivery.index), content, at)
+    /// The fallback of `delivery`, which was definitely refused at `at` ([`Draft::in_place_of`]); `None` when it has none.
+    pub fn draft_in_place_of(&self, delivery: &Delivery, at: Timestamp) -> Option<Draft> {
+        let (index, content) = (delivery.index, self.content_of(delivery)?);
+        let (id, trace) = (self.notification_id(index), self.trace(index));
+        Draft::in_place_of(id, trace, &self.envelope_of(index), content, at)
     }
 
     /// The content of `delivery`: its own, or the chunk's. `None` only in a damaged store.

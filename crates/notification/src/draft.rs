@@ -132,7 +132,8 @@ impl Draft {
     /// The fallback of the notification `id`, which was definitely refused at `at`: a notification of its own, with the
     /// same guarantee, priority, end and trace, due at once. `None` when nothing does.
     pub fn in_place_of(
-        (id, trace): (NotificationId, Option<TraceContext>),
+        id: NotificationId,
+        trace: Option<TraceContext>,
         envelope: &Envelope,
         content: &Content,
         at: Timestamp,

@@ -16,10 +16,25 @@ impl ItemTraces {
     /// None of any.
     pub const NONE: Self = Self(Vec::new());
 
-    /// Adds the trace of the notification at `index`, which is behind all that were added before.
-    pub fn push(&mut self, index: u16, trace: TraceContext) {
-        debug_assert!(self.0.last().is_none_or(|(last, _)| *last < index), "in ascending order");
-        self.0.push((index, trace));
+    /// Adds the notification at `index`, which is behind all that were added before; only a traced one is kept.
+    pub fn push(&mut self, index: u16, trace: Option<TraceContext>) {
+        debug_assert!(self.is_behind(index), "in ascending order");
+        self.0.extend(trace.map(|trace| (index, trace)));
+    }
+
+    /// True if `index` is behind all that are kept.
+    fn is_behind(&self, index: u16) -> bool {
+        self.0.last().is_none_or(|(last, _)| *last < index)
+    }
+
+    /// Those of the notifications at `indexes`, which ascend.
+    #[must_use]
+    pub fn of(&self, indexes: impl IntoIterator<Item = u16>) -> Self {
+        if self.is_empty() {
+            return Self::NONE;
+        }
+        let traced = |index| Some((index, self.get(index)?));
+        Self(indexes.into_iter().filter_map(traced).collect())
     }
 
     /// The trace of the notification at `index`.
@@ -33,9 +48,9 @@ impl ItemTraces {
         self.0.is_empty()
     }
 
-    /// Bytes that a store keeps for them.
-    pub fn stored_bytes(&self) -> usize {
-        self.0.len() * STORED_BYTES
+    /// Bytes that a store keeps for them, with one more if there is a `next`.
+    pub fn stored_bytes_with(&self, next: Option<TraceContext>) -> usize {
+        (self.0.len() + usize::from(next.is_some())) * STORED_BYTES
     }
 
     /// The traces as a store keeps them; `None` when there are none.
@@ -46,18 +61,15 @@ impl ItemTraces {
         (!self.is_empty()).then(|| self.0.iter().flat_map(stored).collect())
     }
 
-    /// The traces that a store has kept. What is none is left out: to lose a trace is better than not to deliver.
+    /// The traces that a store has kept. What is none is left out, as [`TraceContext::from_bytes`] does.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let (stored, _) = bytes.as_chunks::<STORED_BYTES>();
-        let items = stored.iter().filter_map(|item| {
-            let (index, trace) = item.split_first_chunk()?;
-            Some((u16::from_le_bytes(*index), TraceContext::from_bytes(trace)?))
-        });
         let mut traces = Self::NONE;
-        for (index, trace) in items {
+        for item in bytes.as_chunks::<STORED_BYTES>().0 {
+            let Some((index, trace)) = item.split_first_chunk() else { continue };
+            let index = u16::from_le_bytes(*index);
             // Out of order in a damaged store alone: it would not be found.
-            if traces.0.last().is_none_or(|(last, _)| *last < index) {
-                traces.push(index, trace);
+            if traces.is_behind(index) {
+                traces.push(index, TraceContext::from_bytes(trace));
             }
         }
         traces
@@ -68,8 +80,8 @@ impl ItemTraces {
 mod tests {
     use super::*;
 
-    fn trace(number: u8) -> TraceContext {
-        TraceContext::from_bytes(&[number; CONTEXT_BYTES]).unwrap()
+    fn trace(number: u8) -> Option<TraceContext> {
+        TraceContext::from_bytes(&[number; CONTEXT_BYTES])
     }
 
     #[test]
@@ -80,12 +92,16 @@ mod tests {
             traces.push(index, trace(u8::try_from(index % 250 + 1).unwrap()));
         }
         let bytes = traces.to_bytes().unwrap();
-        assert_eq!(bytes.len(), traces.stored_bytes());
+        assert_eq!(bytes.len(), traces.stored_bytes_with(None));
+        assert_eq!(traces.stored_bytes_with(trace(1)), 5 * STORED_BYTES);
         let read = ItemTraces::from_bytes(&bytes);
         assert_eq!(read, traces);
         let found: Vec<_> = [0, 1, 7, 998, 999, u16::MAX].map(|index| read.get(index)).into();
-        let expected = [Some(1), None, Some(8), None, Some(250), Some(36)];
-        assert_eq!(found, expected.map(|number| number.map(trace)));
+        let expected = [trace(1), None, trace(8), None, trace(250), trace(36)];
+        assert_eq!(found, expected);
+        let some = read.of([1, 7, 998, u16::MAX]);
+        assert_eq!(some.stored_bytes_with(None), 2 * STORED_BYTES);
+        assert_eq!((some.get(7), some.get(999), some.get(u16::MAX)), (trace(8), None, trace(36)));
     }
 
     #[test]
@@ -95,10 +111,11 @@ mod tests {
         traces.push(5, trace(2));
         let bytes = traces.to_bytes().unwrap();
         let (first, second) = bytes.split_at(STORED_BYTES);
-        assert_eq!(ItemTraces::from_bytes(&[second, first].concat()).get(5), Some(trace(2)));
+        assert_eq!(ItemTraces::from_bytes(&[second, first].concat()).get(5), trace(2));
         let (cut, none) = (&bytes[..bytes.len() - 1], [&first[..2], &[0; CONTEXT_BYTES]].concat());
         assert_eq!(ItemTraces::from_bytes(cut).to_bytes().unwrap(), first);
         assert!(ItemTraces::from_bytes(&none).is_empty());
+        // As it was stored before decision 0085, for all of a batch.
         assert!(ItemTraces::from_bytes(&[1; CONTEXT_BYTES]).is_empty());
     }
 }

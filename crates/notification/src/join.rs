@@ -119,9 +119,7 @@ fn take_in(
     for delivery in deliveries {
         let index = u16::try_from(joined.deliveries.len()).unwrap_or(u16::MAX);
         let content = delivery.content.or_else(|| content.cloned().map(Box::new));
-        if let Some(trace) = traces.get(delivery.index) {
-            joined.traces.push(index, trace);
-        }
+        joined.traces.push(index, traces.get(delivery.index));
         joined.origins.push(DeliveryOrigin { index: delivery.index, ..of });
         joined.deliveries.push(Delivery { index, recipient: delivery.recipient, content });
     }
@@ -150,12 +148,12 @@ mod tests {
         let mut second = chunk(2, &["b", "c", "d"]);
         second.envelope.expires_at = Some(Timestamp::MAX);
         for (index, number) in [(0, 7), (1, 8)] {
-            second.traces.push(index, TraceContext::from_bytes(&[number; 24]).unwrap());
+            second.traces.push(index, TraceContext::from_bytes(&[number; 24]));
         }
         // A part of its batch.
         second.deliveries.remove(1);
         let mut third = chunk(3, &["e"]);
-        third.traces.push(0, TraceContext::from_bytes(&[9; 24]).unwrap());
+        third.traces.push(0, TraceContext::from_bytes(&[9; 24]));
         let alone = [chunk(1, &["a"]), second, third];
         let joined = join(alone.to_vec());
         assert_eq!(joined.len(), 1);

@@ -85,7 +85,7 @@ pub const LIST_ITEMS: usize = 1_000;
 /// Notifications in one batch, and so in one chunk: large enough to make the per-row cost vanish, small
 /// enough that one claim is a few milliseconds of sending. An index has 16 bits.
 pub const BATCH_ITEMS: usize = 1_000;
-/// Bytes of recipients and contents in one batch: one row is read and decoded as a whole.
+/// Bytes of recipients, contents, labels and traces in one batch: one row is read and decoded as a whole.
 pub const BATCH_BYTES: usize = 1024 * 1024;
 /// Commands of one kind waiting for a writer of the store; beyond it callers of this kind wait.
 pub const WRITER_COMMANDS: usize = 4_096;

@@ -98,28 +98,24 @@ impl RecipientGroup {
         }
     }
 
-    /// Adds a recipient, with a content if the recipients have contents of their own, and with its external id or an empty one.
+    /// Adds a recipient, with a content if the recipients have contents of their own, with its external id or an empty one, and with
+    /// the trace that attempts at it are to be part of.
     pub fn push(
         &mut self,
         recipient: ByteString,
         content: Option<Content>,
         external_id: ByteString,
+        trace: Option<TraceContext>,
     ) {
+        if let Ok(index) = u16::try_from(self.recipients.len()) {
+            self.traces.push(index, trace);
+        }
         if !external_id.is_empty() || !self.external_ids.is_empty() {
             self.external_ids.resize(self.recipients.len(), ByteString::new());
             self.external_ids.push(external_id);
         }
         self.recipients.push(recipient);
         self.contents.extend(content);
-    }
-
-    /// Has the attempts at the recipient that was added last be part of `trace`.
-    pub fn trace_last(&mut self, trace: TraceContext) {
-        let last = self.recipients.len().checked_sub(1).map(u16::try_from);
-        // A group has at most `REQUEST_ITEMS`.
-        if let Some(Ok(last)) = last {
-            self.traces.push(last, trace);
-        }
     }
 
     /// The recipients, each with its own content, or the default one where it has none, and with its labels, to which all add

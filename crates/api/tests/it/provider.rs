@@ -32,7 +32,8 @@ pub(crate) async fn end(fixture: &Fixture, chunks: Vec<Chunk>, state: State, det
     for chunk in chunks {
         let falls_back = state == State::Refused;
         let refused = chunk.deliveries.iter().filter(|_| falls_back);
-        let fallbacks = refused.filter_map(|it| chunk.fallback_of(it, fixture.now())).collect();
+        let fallbacks =
+            refused.filter_map(|it| chunk.draft_in_place_of(it, fixture.now())).collect();
         let group = OutcomeGroup {
             disposition: Disposition::Ended(state),
             status: 503,

@@ -20,7 +20,7 @@ pub(super) struct AttemptSpans {
 // === impl AttemptSpans ===
 
 impl AttemptSpans {
-    /// Those of `chunk` for `sink`; `None` if nothing of its batch is traced.
+    /// Those of `chunk` for `sink`; `None` if none of its deliveries is traced.
     pub(super) fn of(
         chunk: &Chunk,
         sink: Option<&Arc<dyn SpanSink>>,

@@ -124,10 +124,7 @@ impl Upload {
         self.collected_items += 1;
         self.collected_bytes += recipient.len() + bytes + external_id.len();
         let group = self.group(destination);
-        group.push(recipient, content, external_id);
-        if let Some(trace) = trace {
-            group.trace_last(trace);
-        }
+        group.push(recipient, content, external_id, trace);
     }
 
     /// True if the collected recipients are to be flushed.

@@ -158,7 +158,7 @@ impl Decision {
             let deliveries = &self.chunk.deliveries;
             // They are in ascending order of their indexes, as the store made them.
             let place = deliveries.binary_search_by_key(&index, |delivery| delivery.index).ok()?;
-            self.chunk.fallback_of(deliveries.get(place)?, at)
+            self.chunk.draft_in_place_of(deliveries.get(place)?, at)
         })
     }
 

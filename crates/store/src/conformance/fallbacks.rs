@@ -33,7 +33,8 @@ fn draft(recipient: &str, next: &[&str]) -> Draft {
 
 /// All of `chunk` refused, with what stands in for it.
 pub(super) fn refusal(chunk: &Chunk) -> Settlement {
-    let fallbacks = chunk.deliveries.iter().filter_map(|it| chunk.fallback_of(it, at(7))).collect();
+    let fallbacks =
+        chunk.deliveries.iter().filter_map(|it| chunk.draft_in_place_of(it, at(7))).collect();
     let refused = Disposition::Ended(State::Refused);
     Settlement { fallbacks, ..part(chunk, &indexes(chunk), refused) }
 }

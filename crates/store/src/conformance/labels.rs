@@ -104,7 +104,7 @@ pub(super) async fn those_of_a_broadcast_have_its_tags_and_ids_of_their_own(stor
     let BroadcastOpened::Opened(id) = opened else { panic!("{opened:?}") };
     let mut group = RecipientGroup::new("here".into());
     for (recipient, external_id) in [("a", ""), ("b", "bob"), ("c", "")] {
-        group.push(recipient.into(), None, external_id.into());
+        group.push(recipient.into(), None, external_id.into(), None);
     }
     store.add_recipients(id, vec![group], at(0)).await.unwrap();
     assert_eq!(with_tag(store, "news").await, [], "an open broadcast is not accepted");
@@ -159,7 +159,7 @@ pub(super) async fn a_fallback_has_the_labels_of_what_it_stands_in_for(store: &d
     let chunk = chunks.iter().find(|it| it.envelope.lane.channel == name("channel")).unwrap();
     let mut refused = part(chunk, &indexes(chunk), Disposition::Ended(State::Refused));
     refused.fallbacks =
-        chunk.deliveries.iter().filter_map(|it| chunk.fallback_of(it, at(7))).collect();
+        chunk.deliveries.iter().filter_map(|it| chunk.draft_in_place_of(it, at(7))).collect();
     settle_one(store, refused).await;
     for (recipient, expect) in
         [("a", labels("ann", &["news"])), ("b", labels("bob", &[])), ("c", Labels::default())]

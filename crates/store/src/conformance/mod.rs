@@ -349,6 +349,7 @@ async fn exercise_what_is_read(make: &impl AsyncFn() -> Subject) {
             what_waits_is_counted_by_channel_and_priority_up_to_a_bound;
         traces:
             a_trace_goes_with_each_attempt
+            a_part_of_a_chunk_has_the_traces_of_its_deliveries_alone
             what_is_sent_again_has_another_span
             what_stands_in_for_a_traced_one_is_traced
             some_recipients_of_a_broadcast_are_traced;

@@ -1,5 +1,6 @@
 //! Traces: a notification keeps the trace of the request that it comes from until its last attempt, and so does what stands in for it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use notification::{
@@ -7,12 +8,14 @@ use notification::{
     limits,
 };
 
+use super::claim_request;
 use super::fallbacks::refusal;
 use super::requeueing::requeue;
 use super::support::{
-    BroadcastShape, Shape, at, claim_all, claim_one, name, settle_all, settle_one,
+    BroadcastShape, Shape, at, claim_all, claim_one, name, part, settle_all, settle_one,
+    suppression,
 };
-use crate::{RecipientGroup, Requeued, Store};
+use crate::{Claim, ClaimRequest, RecipientGroup, Requeued, Store};
 
 fn trace(number: u8) -> Option<TraceContext> {
     TraceContext::from_bytes(&[number; 24])
@@ -40,12 +43,38 @@ pub(super) async fn a_trace_goes_with_each_attempt(store: &dyn Store) {
     let claimed = claim_all(store, 0).await;
     assert_eq!(traces_of(&claimed), expected);
     assert_eq!(claimed.len(), 1, "traced ones share a batch with others");
-    for chunk in &claimed {
-        settle_all(store, chunk, Disposition::Retry { at: at(9) }).await;
+    // The first and the third have arrived, the others are tried again.
+    for (indexes, disposition) in [
+        ([0, 2].as_slice(), Disposition::Ended(State::Delivered)),
+        (&[1, 3, 4], Disposition::Retry { at: at(9) }),
+    ] {
+        settle_one(store, part(&claimed[0], indexes, disposition)).await;
     }
     let again = claim_all(store, 9).await;
-    assert_eq!(traces_of(&again), expected);
+    assert_eq!(traces_of(&again), [1, 3, 4].map(|index: usize| expected[index].clone()));
     assert!(again.iter().all(|chunk| chunk.attempt == 2));
+}
+
+pub(super) async fn a_part_of_a_chunk_has_the_traces_of_its_deliveries_alone(store: &dyn Store) {
+    let recipients = (0..20_u8).map(|number| format!("{number:02}"));
+    let drafts = recipients.zip(1..).map(|(to, number)| traced(&to, trace(number)));
+    store.ingest(drafts.collect(), at(0)).await.unwrap();
+    let probe = ClaimRequest { probe_window: Some(1_000), ..claim_request(0) };
+    let Claim::<Chunk> { chunks, .. } = store.claim(probe).await.unwrap();
+    assert_eq!(
+        chunks[0].deliveries.len(),
+        16,
+        "as many as a flow without a success is probed with"
+    );
+    let expected = |range: Range<u8>| -> Vec<_> {
+        range.map(|number| (format!("{number:02}"), trace(number + 1))).collect()
+    };
+    assert_eq!(traces_of(&chunks), expected(0..16));
+    assert_eq!(chunks[0].trace(16), None);
+    settle_all(store, &chunks[0], Disposition::Ended(State::Delivered)).await;
+    let rest = claim_all(store, 1).await;
+    assert_eq!(traces_of(&rest), expected(16..20));
+    assert_eq!(rest[0].trace(0), None);
 }
 
 pub(super) async fn what_is_sent_again_has_another_span(store: &dyn Store) {
@@ -62,19 +91,33 @@ pub(super) async fn what_is_sent_again_has_another_span(store: &dyn Store) {
 }
 
 pub(super) async fn what_stands_in_for_a_traced_one_is_traced(store: &dyn Store) {
-    let next = Alternative {
-        channel: name("other"),
-        destination: "there".into(),
-        recipient: "b".into(),
-        payload: Bytes::from_static(b"[1]"),
-        options: Bytes::new(),
+    let with_fallback = |recipient: &str, number: u8| {
+        let next = Alternative {
+            channel: name("other"),
+            destination: "there".into(),
+            recipient: format!("{recipient} by another way").into(),
+            payload: Bytes::from_static(b"[1]"),
+            options: Bytes::new(),
+        };
+        let mut draft = traced(recipient, trace(number));
+        draft.content.fallback = Some(Arc::new(Fallback { of: None, next: vec![next] }));
+        draft
     };
-    let mut draft = traced("a", trace(1));
-    draft.content.fallback = Some(Arc::new(Fallback { of: None, next: vec![next] }));
-    store.ingest(vec![draft], at(0)).await.unwrap();
-    let first = claim_one(store, 0).await;
-    settle_one(store, refusal(&first)).await;
-    assert_eq!(traces_of(&[claim_one(store, 7).await]), [("b".to_owned(), trace(1))]);
+    let drafts = [("plain", 0), ("refused", 1), ("suppressed", 2)];
+    store
+        .ingest(drafts.map(|(to, number)| with_fallback(to, number)).to_vec(), at(0))
+        .await
+        .unwrap();
+    store.suppress(vec![suppression("suppressed", "asked")], at(0)).await.unwrap();
+    let first = claim_all(store, 0).await;
+    let sent = first.iter().find(|chunk| chunk.envelope.lane.channel == name("channel")).unwrap();
+    settle_one(store, refusal(sent)).await;
+    let mut found = traces_of(&first);
+    found.extend(traces_of(&claim_all(store, 7).await));
+    found.retain(|(recipient, _)| recipient.ends_with("way"));
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let expected = drafts.map(|(to, number)| (format!("{to} by another way"), trace(number)));
+    assert_eq!(found, expected);
 }
 
 pub(super) async fn some_recipients_of_a_broadcast_are_traced(store: &dyn Store) {
@@ -82,10 +125,8 @@ pub(super) async fn some_recipients_of_a_broadcast_are_traced(store: &dyn Store)
     let mut group = RecipientGroup::new("here".into());
     let traced = [0, limits::BATCH_ITEMS - 1, limits::BATCH_ITEMS + 8];
     for number in 0..limits::BATCH_ITEMS + 9 {
-        group.push(format!("{number:04}").into(), None, ByteString::new());
-        if traced.contains(&number) {
-            group.trace_last(trace(3).unwrap());
-        }
+        let trace = trace(3).filter(|_| traced.contains(&number));
+        group.push(format!("{number:04}").into(), None, ByteString::new(), trace);
     }
     store.add_recipients(id, vec![group], at(0)).await.unwrap();
     store.seal_broadcast(id, at(0)).await.unwrap();

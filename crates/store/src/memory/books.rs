@@ -251,10 +251,8 @@ impl Books {
             Some(Delivery { index, recipient: entry.recipient.clone(), content })
         };
         let mut traces = ItemTraces::NONE;
-        for (index, entry) in (0..).zip(&batch.entries) {
-            if let Some(trace) = entry.trace {
-                traces.push(index, trace);
-            }
+        for &index in &piece.members {
+            traces.push(index, self.trace(piece.batch, index));
         }
         Chunk {
             id,

@@ -214,9 +214,9 @@ impl Books {
             let line = LogLine { detail: &detail, ..LogLine::unattempted(now, state) };
             self.note(piece.batch, index, line);
             if event == Event::Suppress {
-                let id = (self.id(piece.batch, index), self.trace(piece.batch, index));
+                let (id, trace) = (self.id(piece.batch, index), self.trace(piece.batch, index));
                 let content = self.content(piece.batch, index);
-                fallbacks.extend(Draft::in_place_of(id, &envelope, content, now));
+                fallbacks.extend(Draft::in_place_of(id, trace, &envelope, content, now));
             }
         }
         self.accept_fallbacks(fallbacks, now);

@@ -244,9 +244,9 @@ impl Transaction<'_> {
                 envelope: chunk.envelope_of(batch),
                 attempt: chunk.attempt,
                 content: batch.content.clone(),
+                traces: batch.traces.of(deliveries.iter().map(|delivery| delivery.index)),
                 deliveries,
                 origins: Vec::new(),
-                traces: batch.traces.clone(),
             })
         };
         Ok(leased.iter().zip(contents).filter_map(chunk).collect())

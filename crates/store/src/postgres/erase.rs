@@ -36,7 +36,7 @@ const LOCK_BATCHES: &str = "SELECT batch.id, accepted_at, count, batch.broadcast
 const SELECT_MEMBERS: &str = "SELECT count, members FROM chunk WHERE batch = $1";
 const SELECT_LOG: &str = "SELECT txid, id, entries FROM log WHERE batch = $1";
 const UPDATE_BATCH: &str = "UPDATE batch SET items = $2, erased = $3, labels = $4 WHERE id = $1";
-const STRIP_BATCH: &str = "UPDATE batch SET options = NULL, payload = NULL, items = $2, labels = NULL, removed = 2 \
+const STRIP_BATCH: &str = "UPDATE batch SET options = NULL, payload = NULL, trace = NULL, items = $2, labels = NULL, removed = 2 \
      WHERE id = $1";
 /// The first channel behind another with anything on its list, or a mark.
 const NEXT_CHANNEL: &str = "SELECT least((SELECT min(channel) FROM suppression WHERE channel > $1), \

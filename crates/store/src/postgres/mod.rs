@@ -65,6 +65,8 @@ mod placement;
 mod plans_tests;
 mod prune;
 mod prune_rows;
+#[cfg(test)]
+mod prune_tests;
 mod quota_ledger;
 #[cfg(test)]
 mod races;

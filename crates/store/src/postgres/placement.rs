@@ -29,7 +29,7 @@ pub(super) const HOT_FROM: u32 = 4_000;
 /// Destinations that are told apart: 256 KiB for each writer.
 const PLACES: usize = 16_384;
 /// The number of virtual partitions.
-const PARTITIONS: u64 = limits::PARTITIONS as u64;
+const PARTITIONS: u128 = limits::PARTITIONS as u128;
 
 // === impl DestinationHash ===
 
@@ -88,11 +88,12 @@ pub(super) fn partition_of(batch: BatchId) -> i16 {
     spread(batch.0)
 }
 
-/// A partition for a number: neighbours are spread (Fibonacci hashing; Knuth, TAOCP 6.4).
+/// A partition for a number: numbers that follow each other fill all partitions alike (Fibonacci hashing; Knuth, TAOCP 6.4).
 fn spread(number: u64) -> i16 {
-    // From the upper half: the low bits of a product depend on the low bits of its factors alone.
-    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    i16::try_from(hash % PARTITIONS).unwrap_or_default()
+    // The product is a part of the whole range of 64 bits, and the partition the same part of all partitions: only so, by the highest
+    // bits, are neighbours as far apart as they can be.
+    let part = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    i16::try_from((u128::from(part) * PARTITIONS) >> 64).unwrap_or_default()
 }
 
 #[cfg(test)]

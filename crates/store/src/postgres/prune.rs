@@ -70,7 +70,7 @@ const SELECT_PENDING: &str =
 const SELECT_SIZES: &str = "SELECT id, octet_length(items)::int8 FROM batch \
      WHERE id = ANY($1) AND substr(items, 2, 1) <> '\\x00' ORDER BY id";
 const SELECT_ITEMS: &str = "SELECT id, count, items FROM batch WHERE id = ANY($1)";
-const UPDATE_BATCHES: &str = "UPDATE batch SET options = NULL, payload = NULL, items = coalesce(new.items, batch.items), \
+const UPDATE_BATCHES: &str = "UPDATE batch SET options = NULL, payload = NULL, trace = NULL, items = coalesce(new.items, batch.items), \
      labels = CASE WHEN $3::int2 < 2 THEN batch.labels END, removed = $3 \
      FROM unnest($1::int8[], $2::bytea[]) AS new (id, items) WHERE batch.id = new.id";
 const COUNT_CONTENTS: &str = "UPDATE broadcast SET without_content = without_content + gone.count \

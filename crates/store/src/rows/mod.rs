@@ -42,6 +42,8 @@ pub(crate) mod search;
 pub(crate) mod seek;
 pub(crate) mod settlement;
 pub(crate) mod stretches;
+#[cfg(test)]
+pub(crate) mod traces_of_contents;
 pub(crate) mod undelivered;
 
 use flow::merge::Bounds;

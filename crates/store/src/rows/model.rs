@@ -308,9 +308,9 @@ pub(crate) fn fallbacks<'a>(
 ) -> Vec<Draft> {
     let fallback = |delivery: &Delivery| {
         let id = NotificationId::new(batch.accepted_at, store_id, batch.id, delivery.index);
-        let id = (id, batch.traces.get(delivery.index));
         // Without a content of its own it has no fallback: a content with fallbacks is never shared.
-        Draft::in_place_of(id, &batch.envelope, delivery.content.as_deref()?, now)
+        let (trace, content) = (batch.traces.get(delivery.index), delivery.content.as_deref()?);
+        Draft::in_place_of(id, trace, &batch.envelope, content, now)
     };
     suppressed.filter_map(fallback).collect()
 }

@@ -228,7 +228,8 @@ impl BatchBuilder {
     /// True if one more item stays within the bounds of a batch.
     pub(crate) fn fits(&self, item: &BatchItem) -> bool {
         let (bytes, _) = self.with(&item.recipient, &item.content);
-        let bytes = bytes + self.labels.bytes_with(&item.labels) + self.traces.stored_bytes();
+        let bytes = bytes + self.labels.bytes_with(&item.labels);
+        let bytes = bytes + self.traces.stored_bytes_with(item.trace);
         // A single item fits whatever its size: the bounds of a request are below those of a batch (`limits`).
         self.items.is_empty()
             || (self.items.len() < limits::BATCH_ITEMS && bytes <= limits::BATCH_BYTES)
@@ -250,9 +251,7 @@ impl BatchBuilder {
         }
         self.items.push((recipient, content));
         self.labels.push(index, labels);
-        if let Some(trace) = trace {
-            self.traces.push(index, trace);
-        }
+        self.traces.push(index, trace);
         index
     }
 
@@ -363,4 +362,29 @@ fn is_same(one: &Content, other: &Content) -> bool {
         && one.options.as_ptr_range() == other.options.as_ptr_range()
         && one.fallback == other.fallback;
     same_place || one == other
+}
+
+#[cfg(test)]
+mod tests {
+    use notification::{Labels, TraceContext};
+
+    use super::*;
+    use crate::conformance::{Shape, at};
+
+    #[test]
+    fn traces_count_towards_the_bytes_of_a_batch() {
+        let mut batch =
+            BatchBuilder::new(BatchId(1), Shape::default().draft("1").envelope, at(0), true);
+        let item = |bytes: usize, trace| {
+            let content = Content { payload: vec![b'1'; bytes].into(), ..Content::default() };
+            BatchItem { recipient: "1".into(), content, labels: Labels::default(), trace }
+        };
+        batch.push(item(1, None));
+        // The second one makes contents of their own of both.
+        let (without, _) = batch.with(&"1".into(), &item(2, None).content);
+        let rest = limits::BATCH_BYTES - without + 2;
+        assert!(batch.fits(&item(rest, None)) && !batch.fits(&item(rest + 1, None)));
+        let trace = TraceContext::from_bytes(&[1; 24]);
+        assert!(batch.fits(&item(rest - 26, trace)) && !batch.fits(&item(rest - 25, trace)));
+    }
 }

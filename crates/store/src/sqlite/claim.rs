@@ -181,9 +181,9 @@ impl Transaction<'_> {
             content: self.content_of(&mut batch)?,
             envelope: chunk.envelope_of(&batch),
             attempt: chunk.attempt,
+            traces: batch.traces.of(deliveries.iter().map(|delivery| delivery.index)),
             deliveries,
             origins: Vec::new(),
-            traces: batch.traces,
         };
         let items = leased.deliveries.len();
         let of_chunk = ChunkLoad { items, ..chunk.load(leased.bytes()) };

@@ -48,6 +48,8 @@ mod prune;
 mod prune_rows;
 #[cfg(test)]
 mod prune_rows_tests;
+#[cfg(test)]
+mod prune_tests;
 mod read;
 mod reader;
 mod recover;

@@ -258,14 +258,15 @@ impl Transaction<'_> {
         self.count_contents(batch, step)
     }
 
-    /// Gives a batch `items` that have lost the first `removed` parts. Labels go with the recipients, the second part.
+    /// Gives a batch `items` that have lost the first `removed` parts. Traces go with the contents, without which it is not sent again,
+    /// labels with the recipients, the second part.
     pub(super) fn strip(
         &self,
         batch: BatchId,
         items: &[u8],
         removed: u8,
     ) -> Result<(), StoreError> {
-        let update = "UPDATE batch SET options = NULL, payload = NULL, items = ?2, removed = ?3, \
+        let update = "UPDATE batch SET options = NULL, payload = NULL, trace = NULL, items = ?2, removed = ?3, \
              labels = iif(?3 > 1, NULL, labels) WHERE id = ?1";
         self.sql(update)?.execute(params![batch.0.cast_signed(), items, removed])?;
         Ok(())

@@ -258,7 +258,7 @@ impl Caller<'_> {
         let is_refused = disposition == Disposition::Ended(State::Refused);
         let refused =
             chunk.deliveries.iter().filter(|it| is_refused && indexes.contains(&it.index));
-        let fallbacks = refused.filter_map(|it| chunk.fallback_of(it, at(now))).collect();
+        let fallbacks = refused.filter_map(|it| chunk.draft_in_place_of(it, at(now))).collect();
         let is_listable = chunk.envelope.lane.channel == name("channel");
         let suppress = is_listable && is_refused && self.random.bool();
         let mut settlement = part(chunk, &indexes, disposition);
