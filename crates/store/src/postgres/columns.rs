@@ -4,7 +4,6 @@ use notification::{BatchId, Bytes, ChunkId, Epoch, Lane, Timestamp};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::placement::partition_of;
 use crate::StoreError;
 use crate::rows::codes::{self, LaneId};
 use crate::rows::labels::BatchLabels;
@@ -45,7 +44,7 @@ impl ChunkColumns {
         Self {
             batch: chunks.iter().map(|chunk| chunk.batch.0.cast_signed()).collect(),
             lane: chunks.iter().map(|chunk| narrow(chunk.lane)).collect(),
-            partition: chunks.iter().map(partition_of_new).collect(),
+            partition: chunks.iter().map(|chunk| chunk.partition).collect(),
             due_at: chunks.iter().map(|chunk| chunk.due_at.millis()).collect(),
             attempt: chunks.iter().map(|chunk| i32::from(chunk.attempt)).collect(),
             crashes: chunks.iter().map(|chunk| i32::from(chunk.crashes)).collect(),
@@ -66,10 +65,6 @@ impl ChunkColumns {
             &self.members,
         ]
     }
-}
-
-fn partition_of_new(chunk: &NewChunk) -> i16 {
-    chunk.partition.unwrap_or_else(|| partition_of(chunk.batch))
 }
 
 /// Reads a row of [`select_chunk`].

@@ -1,4 +1,4 @@
-//! The partition of a chunk that is made: that of its destination, or one by its batch while the destination is hot (decision 0037).
+//! The partition of a chunk that is made: that of its destination, or one after the other while the destination is hot (decision 0037).
 //!
 //! All chunks of a cold destination are claimed by one process, which so has the only windows, breaker, learned limit and
 //! connections for it. Those of a hot one are spread over all processes. Each writer goes by what it has stored itself: a wrong
@@ -19,17 +19,29 @@ pub(super) struct DestinationHash(u64);
 pub(super) struct RecentArrivals {
     /// Deliveries in a minute from which on a destination is hot.
     hot_from: u32,
-    /// Deliveries by the minute, by hash. Destinations that share a place are hot together.
-    places: Vec<PeriodCounts>,
+    /// By hash: destinations that share a place are hot together, and are spread as one.
+    places: Vec<Place>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Deliveries by the minute.
+    counts: PeriodCounts,
+    /// The partition of the last chunk that was spread.
+    last: Option<i16>,
 }
 
 /// Deliveries in a minute from which on a destination is hot: four full chunks. Fewer are little work for one process, also where
 /// each of many processes stores as many.
 pub(super) const HOT_FROM: u32 = 4_000;
-/// Destinations that are told apart: 256 KiB for each writer.
+/// Destinations that are told apart: 384 KiB for each writer.
 const PLACES: usize = 16_384;
 /// The number of virtual partitions.
 const PARTITIONS: u128 = limits::PARTITIONS as u128;
+/// From the partition of a chunk to that of the next one of a hot destination. It has no divisor in common with their number, so that
+/// each partition gets one chunk of so many in a row; and it is near the golden section of it, so that the partitions of a few chunks,
+/// which several workers own, are far apart.
+const STEP: i16 = 39;
 
 // === impl DestinationHash ===
 
@@ -54,7 +66,7 @@ impl DestinationHash {
 
 impl RecentArrivals {
     pub(super) fn new(hot_from: u32) -> Self {
-        Self { hot_from, places: vec![PeriodCounts::default(); PLACES] }
+        Self { hot_from, places: vec![Place::default(); PLACES] }
     }
 
     /// Counts the deliveries of new chunks, and gives those of cold destinations the partitions of these. All are counted first,
@@ -66,26 +78,29 @@ impl RecentArrivals {
     ) -> impl Iterator<Item = NewChunk> {
         let minute = now.millis().div_euclid(60_000);
         for (destination, chunk) in &new {
-            if let Some(counts) = self.places.get_mut(destination.place()) {
-                counts.add(minute, chunk.members.len());
+            if let Some(place) = self.places.get_mut(destination.place()) {
+                place.counts.add(minute, chunk.members.len());
             }
         }
         new.into_iter().map(|(destination, chunk)| {
-            let partition =
-                if self.is_hot(destination) { None } else { Some(destination.partition()) };
+            let partition = match self.places.get_mut(destination.place()) {
+                Some(place) if place.counts.highest() >= self.hot_from => place.next(chunk.batch),
+                _ => destination.partition(),
+            };
             NewChunk { partition, ..chunk }
         })
     }
-
-    fn is_hot(&self, destination: DestinationHash) -> bool {
-        let counts = self.places.get(destination.place()).copied().unwrap_or_default();
-        counts.highest() >= self.hot_from
-    }
 }
 
-/// The partition by a batch.
-pub(super) fn partition_of(batch: BatchId) -> i16 {
-    spread(batch.0)
+// === impl Place ===
+
+impl Place {
+    /// The partition of the next chunk that is spread. The first one's follows from its batch, which is of this writer alone: all
+    /// writers begin elsewhere.
+    fn next(&mut self, batch: BatchId) -> i16 {
+        let step = |last: i16| (last + STEP) % limits::PARTITIONS.cast_signed();
+        *self.last.insert(self.last.map_or_else(|| spread(batch.0), step))
+    }
 }
 
 /// A partition for a number: numbers that follow each other fill all partitions alike (Fibonacci hashing; Knuth, TAOCP 6.4).

@@ -1,10 +1,12 @@
 //! The partitions of new chunks, by the rule alone and of two workers.
 
+use std::collections::HashSet;
+
 use flow::Clock;
 use notification::{BatchId, Disposition, Timestamp, limits};
 use testbed::Database;
 
-use super::{DestinationHash, HOT_FROM, RecentArrivals, partition_of};
+use super::{DestinationHash, HOT_FROM, RecentArrivals};
 use crate::conformance::{Shape, at, claim_all, claim_request, settle_all};
 use crate::postgres::{Options, Postgres};
 use crate::rows::members::Members;
@@ -18,7 +20,7 @@ fn place(
     first: u64,
     counts: &[usize],
     now: Timestamp,
-) -> Vec<Option<i16>> {
+) -> Vec<i16> {
     let destination = DestinationHash::of("channel", destination);
     let chunk = |(batch, count): (u64, &usize)| {
         (destination, NewChunk::first(BatchId(batch), 1, now, Members::all(*count)))
@@ -42,47 +44,66 @@ fn chunks_of_a_cold_destination_lie_in_its_partition() {
     let home = DestinationHash::of("channel", "here").partition();
     for batch in 0..1_000 {
         let partitions = place(&mut arrivals, "here", batch, &[1, 1], at(0));
-        assert_eq!(partitions, [Some(home); 2]);
+        assert_eq!(partitions, [home; 2]);
     }
     let other = place(&mut RecentArrivals::new(HOT_FROM), "here", 7_000, &[1], at(9_000_000));
-    assert_eq!(other, [Some(home)], "in every process and at any time");
+    assert_eq!(other, [home], "in every process and at any time");
 }
 
 #[test]
 fn a_large_group_is_spread_from_its_first_chunk_on() {
     let mut arrivals = RecentArrivals::new(HOT_FROM);
-    assert_eq!(place(&mut arrivals, "here", 1, &[1_000; 4], at(0)), [None; 4]);
-    assert!(place(&mut arrivals, "there", 1, &[1_000; 3], at(0)).iter().all(Option::is_some));
+    let spread = place(&mut arrivals, "here", 1, &[1_000; 4], at(0));
+    assert_eq!(spread.iter().collect::<HashSet<_>>().len(), 4);
+    let cold = place(&mut arrivals, "there", 1, &[1_000; 3], at(0));
+    assert_eq!(cold, [DestinationHash::of("channel", "there").partition(); 3]);
 }
 
 #[test]
 fn a_destination_gets_hot_by_many_small_groups_and_cold_by_two_quiet_minutes() {
     let mut arrivals = RecentArrivals::new(100);
+    let home = DestinationHash::of("channel", "here").partition();
+    // One more of a hot one is in another partition than the one before it.
     let mut is_hot = |count, second: i64| {
-        place(&mut arrivals, "here", 1, &vec![1; count], at(1_000 * second)) == vec![None; count]
+        let now = at(1_000 * second);
+        let partitions = [count, 1]
+            .map(|count| place(&mut arrivals, "here", 1, &vec![1; count], now).last().copied());
+        partitions != [Some(home); 2]
     };
     assert!(!is_hot(50, 0));
-    assert!(!is_hot(49, 59));
+    assert!(!is_hot(47, 59));
     assert!(is_hot(1, 59));
     assert!(is_hot(1, 60), "as in the last minute");
     assert!(is_hot(1, 30), "the clock was set back");
     assert!(!is_hot(1, 180));
-    assert!(!is_hot(98, 239));
+    assert!(!is_hot(96, 239));
     assert!(is_hot(1, 239));
     assert!(is_hot(1, 299));
-    assert!(!is_hot(1, 300), "one in the last minute, and one in this");
+    assert!(!is_hot(1, 300), "two in the last minute, and two in this");
 }
 
 #[test]
 fn partitions_hold_equal_shares_of_a_hot_destination_and_of_many_cold_ones() {
-    let (least, most) = shares((1..=100_000).map(|batch| partition_of(BatchId(batch))));
-    assert!(least >= 99 && most <= 101, "{least} to {most} % of the mean");
-    // A broadcast to a million, wherever its batches begin: a partition has 15, 16 or 17 chunks.
-    for first in (0..1_000_000).step_by(997) {
-        let batches = (first..first + 1_000).map(BatchId);
-        let (least, most) = shares(batches.map(partition_of));
-        assert!(least >= 95 && most <= 109, "{first}: {least} to {most} % of the mean");
+    // Chunks of a hot one, of batches that have numbers with any distance: a broadcast's follow each other, and those of one-offs are
+    // as far apart as many are stored together.
+    for distance in [1, 64, 987, 1_008, 1_024] {
+        let mut arrivals = RecentArrivals::new(0);
+        for chunks in [64, 1_000, 100_000] {
+            let batches = (0..chunks).map(|chunk| chunk * distance);
+            let partitions =
+                batches.flat_map(|batch| place(&mut arrivals, "here", batch, &[1_000], at(0)));
+            let (least, most) = shares(partitions);
+            // One chunk more or less.
+            let one = 6_400 / usize::try_from(chunks).unwrap() + 1;
+            assert!(least + one >= 100 && most <= 100 + one, "{least} to {most} % of the mean");
+        }
     }
+    // Writers that store a little each begin elsewhere.
+    let firsts = (0..1_000).flat_map(|writer| {
+        place(&mut RecentArrivals::new(0), "here", 64 * writer, &[1_000], at(0))
+    });
+    let (least, most) = shares(firsts);
+    assert!(least >= 80 && most <= 120, "{least} to {most} % of the mean");
     // Three ways in which destinations are named.
     let names: [fn(u32) -> String; 3] = [
         |number| number.to_string(),
@@ -97,7 +118,6 @@ fn partitions_hold_equal_shares_of_a_hot_destination_and_of_many_cold_ones() {
                 let now = at(i64::from(number));
                 place(&mut arrivals, &name(number % 100_000), number.into(), &[1], now)
             })
-            .map(|partition| partition.expect("all of them are cold"))
             .collect();
         let (least, most) = shares(partitions.into_iter());
         assert!(least >= 90 && most <= 110, "{least} to {most} % of the mean");

@@ -52,8 +52,8 @@ pub(crate) struct NewChunk {
     /// Members of the chunk; if they are all of a batch, their number alone is stored.
     pub(crate) members: Members,
     pub(crate) is_whole: bool,
-    /// Its partition, unless that follows from its batch.
-    pub(crate) partition: Option<i16>,
+    /// Its partition, where there are any.
+    pub(crate) partition: i16,
 }
 
 /// A row of `batch`.
@@ -146,16 +146,15 @@ impl ChunkRow {
 // === impl NewChunk ===
 
 impl NewChunk {
-    /// Members of a batch before their first attempt.
+    /// Members of a batch before their first attempt; it has no partition yet.
     pub(crate) fn first(batch: BatchId, lane: LaneId, due_at: Timestamp, members: Members) -> Self {
-        let (attempt, crashes) = (1, 0);
-        Self { batch, lane, due_at, attempt, crashes, members, is_whole: false, partition: None }
+        let (attempt, crashes, partition) = (1, 0, 0);
+        Self { batch, lane, due_at, attempt, crashes, members, is_whole: false, partition }
     }
 
     /// Members of `chunk` as a chunk of their own, with the attempt, the crashes and the partition of `chunk`.
     pub(crate) fn part(chunk: &ChunkRow, due_at: Timestamp, members: Members) -> Self {
         let ChunkRow { batch, lane, attempt, crashes, partition, .. } = *chunk;
-        let partition = Some(partition);
         Self { batch, lane, due_at, attempt, crashes, members, is_whole: false, partition }
     }
 
