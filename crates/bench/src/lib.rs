@@ -28,6 +28,7 @@ pub mod kill;
 pub mod plan;
 pub mod port;
 pub mod process;
+pub mod processor_share;
 pub mod published;
 pub mod rate;
 pub mod report;

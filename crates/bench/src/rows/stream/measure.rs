@@ -11,6 +11,7 @@ use super::counting::CountingWay;
 use super::delay::DelayingLink;
 use super::process::PinnedProcess;
 use super::rig::{ArrivedRecords, StreamRig, from_url, to_url};
+use crate::processor_share::ProcessorShare;
 use crate::rows::job::as_float;
 
 /// One of those that are compared.
@@ -20,6 +21,8 @@ pub(super) enum StreamWay {
     Pool { threads: usize },
     /// `belfry relay`, on so many processors.
     Relay { processors: usize },
+    /// `belfry relay` with so much of the time of one processor, on any.
+    RelayShare { percent: u32 },
 }
 
 /// Where those that are compared find the servers.
@@ -94,7 +97,12 @@ impl StreamWay {
             Self::Relay { processors: 1 } => "relay, one processor".into(),
             Self::Relay { processors: PROCESSORS } => "relay, two processors".into(),
             Self::Relay { processors } => format!("relay, {processors} processors"),
+            Self::RelayShare { percent } => format!("relay, {percent} % of a processor"),
         }
+    }
+
+    const fn is_pool(self) -> bool {
+        matches!(self, Self::Pool { .. })
     }
 
     /// Measures it while more waits than it takes.
@@ -104,7 +112,7 @@ impl StreamWay {
         binary: &Path,
         span: StreamSpan,
     ) -> Result<StreamMeasured> {
-        rig.fill(if matches!(self, Self::Relay { .. }) { span.for_relay } else { FOR_POOL })?;
+        rig.fill(if self.is_pool() { FOR_POOL } else { span.for_relay })?;
         let links = StreamLinks::to(rig, span.distance)?;
         let mut running = self.begin(binary, &links.queues, &links.streams)?;
         let clock = Clock::system();
@@ -133,10 +141,7 @@ impl StreamWay {
         binary: &Path,
         span: StreamSpan,
     ) -> Result<StreamCounted> {
-        let messages = match self {
-            Self::Relay { .. } => span.counted,
-            Self::Pool { .. } => span.counted / COUNTED_PART,
-        };
+        let messages = if self.is_pool() { span.counted / COUNTED_PART } else { span.counted };
         rig.fill(messages)?;
         let links = StreamLinks::to(rig, span.distance)?;
         let (queues, streams) = (CountingWay::to(&links.queues)?, CountingWay::to(&links.streams)?);
@@ -164,11 +169,11 @@ impl StreamWay {
 
     fn begin(self, binary: &Path, queues: &str, streams: &str) -> Result<PinnedProcess> {
         let (from, to) = (from_url(queues), to_url(streams));
+        let relay = ["relay", "--direct", "--from", &from, "--to", &to];
         match self {
-            Self::Relay { processors } => {
-                let arguments = ["relay", "--direct", "--from", &from, "--to", &to];
-                PinnedProcess::start(binary, &arguments, processors)
-            }
+            Self::Relay { processors } => PinnedProcess::start(binary, &relay, processors),
+            Self::RelayShare { percent } => PinnedProcess::start(binary, &relay, PROCESSORS)?
+                .limited_to(ProcessorShare::of(percent)?),
             Self::Pool { threads } => {
                 let arguments = ["bench", "stream-pool", &from, &to, &threads.to_string()];
                 PinnedProcess::start(binary, &arguments, PROCESSORS)

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 
 use crate::process::RunningProcess;
+use crate::processor_share::ProcessorShare;
 use crate::usage::Usage;
 
 /// A process that ends with the holder of this, however that one ends.
@@ -16,6 +17,8 @@ pub struct PinnedProcess {
     process: RunningProcess,
     /// Its stderr.
     log: File,
+    /// Dropped after the process was ended.
+    share: Option<ProcessorShare>,
 }
 
 // === impl PinnedProcess ===
@@ -35,7 +38,18 @@ impl PinnedProcess {
         Ok(Self {
             process: process.context("taskset is needed, which is a part of util-linux")?,
             log,
+            share: None,
         })
+    }
+
+    /// Gives it a part of the time of one processor from now on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn limited_to(mut self, share: ProcessorShare) -> Result<Self> {
+        share.add(self.id())?;
+        self.share = Some(share);
+        Ok(self)
     }
 
     /// Its number.

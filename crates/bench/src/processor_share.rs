@@ -1,0 +1,66 @@
+//! A part of a processor for a process: a control group of Linux, in either of its versions.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, Result};
+
+/// A control group whose processes together get a part of one processor. It is removed when this is dropped, after its processes have ended.
+#[derive(Debug)]
+pub struct ProcessorShare {
+    directory: PathBuf,
+}
+
+/// Where control groups are: of version 1 those for processor time, of version 2 all.
+const FIRST_VERSION: &str = "/sys/fs/cgroup/cpu";
+const SECOND_VERSION: &str = "/sys/fs/cgroup";
+/// Time after which a group may run again, microseconds. Short, so that it never stands still for longer than a call takes.
+const PERIOD_US: u32 = 20_000;
+
+// === impl ProcessorShare ===
+
+impl ProcessorShare {
+    /// A group that gets `percent` of the time of one processor, at least 5: the kernel gives no less than a millisecond at a time.
+    ///
+    /// # Errors
+    /// When no group can be made: that takes root, and in most containers it is not possible.
+    pub fn of(percent: u32) -> Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let made = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("belfry-bench-{}-{made}", std::process::id());
+        let is_first = Path::new(FIRST_VERSION).is_dir();
+        let parent = if is_first { FIRST_VERSION } else { SECOND_VERSION };
+        let directory = Path::new(parent).join(name);
+        fs::create_dir(&directory).with_context(|| format!("no control group in {parent}"))?;
+        let share = Self { directory };
+        let quota_us = PERIOD_US / 100 * percent;
+        if is_first {
+            share.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
+            share.write("cpu.cfs_quota_us", &quota_us.to_string())?;
+        } else {
+            share.write("cpu.max", &format!("{quota_us} {PERIOD_US}"))?;
+        }
+        Ok(share)
+    }
+
+    /// Puts a process with all its threads into the group.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn add(&self, process: u32) -> Result<()> {
+        self.write("cgroup.procs", &process.to_string())
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.directory.join(file);
+        fs::write(&path, value).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl Drop for ProcessorShare {
+    fn drop(&mut self) {
+        // It fails while a process is in it, which is then seen in the list of groups.
+        let _removed = fs::remove_dir(&self.directory);
+    }
+}
