@@ -87,11 +87,13 @@ const FIRST: usize = 4;
 const SLOW_START: f64 = 0.6;
 /// That growth when a steady limit has looked for its knee before: less is to be found, and it is in use meanwhile.
 const SLOW_START_ANEW: f64 = 0.3;
-/// The growth of both beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer: there are few round trips in the time in
-/// which a limit should be found. Smaller ones are found soon, and there each place too many is felt.
+/// The growth of both beyond a limit of [`FEW`] where an answer takes [`SELDOM`] seconds or longer, and [`SELDOM_ANEW`] when it has looked
+/// before: there are few round trips in the time in which a limit should be found. Smaller ones are found soon, and there each place too
+/// many is felt.
 const SLOW_START_SELDOM: f64 = 1.0;
 const FEW: f64 = 20.0;
-const SELDOM: f64 = 1.0;
+const SELDOM: f64 = 0.25;
+const SELDOM_ANEW: f64 = 1.0;
 /// Least limit of streams that servers should grant (RFC 9113, section 6.5.2): fewer attempts wait for connections alone, which
 /// are made as they are needed, and over HTTP/1.1 perhaps for each.
 const STREAMS: f64 = 100.0;
@@ -158,12 +160,13 @@ impl Learned {
             && float(sample.in_flight) >= self.limit / 2.0
             && !(self.limit >= STREAMS && sample.has_waited())
         {
-            let is_seldom = self.limit >= FEW && seconds.is_some_and(|seconds| seconds >= SELDOM);
-            let growth = match (is_seldom, self.restart.is_under_way()) {
-                (true, _) => SLOW_START_SELDOM,
-                (false, true) => SLOW_START_ANEW,
-                (false, false) => SLOW_START,
+            let (growth, seldom) = if self.restart.is_under_way() {
+                (SLOW_START_ANEW, SELDOM_ANEW)
+            } else {
+                (SLOW_START, SELDOM)
             };
+            let is_seldom = self.limit >= FEW && seconds.is_some_and(|seconds| seconds >= seldom);
+            let growth = if is_seldom { SLOW_START_SELDOM } else { growth };
             self.limit = (self.limit + growth).min(self.max);
         }
         if self.phase == Phase::Steady
