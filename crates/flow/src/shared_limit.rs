@@ -23,6 +23,8 @@ pub struct SharedLimit {
     division: Mutex<Division>,
     /// The limit as of the last division.
     total: AtomicUsize,
+    /// [`Limit::soon`] as of then.
+    soon: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -67,14 +69,19 @@ const HALF: u32 = 32;
 impl SharedLimit {
     /// Shares the places of `limit`. No gate has a part yet.
     pub fn new(limit: Box<dyn Limit>) -> Arc<Self> {
-        let total = AtomicUsize::new(limit.current());
+        let (total, soon) = (AtomicUsize::new(limit.current()), AtomicUsize::new(limit.soon()));
         let division = Mutex::new(Division { limit, parts: Vec::new(), events: 0 });
-        Arc::new(Self { division, total })
+        Arc::new(Self { division, total, soon })
     }
 
     /// The limit as of now.
     pub fn current(&self) -> usize {
         self.total.load(Ordering::Relaxed)
+    }
+
+    /// The limit that there may be when the attempts under way have ended.
+    pub(crate) fn soon(&self) -> usize {
+        self.soon.load(Ordering::Relaxed)
     }
 
     /// Attempts under way, of all gates.
@@ -136,6 +143,7 @@ impl SharedLimit {
     fn divide(&self, division: &mut Division) {
         let total = division.limit.current();
         self.total.store(total, Ordering::Relaxed);
+        self.soon.store(division.limit.soon(), Ordering::Relaxed);
         let wanted = division.wanted(total);
         let mut occupied = 0;
         for (part, wanted) in &wanted {

@@ -156,8 +156,10 @@ impl Learned {
 
     fn answered(&mut self, sample: Sample) {
         let seconds = sample.seconds();
+        // Answers that were sent together come together, and have few beside them that are under way still.
+        let in_flight = sample.in_flight.max(self.window.counts().peak);
         if matches!(self.phase, Phase::SlowStart { .. })
-            && float(sample.in_flight) >= self.limit / 2.0
+            && float(in_flight) >= self.limit / 2.0
             && !(self.limit >= STREAMS && sample.has_waited())
         {
             let (growth, seldom) = if self.restart.is_under_way() {
@@ -463,6 +465,13 @@ impl Limit for Learned {
     )]
     fn current(&self) -> usize {
         self.limit as usize
+    }
+
+    /// Twice as many while it looks for its knee for the first time, which is what slow start comes to in a round trip.
+    fn soon(&self) -> usize {
+        let is_searching = matches!(self.phase, Phase::First | Phase::SlowStart { .. })
+            && !self.restart.is_under_way();
+        if is_searching { 2 * self.current() } else { self.current() }
     }
 
     fn learn(&mut self, sample: Sample) {
