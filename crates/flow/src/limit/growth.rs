@@ -12,6 +12,8 @@ pub(super) struct Growth {
     failures: u32,
     /// The limit before it grew, and its latency, if it grew with the last window.
     pub(super) from: Option<(f64, f64)>,
+    /// True if more answers are to say whether a queue followed.
+    pub(super) is_in_doubt: bool,
 }
 
 /// Answers of the smallest window.
@@ -29,12 +31,21 @@ impl Growth {
     /// A window had a queue. If the limit grew before it, gives the limit to return to; the next growth waits twice as long.
     pub(super) fn fail(&mut self, limit: f64, level: f64, error: f64) -> Option<f64> {
         let expected = self.step_to(limit);
+        // More answers that are not clear either are not worth a third look: one more of few is missed less than it is felt.
+        let errors = if std::mem::take(&mut self.is_in_doubt) { 2.0 } else { 4.0 };
         let (former, former_level) = self.from.take()?;
-        if expected <= 0.0 || level - former_level < (expected / 2.0).max(4.0 * error) {
+        if expected <= 0.0 || level - former_level < (expected / 2.0).max(errors * error) {
             return None;
         }
         self.wait(former);
         Some(former)
+    }
+
+    /// True if a small `limit` has grown and the first answers, which are few, show no queue: more of them decide.
+    pub(super) fn is_doubtful(&mut self, limit: f64) -> bool {
+        let has_grown = limit < float(SMALL) && self.step_to(limit) > 0.0;
+        self.is_in_doubt = has_grown && !self.is_in_doubt;
+        self.is_in_doubt
     }
 
     /// How much slower answers are at `limit` than at the one before it, if what is more waits: the queue grows by as much as the limit.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use super::growth::{Growth, LEAST, SMALL};
 use super::own::OwnLatency;
+use super::phase::{Drain, Phase};
 use super::push_back::PushBack;
 use super::restart::Restart;
 use super::unloaded::{Unloaded, error};
@@ -54,31 +55,6 @@ pub struct Learned {
     draining_since: Duration,
     /// The wall time of the last sample.
     now: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
-    /// The first answers are the first measure of the unloaded latency.
-    First,
-    /// Up to `goal`, or until latency rises; `from` is the limit of the window before.
-    SlowStart {
-        goal: f64,
-        from: f64,
-    },
-    Steady,
-    Draining(Drain),
-}
-
-/// A measurement of the unloaded latency.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Drain {
-    /// The limit to return to.
-    before: f64,
-    /// The limit of the step before, and its latency.
-    from: f64,
-    from_level: f64,
-    /// True if that latency still grew when the limit was lowered, by its last answers.
-    is_growing: bool,
 }
 
 /// Answers that give the first value of the unloaded latency.
@@ -218,7 +194,7 @@ impl Learned {
     }
 
     fn started(&mut self, level: Level, goal: f64, from: f64, in_flight: usize) {
-        let (above, rate) = (level.mean - self.expected(), from / level.mean.exp());
+        let above = level.mean - self.expected();
         let error = self.error(level.count).hypot(self.error_of_expected());
         // Of few, one more is a large part.
         let is_first = !self.restart.is_under_way();
@@ -226,7 +202,7 @@ impl Learned {
         if above > queued.max(3.0 * error).max(1.2 / self.limit) {
             self.phase = Phase::Steady;
             self.schedule();
-            let limit = self.restart.end(from * (self.tolerance() - above).exp(), rate, self.now);
+            let limit = self.restart.end(from * (self.tolerance() - above).exp(), self.now);
             self.growth.from = Some((from, self.expected()));
             let _former = self.growth.fail(self.limit, level.mean, error);
             return self.set(limit.max(self.least()), in_flight);
@@ -237,7 +213,7 @@ impl Learned {
         }
         self.phase = Phase::SlowStart { goal, from: self.limit };
         if self.limit >= goal.min(self.max) {
-            let _same = self.restart.end(self.limit, rate, self.now);
+            let _same = self.restart.end(self.limit, self.now);
             self.phase = Phase::Steady;
             self.schedule();
         }
@@ -256,23 +232,28 @@ impl Learned {
             self.unloaded = Unloaded::of(level);
         }
         let excess = above - error - self.tolerance();
-        if excess > QUEUE
+        if (excess > QUEUE || excess > 0.0 && self.growth.is_in_doubt)
             && let Some(former) = self.growth.fail(self.limit, level.mean, error)
         {
             return self.set(former.max(self.least()), in_flight);
         }
-        if excess > FAR && self.is_suspect && self.limit > self.min {
-            return self.drain(in_flight, level.mean, false);
-        }
-        if excess > FAR {
-            self.is_suspect = true;
+        if self.limit < 2.0 && self.has_taken_for_too_low(level, excess) {
+            (self.growth, self.restart) = Default::default();
+            self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
             return self.open(0);
         }
-        self.is_suspect = false;
         // The wall clock may be set back.
-        if self.now >= self.next_drain || self.next_drain.saturating_sub(self.now) > DRAIN_EVERY_MAX
-        {
+        let is_due = self.now >= self.next_drain
+            || self.next_drain.saturating_sub(self.now) > DRAIN_EVERY_MAX;
+        if is_due || excess > FAR && self.is_suspect && self.limit > self.min {
             return self.drain(in_flight, level.mean, false);
+        }
+        self.is_suspect = excess > FAR;
+        if self.is_suspect {
+            return self.open(0);
+        }
+        if self.growth.is_doubtful(self.limit) {
+            return self.open(0);
         }
         self.growth.heed(self.limit, excess);
         self.restart.heed((self.tolerance() / 2.0 - above) / error);
@@ -291,11 +272,20 @@ impl Learned {
         self.set(limit, in_flight);
     }
 
+    /// Counts in the latency of a limit of one, which is the unloaded one: an attempt alone waits for none of its own. True if what was
+    /// known before was too low, and growth was judged by that.
+    fn has_taken_for_too_low(&mut self, level: Level, excess: f64) -> bool {
+        let was_low = excess > self.error_of_unloaded();
+        self.unloaded.pool(level);
+        was_low
+    }
+
     /// Begins to measure the unloaded latency. `level` is that of the present limit.
     fn drain(&mut self, in_flight: usize, level: f64, is_growing: bool) {
         (self.slow, self.is_suspect, self.draining_since) = (0, false, self.now);
         let before = self.limit;
-        let drain = Drain { before, from: before, from_level: level, is_growing };
+        let (from, from_level, is_alarm) = (before, level, is_growing);
+        let drain = Drain { before, from, from_level, is_growing, is_alarm };
         self.step_down(drain, in_flight);
     }
 
@@ -329,7 +319,8 @@ impl Learned {
             self.next_drain = self.now;
             return self.set(drain.before, in_flight);
         }
-        if above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02) {
+        let is_other = above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02);
+        if is_other {
             (self.growth, self.restart) = Default::default();
             self.unloaded = Unloaded::of(level);
         } else {
@@ -339,7 +330,8 @@ impl Learned {
         }
         // Steps that were followed by a further one had a queue, whose length is that of the last of them.
         let queue = drain.from_level - self.expected();
-        if queue > self.tolerance() + TOLERANCE + error {
+        let is_certain = drain.is_alarm && drain.from < drain.before && !is_other;
+        if is_certain || queue > self.tolerance() + TOLERANCE + error {
             let limit = drain.from * (self.tolerance() - queue).exp();
             self.set(limit.max(self.min.min(drain.before)), in_flight);
         } else {
@@ -400,8 +392,9 @@ impl Learned {
             Phase::Draining(_) => limit.max(8).max(quiet.min(4 * limit)),
             // One too many of few is felt by each answer, and is seen in the first of them: as many as `Growth::fail` needs.
             Phase::Steady if limit < SMALL => {
+                let least = if self.growth.is_in_doubt { LEAST } else { TRUSTED };
                 let needed = (10.0 * self.spread / self.growth.step_to(self.limit)).powi(2);
-                (needed as usize).clamp(TRUSTED, quiet.max(LEAST / 2))
+                (needed as usize).clamp(least, quiet.max(LEAST))
             }
             Phase::Steady => limit.max(LEAST).max(quiet),
         }

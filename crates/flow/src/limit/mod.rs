@@ -3,6 +3,7 @@
 mod growth;
 mod learned;
 mod own;
+mod phase;
 mod push_back;
 mod restart;
 mod unloaded;

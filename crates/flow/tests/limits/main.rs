@@ -19,6 +19,21 @@ use world::{Outcome, SEED, Scenario, play};
 
 /// The most that it may find.
 const MAX: usize = 20_000;
+/// Sequences of random numbers beside the page's.
+const OTHER_SEEDS: u64 = 5;
+
+fn learned() -> Box<dyn Limit> {
+    Box::new(Learned::between(1, MAX))
+}
+
+fn keeps_promises(outcome: &Outcome) -> bool {
+    let Outcome { utilisation, slowdown, over_limit, fairness, recovery } = *outcome;
+    utilisation >= 0.95
+        && slowdown <= 1.5
+        && over_limit <= 0.02
+        && fairness >= 0.98
+        && recovery.is_none_or(|seconds| seconds <= 5.0)
+}
 
 /// A destination that does not answer at first, and then does ten things at a time.
 #[test]
@@ -41,27 +56,60 @@ fn a_destination_that_is_out_at_first_is_learned_all_the_same() {
 #[test]
 fn the_learned_limit_keeps_its_promises() {
     let page = std::fs::read_to_string("../../docs/reference/limits.md").unwrap();
-    let learned = || -> Box<dyn Limit> { Box::new(Learned::between(1, MAX)) };
     let mut broken = Vec::new();
     for scenario in scenarios() {
         let outcome = play(&scenario, SEED, &learned);
-        let Outcome { utilisation, slowdown, over_limit, fairness, recovery } = outcome;
-        let keeps = utilisation >= 0.95
-            && slowdown <= 1.5
-            && over_limit <= 0.02
-            && fairness >= 0.98
-            && recovery.is_none_or(|seconds| seconds <= 5.0);
-        if !keeps || !page.contains(&outcome.to_string()) {
+        if !keeps_promises(&outcome) || !page.contains(&outcome.to_string()) {
             broken.push(format!("{}: {outcome}", scenario.name));
         }
     }
     assert!(broken.is_empty(), "not kept, or not what the page says: {broken:#?}");
 }
 
+/// Those that take a fraction of a second to play, less those that miss a promise with some noise (decision 0025).
+#[test]
+fn promises_are_kept_with_other_noise() {
+    let misses = ["16 at a time, 1.5 s (mail)", "two senders", "ten senders, 50 % noise"];
+    let mut broken = Vec::new();
+    for scenario in scenarios() {
+        let is_small = [0.0, scenario.lasts].iter().all(|at| (scenario.knee)(*at) < 1_000);
+        if !is_small || misses.contains(&scenario.name) {
+            continue;
+        }
+        for seed in 1..=OTHER_SEEDS {
+            let outcome = play(&scenario, seed, &learned);
+            if !keeps_promises(&outcome) {
+                broken.push(format!("{}, {seed}: {outcome}", scenario.name));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "not kept: {broken:#?}");
+}
+
+/// A destination whose every answer takes three times as long from the tenth second on, while a push service's limit is at its least.
+#[test]
+fn a_least_limit_measures_the_unloaded_latency_anew() {
+    let mut learned = Learned::between(100, MAX);
+    for number in 0..150_000u32 {
+        let in_flight = learned.current();
+        let knee = if number < 20_000 { 100.0 } else { 1_000.0 };
+        let takes = Duration::from_millis(if number < 20_000 { 100 } else { 300 });
+        learned.learn(Sample {
+            timing: Some(Timing {
+                waited: Duration::ZERO,
+                on_wire: takes.mul_f64((in_flight as f64 / knee).max(1.0)),
+            }),
+            signal: Signal::Answered,
+            in_flight,
+            at: Duration::from_millis(1) * number,
+        });
+    }
+    assert!(learned.current() >= 900, "{}", learned.current());
+}
+
 /// Whatever the noise is: one answer in a hundred is a dozen, and an attempt too many is felt by several.
 #[test]
 fn a_destination_that_does_one_thing_at_a_time_is_rarely_sent_two() {
-    let learned = || -> Box<dyn Limit> { Box::new(Learned::between(1, MAX)) };
     let one = Scenario { knee: |_| 1, ..scenarios::named("one at a time") };
     for seed in 1..=30 {
         let outcome = play(&one, seed, &learned);
