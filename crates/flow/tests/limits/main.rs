@@ -86,25 +86,42 @@ fn promises_are_kept_with_other_noise() {
     assert!(broken.is_empty(), "not kept: {broken:#?}");
 }
 
-/// A destination whose every answer takes three times as long from the tenth second on, while a push service's limit is at its least.
+/// A destination that does ten things at a time, and whose first answers came twenty times as fast as any after them.
 #[test]
-fn a_least_limit_measures_the_unloaded_latency_anew() {
-    let mut learned = Learned::between(100, MAX);
-    for number in 0..150_000u32 {
+fn first_answers_that_were_fast_by_chance_do_not_hold_the_limit_down() {
+    let mut learned = Learned::between(1, MAX);
+    for number in 0..20_000u32 {
         let in_flight = learned.current();
-        let knee = if number < 20_000 { 100.0 } else { 1_000.0 };
-        let takes = Duration::from_millis(if number < 20_000 { 100 } else { 300 });
+        let takes = Duration::from_millis(if number < 8 { 5 } else { 100 });
+        let on_wire = takes.mul_f64((in_flight as f64 / 10.0).max(1.0));
         learned.learn(Sample {
-            timing: Some(Timing {
-                waited: Duration::ZERO,
-                on_wire: takes.mul_f64((in_flight as f64 / knee).max(1.0)),
-            }),
+            timing: Some(Timing { waited: Duration::ZERO, on_wire }),
             signal: Signal::Answered,
             in_flight,
-            at: Duration::from_millis(1) * number,
+            at: Duration::from_millis(10) * number,
         });
     }
-    assert!(learned.current() >= 900, "{}", learned.current());
+    assert!((8..=16).contains(&learned.current()), "{}", learned.current());
+}
+
+/// Attempts that were sent together end together, and nothing is sent between their answers. Each of these counts for slow start, which doubles
+/// the limit in each round trip of 300 ms, and work for as many more should be at hand.
+#[test]
+fn slow_start_goes_by_what_was_sent_together() {
+    let mut learned = Learned::between(100, MAX);
+    let takes = Duration::from_millis(300);
+    for round_trip in 1..=6 {
+        for in_flight in (1..=learned.current()).rev() {
+            learned.learn(Sample {
+                timing: Some(Timing { waited: Duration::ZERO, on_wire: takes }),
+                signal: Signal::Answered,
+                in_flight,
+                at: takes * round_trip,
+            });
+        }
+        assert_eq!(learned.soon(), 2 * learned.current());
+    }
+    assert!((5_000..=6_400).contains(&learned.current()), "{}", learned.current());
 }
 
 /// Whatever the noise is: one answer in a hundred is a dozen, and an attempt too many is felt by several.
