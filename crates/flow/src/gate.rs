@@ -176,11 +176,6 @@ impl Gate {
         self.group.gate.limit.current()
     }
 
-    /// The limit that there may be when the attempts under way have ended: larger than now while it is looked for.
-    pub fn limit_soon(&self) -> usize {
-        self.group.gate.limit.soon()
-    }
-
     /// Running mean of the latency on the wire, in which the last 32 answers count for two thirds; `None` before the first.
     pub fn latency(&self) -> Option<Duration> {
         self.group.gate.latency.get()

@@ -23,8 +23,6 @@ pub struct SharedLimit {
     division: Mutex<Division>,
     /// The limit as of the last division.
     total: AtomicUsize,
-    /// [`Limit::soon`] as of then.
-    soon: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -69,19 +67,14 @@ const HALF: u32 = 32;
 impl SharedLimit {
     /// Shares the places of `limit`. No gate has a part yet.
     pub fn new(limit: Box<dyn Limit>) -> Arc<Self> {
-        let (total, soon) = (AtomicUsize::new(limit.current()), AtomicUsize::new(limit.soon()));
+        let total = AtomicUsize::new(limit.current());
         let division = Mutex::new(Division { limit, parts: Vec::new(), events: 0 });
-        Arc::new(Self { division, total, soon })
+        Arc::new(Self { division, total })
     }
 
     /// The limit as of now.
     pub fn current(&self) -> usize {
         self.total.load(Ordering::Relaxed)
-    }
-
-    /// The limit that there may be when the attempts under way have ended.
-    pub(crate) fn soon(&self) -> usize {
-        self.soon.load(Ordering::Relaxed)
     }
 
     /// Attempts under way, of all gates.
@@ -143,7 +136,6 @@ impl SharedLimit {
     fn divide(&self, division: &mut Division) {
         let total = division.limit.current();
         self.total.store(total, Ordering::Relaxed);
-        self.soon.store(division.limit.soon(), Ordering::Relaxed);
         let wanted = division.wanted(total);
         let mut occupied = 0;
         for (part, wanted) in &wanted {

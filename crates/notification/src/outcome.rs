@@ -59,8 +59,7 @@ pub struct Settlement {
     pub at: Timestamp,
     /// Never empty; no index twice.
     pub groups: Vec<OutcomeGroup>,
-    /// Attempts that may be under way to the lane's destination at a time, as its channel saw it last, and while it looks for its limit
-    /// as many as may be soon; 0 when that is not known.
+    /// Attempts that may be under way to the lane's destination at a time, as its channel saw it last; 0 when that is not known.
     pub places: usize,
     /// How long its answers took on the wire lately, on the mean; `None` when there was none.
     pub latency: Option<Duration>,

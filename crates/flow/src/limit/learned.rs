@@ -460,13 +460,6 @@ impl Limit for Learned {
         self.limit as usize
     }
 
-    /// Twice as many while it looks for its knee for the first time, which is what slow start comes to in a round trip.
-    fn soon(&self) -> usize {
-        let is_searching = matches!(self.phase, Phase::First | Phase::SlowStart { .. })
-            && !self.restart.is_under_way();
-        if is_searching { 2 * self.current() } else { self.current() }
-    }
-
     fn learn(&mut self, sample: Sample) {
         self.now = sample.at;
         match sample.signal {

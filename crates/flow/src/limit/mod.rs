@@ -58,11 +58,6 @@ pub trait Limit: fmt::Debug + Send {
     /// The limit as of now, at least 1.
     fn current(&self) -> usize;
 
-    /// The limit that there may be when the attempts under way have ended: work for so many should be at hand.
-    fn soon(&self) -> usize {
-        self.current()
-    }
-
     /// Learns from a finished attempt.
     fn learn(&mut self, sample: Sample);
 }

@@ -105,7 +105,7 @@ fn first_answers_that_were_fast_by_chance_do_not_hold_the_limit_down() {
 }
 
 /// Attempts that were sent together end together, and nothing is sent between their answers. Each of these counts for slow start, which doubles
-/// the limit in each round trip of 300 ms, and work for as many more should be at hand.
+/// the limit in each round trip of 300 ms.
 #[test]
 fn slow_start_goes_by_what_was_sent_together() {
     let mut learned = Learned::between(100, MAX);
@@ -119,7 +119,6 @@ fn slow_start_goes_by_what_was_sent_together() {
                 at: takes * round_trip,
             });
         }
-        assert_eq!(learned.soon(), 2 * learned.current());
     }
     assert!((5_000..=6_400).contains(&learned.current()), "{}", learned.current());
 }

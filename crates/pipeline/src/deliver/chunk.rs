@@ -202,7 +202,7 @@ async fn has_panicked(sending: impl Future<Output = ()>) -> bool {
 impl Places {
     /// Number of deliveries after which the rest of a chunk goes back to the store: no more than the quotas let through.
     fn count(&self) -> usize {
-        self.gate.limit_soon().min(self.quota.within(WAIT_MAX))
+        self.gate.limit().min(self.quota.within(WAIT_MAX))
     }
 
     /// The rate that is learned from refusals of the destination, which learns from `reports`.
