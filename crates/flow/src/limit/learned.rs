@@ -194,7 +194,7 @@ impl Learned {
     }
 
     fn started(&mut self, level: Level, goal: f64, from: f64, in_flight: usize) {
-        let above = level.mean - self.expected();
+        let (above, rate) = (level.mean - self.expected(), from / level.mean.exp());
         let error = self.error(level.count).hypot(self.error_of_expected());
         // Of few, one more is a large part.
         let is_first = !self.restart.is_under_way();
@@ -202,7 +202,7 @@ impl Learned {
         if above > queued.max(3.0 * error).max(1.2 / self.limit) {
             self.phase = Phase::Steady;
             self.schedule();
-            let limit = self.restart.end(from * (self.tolerance() - above).exp(), self.now);
+            let limit = self.restart.end(from * (self.tolerance() - above).exp(), rate, self.now);
             self.growth.from = Some((from, self.expected()));
             let _former = self.growth.fail(self.limit, level.mean, error);
             return self.set(limit.max(self.least()), in_flight);
@@ -213,7 +213,7 @@ impl Learned {
         }
         self.phase = Phase::SlowStart { goal, from: self.limit };
         if self.limit >= goal.min(self.max) {
-            let _same = self.restart.end(self.limit, self.now);
+            let _same = self.restart.end(self.limit, rate, self.now);
             self.phase = Phase::Steady;
             self.schedule();
         }
@@ -284,8 +284,7 @@ impl Learned {
     fn drain(&mut self, in_flight: usize, level: f64, is_growing: bool) {
         (self.slow, self.is_suspect, self.draining_since) = (0, false, self.now);
         let before = self.limit;
-        let (from, from_level, is_alarm) = (before, level, is_growing);
-        let drain = Drain { before, from, from_level, is_growing, is_alarm };
+        let drain = Drain { before, from: before, from_level: level, is_growing };
         self.step_down(drain, in_flight);
     }
 
@@ -319,8 +318,7 @@ impl Learned {
             self.next_drain = self.now;
             return self.set(drain.before, in_flight);
         }
-        let is_other = above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02);
-        if is_other {
+        if above.abs() > 3.0 * error.hypot(self.error_of_unloaded()).max(0.02) {
             (self.growth, self.restart) = Default::default();
             self.unloaded = Unloaded::of(level);
         } else {
@@ -330,8 +328,7 @@ impl Learned {
         }
         // Steps that were followed by a further one had a queue, whose length is that of the last of them.
         let queue = drain.from_level - self.expected();
-        let is_certain = drain.is_alarm && drain.from < drain.before && !is_other;
-        if is_certain || queue > self.tolerance() + TOLERANCE + error {
+        if queue > self.tolerance() + TOLERANCE + error {
             let limit = drain.from * (self.tolerance() - queue).exp();
             self.set(limit.max(self.min.min(drain.before)), in_flight);
         } else {

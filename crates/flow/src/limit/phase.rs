@@ -23,6 +23,4 @@ pub(super) struct Drain {
     pub(super) from_level: f64,
     /// True if that latency still grew when the limit was lowered, by its last answers.
     pub(super) is_growing: bool,
-    /// True if so many answers were slow that the limit before had a queue for certain, unless the destination has become slower.
-    pub(super) is_alarm: bool,
 }

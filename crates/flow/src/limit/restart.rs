@@ -27,7 +27,7 @@ const CALMNESS: f64 = 10.0;
 const CERTAIN: f64 = 24.0;
 const CALMNESS_MAX: f64 = 4.0;
 /// Part by which the limit has grown if it was not for nothing.
-const GROWN: f64 = 1.3;
+const GROWN: f64 = 1.5;
 /// Shortest time between one that was for nothing and the next.
 const WAIT: Duration = Duration::from_secs(10);
 const FAILURES_MAX: u32 = 5;
@@ -58,7 +58,6 @@ impl Restart {
             return false;
         }
         (self.windows, self.calmness, self.from) = (0, 0.0, Some(limit));
-        self.rate = rate;
         true
     }
 
@@ -67,8 +66,8 @@ impl Restart {
         self.from.is_some()
     }
 
-    /// Fast growth has led to `limit` at `now`. Gives the limit to go on with.
-    pub(super) fn end(&mut self, limit: f64, now: Duration) -> f64 {
+    /// Fast growth has led to `limit` at `now`, and to `rate` answers a second. Gives the limit to go on with.
+    pub(super) fn end(&mut self, limit: f64, rate: f64, now: Duration) -> f64 {
         let Some(from) = self.from.take() else { return limit };
         if limit >= GROWN * from {
             self.failures = 0;
@@ -76,6 +75,7 @@ impl Restart {
         }
         self.failures = (self.failures + 1).min(FAILURES_MAX);
         self.next = now + WAIT * ((1 << self.failures) - 1);
+        self.rate = rate;
         from
     }
 }

@@ -20,7 +20,7 @@ use world::{Outcome, SEED, Scenario, play};
 /// The most that it may find.
 const MAX: usize = 20_000;
 /// Sequences of random numbers beside the page's.
-const OTHER_SEEDS: u64 = 5;
+const OTHER_SEEDS: u64 = 3;
 
 fn learned() -> Box<dyn Limit> {
     Box::new(Learned::between(1, MAX))
@@ -69,7 +69,7 @@ fn the_learned_limit_keeps_its_promises() {
 /// Those that take a fraction of a second to play, less those that miss a promise with some noise (decision 0025).
 #[test]
 fn promises_are_kept_with_other_noise() {
-    let misses = ["16 at a time, 1.5 s (mail)", "two senders", "ten senders, 50 % noise"];
+    let misses = ["16 at a time, 1.5 s (mail)", "two senders"];
     let mut broken = Vec::new();
     for scenario in scenarios() {
         let is_small = [0.0, scenario.lasts].iter().all(|at| (scenario.knee)(*at) < 1_000);
