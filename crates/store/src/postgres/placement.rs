@@ -20,11 +20,11 @@ pub(super) struct RecentArrivals {
     /// Deliveries in a minute from which on a destination is hot.
     hot_from: u32,
     /// By hash: destinations that share a place are hot together, and are spread as one.
-    places: Vec<Place>,
+    places: Vec<ArrivalPlace>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct ArrivalPlace {
     /// Deliveries by the minute.
     counts: PeriodCounts,
     /// The partition of the last chunk that was spread.
@@ -66,7 +66,7 @@ impl DestinationHash {
 
 impl RecentArrivals {
     pub(super) fn new(hot_from: u32) -> Self {
-        Self { hot_from, places: vec![Place::default(); PLACES] }
+        Self { hot_from, places: vec![ArrivalPlace::default(); PLACES] }
     }
 
     /// Counts the deliveries of new chunks, and gives those of cold destinations the partitions of these. All are counted first,
@@ -92,9 +92,9 @@ impl RecentArrivals {
     }
 }
 
-// === impl Place ===
+// === impl ArrivalPlace ===
 
-impl Place {
+impl ArrivalPlace {
     /// The partition of the next chunk that is spread. The first one's follows from its batch, which is of this writer alone: all
     /// writers begin elsewhere.
     fn next(&mut self, batch: BatchId) -> i16 {
