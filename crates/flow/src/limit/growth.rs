@@ -10,7 +10,7 @@ pub(super) struct Growth {
     held: usize,
     /// Times in a row that growth was followed by a queue.
     failures: u32,
-    /// The limit before it grew, and its latency, if it grew with the last window.
+    /// The limit before it grew, and its latency, if it grew with the last window, or with the one before it while that is in doubt.
     pub(super) from: Option<(f64, f64)>,
     /// True if more answers are to say whether a queue followed.
     pub(super) is_in_doubt: bool,
@@ -41,8 +41,8 @@ impl Growth {
         Some(former)
     }
 
-    /// True if a small `limit` has grown and the first answers, which are few, show no queue: more of them decide.
-    pub(super) fn is_doubtful(&mut self, limit: f64) -> bool {
+    /// Has more answers decide if a small `limit` has grown and the first, which are few, show no queue. True the first time.
+    pub(super) fn look_twice(&mut self, limit: f64) -> bool {
         let has_grown = limit < float(SMALL) && self.step_to(limit) > 0.0;
         self.is_in_doubt = has_grown && !self.is_in_doubt;
         self.is_in_doubt

@@ -237,11 +237,6 @@ impl Learned {
         {
             return self.set(former.max(self.least()), in_flight);
         }
-        if self.limit < 2.0 && self.has_taken_for_too_low(level, excess) {
-            (self.growth, self.restart) = Default::default();
-            self.phase = Phase::SlowStart { goal: f64::INFINITY, from: self.limit };
-            return self.open(0);
-        }
         // The wall clock may be set back.
         let is_due = self.now >= self.next_drain
             || self.next_drain.saturating_sub(self.now) > DRAIN_EVERY_MAX;
@@ -252,7 +247,7 @@ impl Learned {
         if self.is_suspect {
             return self.open(0);
         }
-        if self.growth.is_doubtful(self.limit) {
+        if self.growth.look_twice(self.limit) {
             return self.open(0);
         }
         self.growth.heed(self.limit, excess);
@@ -272,17 +267,10 @@ impl Learned {
         self.set(limit, in_flight);
     }
 
-    /// Counts in the latency of a limit of one, which is the unloaded one: an attempt alone waits for none of its own. True if what was
-    /// known before was too low, and growth was judged by that.
-    fn has_taken_for_too_low(&mut self, level: Level, excess: f64) -> bool {
-        let was_low = excess > self.error_of_unloaded();
-        self.unloaded.pool(level);
-        was_low
-    }
-
     /// Begins to measure the unloaded latency. `level` is that of the present limit.
     fn drain(&mut self, in_flight: usize, level: f64, is_growing: bool) {
         (self.slow, self.is_suspect, self.draining_since) = (0, false, self.now);
+        self.growth.is_in_doubt = false;
         let before = self.limit;
         let drain = Drain { before, from: before, from_level: level, is_growing };
         self.step_down(drain, in_flight);
@@ -359,6 +347,7 @@ impl Learned {
             Phase::Draining(drain) => self.good = drain.before,
         }
         self.restart = Restart::default();
+        self.growth.is_in_doubt = false;
         self.phase = Phase::SlowStart { goal: self.good * 0.95, from: self.limit / 2.0 };
         self.set(self.limit / 2.0, in_flight);
     }

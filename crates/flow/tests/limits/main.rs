@@ -66,7 +66,7 @@ fn the_learned_limit_keeps_its_promises() {
     assert!(broken.is_empty(), "not kept, or not what the page says: {broken:#?}");
 }
 
-/// Those that take a fraction of a second to play, less those that miss a promise with some noise (decision 0025).
+/// Those that take a fraction of a second to play, less the two that miss a promise most often (decision 0025).
 #[test]
 fn promises_are_kept_with_other_noise() {
     let misses = ["16 at a time, 1.5 s (mail)", "two senders"];

@@ -27,8 +27,8 @@ pub(super) struct RecentArrivals {
 struct ArrivalPlace {
     /// Deliveries by the minute.
     counts: PeriodCounts,
-    /// The partition of the last chunk that was spread.
-    last: Option<i16>,
+    /// The partition of the last chunk that was spread, and its number in its round.
+    last: Option<(i16, u16)>,
 }
 
 /// Deliveries in a minute from which on a destination is hot: four full chunks. Fewer are little work for one process, also where
@@ -39,9 +39,10 @@ const PLACES: usize = 16_384;
 /// The number of virtual partitions.
 const PARTITIONS: u128 = limits::PARTITIONS as u128;
 /// From the partition of a chunk to that of the next one of a hot destination. It has no divisor in common with their number, so that
-/// each partition gets one chunk of so many in a row; and it is near the golden section of it, so that the partitions of a few chunks,
+/// each partition gets one chunk of a round of so many; and it is near the golden section of it, so that the partitions of a few chunks,
 /// which several workers own, are far apart.
 const STEP: i16 = 39;
+const _: () = assert!(limits::PARTITIONS.is_power_of_two() && STEP % 2 == 1);
 
 // === impl DestinationHash ===
 
@@ -96,10 +97,17 @@ impl RecentArrivals {
 
 impl ArrivalPlace {
     /// The partition of the next chunk that is spread. The first one's follows from its batch, which is of this writer alone: all
-    /// writers begin elsewhere.
+    /// writers begin elsewhere. Each round begins one partition further, so that also each second chunk, or each tenth, comes to all: as
+    /// where lanes of the destination take turns.
     fn next(&mut self, batch: BatchId) -> i16 {
-        let step = |last: i16| (last + STEP) % limits::PARTITIONS.cast_signed();
-        *self.last.insert(self.last.map_or_else(|| spread(batch.0), step))
+        let (partition, number) = match self.last {
+            None => (spread(batch.0), 1),
+            Some((last, limits::PARTITIONS)) => (last + STEP + 1, 1),
+            Some((last, number)) => (last + STEP, number + 1),
+        };
+        let partition = partition % limits::PARTITIONS.cast_signed();
+        self.last = Some((partition, number));
+        partition
     }
 }
 

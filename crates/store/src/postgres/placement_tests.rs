@@ -88,14 +88,17 @@ fn partitions_hold_equal_shares_of_a_hot_destination_and_of_many_cold_ones() {
     // as far apart as many are stored together.
     for distance in [1, 64, 987, 1_008, 1_024] {
         let mut arrivals = RecentArrivals::new(0);
-        for chunks in [64, 1_000, 100_000] {
-            let batches = (0..chunks).map(|chunk| chunk * distance);
-            let partitions =
-                batches.flat_map(|batch| place(&mut arrivals, "here", batch, &[1_000], at(0)));
-            let (least, most) = shares(partitions);
-            // One chunk more or less.
-            let one = 6_400 / usize::try_from(chunks).unwrap() + 1;
-            assert!(least + one >= 100 && most <= 100 + one, "{least} to {most} % of the mean");
+        let batches = (0..6_400).map(|chunk| chunk * distance);
+        let partitions: Vec<i16> = batches
+            .flat_map(|batch| place(&mut arrivals, "here", batch, &[1_000], at(0)))
+            .collect();
+        for round in partitions.chunks(64) {
+            assert_eq!(shares(round.iter().copied()), (100, 100), "one chunk in each partition");
+        }
+        // Lanes of the destination that take turns: each of them comes to all partitions alike.
+        for turns in [2, 3, 10, 64] {
+            let (least, most) = shares(partitions.iter().copied().step_by(turns));
+            assert!(least >= 50 && most <= 150, "{turns}: {least} to {most} % of the mean");
         }
     }
     // Writers that store a little each begin elsewhere.

@@ -52,7 +52,7 @@ pub(crate) struct NewChunk {
     /// Members of the chunk; if they are all of a batch, their number alone is stored.
     pub(crate) members: Members,
     pub(crate) is_whole: bool,
-    /// Its partition, where there are any.
+    /// Its partition: 0 until it is placed, and in SQLite, which has none.
     pub(crate) partition: i16,
 }
 

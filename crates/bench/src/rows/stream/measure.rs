@@ -11,7 +11,6 @@ use super::counting::CountingWay;
 use super::delay::DelayingLink;
 use super::process::PinnedProcess;
 use super::rig::{ArrivedRecords, StreamRig, from_url, to_url};
-use crate::processor_share::ProcessorShare;
 use crate::rows::job::as_float;
 
 /// One of those that are compared.
@@ -117,6 +116,11 @@ impl StreamWay {
         let mut running = self.begin(binary, &links.queues, &links.streams)?;
         let clock = Clock::system();
         thread::sleep(BEFORE);
+        if let Self::RelayShare { percent } = self {
+            // Not before: what its start takes is no part of what is measured.
+            running.limit_to(percent)?;
+            thread::sleep(BEFORE);
+        }
         let (left, before, begun) = (rig.left()?, running.usage()?, clock.monotonic());
         thread::sleep(span.span);
         running.ensure_runs()?;
@@ -172,8 +176,7 @@ impl StreamWay {
         let relay = ["relay", "--direct", "--from", &from, "--to", &to];
         match self {
             Self::Relay { processors } => PinnedProcess::start(binary, &relay, processors),
-            Self::RelayShare { percent } => PinnedProcess::start(binary, &relay, PROCESSORS)?
-                .limited_to(ProcessorShare::of(percent)?),
+            Self::RelayShare { .. } => PinnedProcess::start(binary, &relay, PROCESSORS),
             Self::Pool { threads } => {
                 let arguments = ["bench", "stream-pool", &from, &to, &threads.to_string()];
                 PinnedProcess::start(binary, &arguments, PROCESSORS)

@@ -69,7 +69,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<RowReport>> {
         "ElasticMQ and moto are needed: scripts/fetch-aws-servers.sh puts them into the build folder that the binary is in",
     )?;
     let mut reports = Vec::new();
-    let shares = ProcessorShare::of(100).map(|_made| SHARES.to_vec());
+    let shares = ProcessorShare::probe().map(|()| SHARES.to_vec());
     for distance in [StreamDistance::Delayed, StreamDistance::None] {
         let span = StreamSpan {
             distance,

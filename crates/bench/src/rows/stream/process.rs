@@ -42,14 +42,15 @@ impl PinnedProcess {
         })
     }
 
-    /// Gives it a part of the time of one processor from now on.
+    /// Gives it `percent` of the time of one processor from now on.
     ///
     /// # Errors
-    /// When it has ended.
-    pub fn limited_to(mut self, share: ProcessorShare) -> Result<Self> {
+    /// As [`ProcessorShare::of`], and when it has ended.
+    pub fn limit_to(&mut self, percent: u32) -> Result<()> {
+        let share = ProcessorShare::of(percent)?;
         share.add(self.id())?;
         self.share = Some(share);
-        Ok(self)
+        Ok(())
     }
 
     /// Its number.
