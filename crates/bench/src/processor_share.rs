@@ -21,6 +21,9 @@ const SECOND_VERSION: &str = "/sys/fs/cgroup";
 const PERIOD_US: u32 = 20_000;
 const PERCENT_MIN: u32 = 5;
 
+/// Groups that this process has made.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
 // === impl ProcessorShare ===
 
 impl ProcessorShare {
@@ -31,7 +34,6 @@ impl ProcessorShare {
     /// `cgroup.subtree_control` must name `cpu`.
     pub fn of(percent: u32) -> Result<Self> {
         ensure!(percent >= PERCENT_MIN, "{percent} % of a processor: at least {PERCENT_MIN}");
-        static MADE: AtomicU32 = AtomicU32::new(0);
         let made = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("belfry-bench-{}-{made}", std::process::id());
         let is_first = Path::new(FIRST_VERSION).is_dir();
