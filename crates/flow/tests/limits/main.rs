@@ -35,6 +35,12 @@ fn keeps_promises(outcome: &Outcome) -> bool {
         && recovery.is_none_or(|seconds| seconds <= 5.0)
 }
 
+/// An answer that waited for no connection, to one of `in_flight` attempts.
+fn answered(on_wire: Duration, in_flight: usize, at: Duration) -> Sample {
+    let timing = Some(Timing { waited: Duration::ZERO, on_wire });
+    Sample { timing, signal: Signal::Answered, in_flight, at }
+}
+
 /// A destination that does not answer at first, and then does ten things at a time.
 #[test]
 fn a_destination_that_is_out_at_first_is_learned_all_the_same() {
@@ -94,12 +100,7 @@ fn first_answers_that_were_fast_by_chance_do_not_hold_the_limit_down() {
         let in_flight = learned.current();
         let takes = Duration::from_millis(if number < 8 { 5 } else { 100 });
         let on_wire = takes.mul_f64((in_flight as f64 / 10.0).max(1.0));
-        learned.learn(Sample {
-            timing: Some(Timing { waited: Duration::ZERO, on_wire }),
-            signal: Signal::Answered,
-            in_flight,
-            at: Duration::from_millis(10) * number,
-        });
+        learned.learn(answered(on_wire, in_flight, Duration::from_millis(10) * number));
     }
     assert!((8..=16).contains(&learned.current()), "{}", learned.current());
 }
@@ -112,12 +113,7 @@ fn slow_start_goes_by_what_was_sent_together() {
     let takes = Duration::from_millis(300);
     for round_trip in 1..=6 {
         for in_flight in (1..=learned.current()).rev() {
-            learned.learn(Sample {
-                timing: Some(Timing { waited: Duration::ZERO, on_wire: takes }),
-                signal: Signal::Answered,
-                in_flight,
-                at: takes * round_trip,
-            });
+            learned.learn(answered(takes, in_flight, takes * round_trip));
         }
     }
     assert!((5_000..=6_400).contains(&learned.current()), "{}", learned.current());
