@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::dial::{Dial, TlsWire};
+use super::write_buffer::SpareBuffers;
 use crate::connect::ConnectFailure;
 use crate::connection_counts::{ConnectFault, ConnectionCounts};
 use crate::exchange::Unsent;
@@ -40,6 +41,8 @@ pub(super) struct PoolState {
     /// request would ask them all.
     first_free: Cell<usize>,
     pub(super) lines: StreamLines,
+    /// Memory for what the connections write.
+    spares: Rc<SpareBuffers>,
     /// The tasks that connect, while they do.
     connecting: RefCell<Vec<AbortHandle>>,
     /// How many connects have failed, one after the other, and when the next may begin then.
@@ -75,6 +78,7 @@ impl Http2Pool {
             connections: RefCell::default(),
             first_free: Cell::default(),
             lines: StreamLines::default(),
+            spares: Rc::default(),
             connecting: RefCell::default(),
             failures: Cell::default(),
             dial_at: Cell::default(),
@@ -137,6 +141,7 @@ async fn live(shared: Rc<PoolState>) {
         shared.wake();
     })
     .await;
+    shared.spares.clear();
     if connection.session.borrow().peer.goes_away.is_some() {
         counts.go_away();
     }
@@ -180,6 +185,7 @@ impl PoolState {
 
     /// Takes a connection into use.
     fn add(&self, connection: Rc<Connection>) {
+        connection.session.borrow_mut().out.share(&self.spares);
         connection.place.set(Some(self.connections.borrow().len()));
         self.connections.borrow_mut().push(connection);
         self.wake();

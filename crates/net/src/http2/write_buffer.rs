@@ -3,12 +3,17 @@
 //! Bytes that were offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
 //! encrypts them and writes a part before it meets the error. Only what was never offered has certainly not left.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use super::frames::{self, DATA, ErrorCode, Frame, RST_STREAM};
 
 /// The most that is offered at a time, bytes: four full records of TLS, the most that its library takes at once.
 const OFFER_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that have left are removed once there are as many.
 const COMPACT_BYTES: usize = 512 * 1024;
+/// Bytes of memory that the connections of a pool keep for what they will write next.
+const SPARE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Whole frames, in the order in which they leave.
 #[derive(Debug, Default)]
@@ -20,23 +25,64 @@ pub(super) struct WriteBuffer {
     offered: usize,
     /// How many were removed in front of them.
     removed: u64,
+    /// Where memory is taken from, and where it goes once nothing waits.
+    spares: Rc<SpareBuffers>,
+}
+
+/// The memory of write buffers in which nothing waits, for those in which something does. Connections are hundreds, and few have
+/// something to write at a time; and memory that is made anew for each turn of a thread is pages that the kernel clears each time.
+#[derive(Debug, Default)]
+pub(super) struct SpareBuffers(RefCell<Vec<Vec<u8>>>);
+
+// === impl SpareBuffers ===
+
+impl SpareBuffers {
+    /// The one that was given last, which is the likeliest to be in the processor's cache; a new one where there is none.
+    fn take(&self) -> Vec<u8> {
+        // As much as is offered at once: to grow by and by is to copy.
+        self.0.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(OFFER_BYTES_MAX))
+    }
+
+    /// Keeps `buffer`, unless it is small or the kept ones are as large as they may be.
+    fn give(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut kept = self.0.borrow_mut();
+        let bytes = kept.iter().map(Vec::capacity).fold(buffer.capacity(), usize::saturating_add);
+        if buffer.capacity() >= OFFER_BYTES_MAX && bytes <= SPARE_BYTES_MAX {
+            kept.push(buffer);
+        }
+    }
+
+    /// Frees them.
+    pub(super) fn clear(&self) {
+        self.0.take();
+    }
 }
 
 // === impl WriteBuffer ===
 
 impl WriteBuffer {
+    /// Shares the memory of those that have these `spares`.
+    pub(super) fn share(&mut self, spares: &Rc<SpareBuffers>) {
+        self.spares = Rc::clone(spares);
+    }
+
+    /// Frees the memory that is shared and not in use.
+    pub(super) fn free_spares(&self) {
+        self.spares.clear();
+    }
+
     /// Where frames are to be appended.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
-            // At once: to grow by and by is to copy.
-            self.bytes.reserve(OFFER_BYTES_MAX);
+            self.bytes = self.spares.take();
         }
         &mut self.bytes
     }
 
     /// Appends a frame.
     pub(super) fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        frames::put(&mut self.bytes, kind, flags, stream, payload);
+        frames::put(self.buffer(), kind, flags, stream, payload);
     }
 
     /// Appends the end of a stream.
@@ -69,9 +115,8 @@ impl WriteBuffer {
         if self.taken == self.bytes.len() || self.taken >= COMPACT_BYTES {
             self.removed = self.position_of(self.taken);
             self.bytes.drain(..self.taken);
-            // Connections are hundreds, and most have nothing to write at a time.
             if self.bytes.is_empty() {
-                self.bytes = Vec::new();
+                self.spares.give(std::mem::take(&mut self.bytes));
             }
             self.offered -= self.taken;
             self.taken = 0;
@@ -161,6 +206,44 @@ mod tests {
         }
         assert_eq!(left, expected);
         assert_eq!(out.position(), expected.len() as u64);
+    }
+
+    /// Writes `bytes`, and gives the address of the memory that they were in.
+    fn write(out: &mut WriteBuffer, bytes: usize) -> *const u8 {
+        put_data(out.buffer(), 1, &vec![0; bytes], true);
+        let memory = out.bytes.as_ptr();
+        while out.waiting() > 0 {
+            let piece = out.offer().len();
+            out.took(piece);
+        }
+        memory
+    }
+
+    #[test]
+    fn memory_goes_from_one_connection_to_the_next_and_is_bounded() {
+        let spares = Rc::new(SpareBuffers::default());
+        let mut outs: Vec<WriteBuffer> = (0..100).map(|_| WriteBuffer::default()).collect();
+        outs.iter_mut().for_each(|out| out.share(&spares));
+        let kept = || spares.0.borrow().iter().map(Vec::capacity).sum::<usize>();
+        // As large as the largest turn needed, for the next one, whichever it is.
+        let memory = write(&mut outs[0], 300_000);
+        assert_eq!(write(&mut outs[1], 300_000), memory);
+        assert!((300_000..600_000).contains(&kept()), "{}", kept());
+        // All at once.
+        for out in &mut outs {
+            put_data(out.buffer(), 1, &[0; 100_000], true);
+        }
+        for out in &mut outs {
+            write(out, 0);
+            assert_eq!(
+                out.bytes.capacity(),
+                0,
+                "one in which nothing waits has no memory of its own"
+            );
+        }
+        assert!((SPARE_BYTES_MAX / 2..=SPARE_BYTES_MAX).contains(&kept()), "{}", kept());
+        outs[0].free_spares();
+        assert_eq!(kept(), 0);
     }
 
     #[test]
