@@ -134,7 +134,7 @@ fn fill(bench: &Bench, report: &mut RowReport, span: ConsumersSpan) -> Result<()
 
 fn point(bench: &Bench, deployment: Deployment, span: ConsumersSpan) -> Result<Point> {
     let mut runs = Vec::new();
-    for run in 1..=bench.repetitions.min(3) {
+    for run in 1..=bench.repetitions {
         bench.say(format!("{}, run {run}", deployment.name()));
         runs.push(measure(bench, deployment, span)?);
     }

@@ -53,7 +53,7 @@ pub(super) fn run(bench: &Bench) -> Result<Result<RowReport, String>> {
         ("lease".into(), format!("{LEASE:.0} s")),
     ];
     let mut runs = Vec::new();
-    for run in 1..=bench.repetitions.min(3) {
+    for run in 1..=bench.repetitions {
         bench.say(format!("takeover, run {run}"));
         match kill_one(bench) {
             Ok(run) => runs.push(run),

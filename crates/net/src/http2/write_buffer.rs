@@ -223,7 +223,9 @@ mod tests {
     fn memory_goes_from_one_connection_to_the_next_and_is_bounded() {
         let spares = Rc::new(SpareBuffers::default());
         let mut outs: Vec<WriteBuffer> = (0..100).map(|_| WriteBuffer::default()).collect();
-        outs.iter_mut().for_each(|out| out.share(&spares));
+        for out in &mut outs {
+            out.share(&spares);
+        }
         let kept = || spares.0.borrow().iter().map(Vec::capacity).sum::<usize>();
         // As large as the largest turn needed, for the next one, whichever it is.
         let memory = write(&mut outs[0], 300_000);
@@ -231,7 +233,7 @@ mod tests {
         assert!((300_000..600_000).contains(&kept()), "{}", kept());
         // All at once.
         for out in &mut outs {
-            put_data(out.buffer(), 1, &[0; 100_000], true);
+            put_data(out.buffer(), 1, &vec![0; 100_000], true);
         }
         for out in &mut outs {
             write(out, 0);
