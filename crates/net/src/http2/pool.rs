@@ -141,6 +141,7 @@ async fn live(shared: Rc<PoolState>) {
         shared.wake();
     })
     .await;
+    // It may have been the last one, and no check of another would free them.
     shared.spares.clear();
     if connection.session.borrow().peer.goes_away.is_some() {
         counts.go_away();
