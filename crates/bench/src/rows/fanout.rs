@@ -20,7 +20,7 @@ const SETTINGS: [u64; 6] = [5, 10, 50, 100, 200, 400];
 const SLOW: usize = 2;
 /// Seconds that `auto` may take for them.
 const BOUND: f64 = 4.0;
-/// How much longer than the best fixed setting it may take.
+/// How many times as long as the best fixed setting it may take.
 const SLOWER_MAX: f64 = 1.05;
 /// The sweep of settings by which many are sent.
 const MANY: [u64; 4] = [5_000, 20_000, 80_000, 320_000];

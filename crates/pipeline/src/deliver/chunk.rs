@@ -22,6 +22,7 @@ use super::attempt_spans::AttemptSpans;
 use super::fence::{ChunkFence, FencedReports};
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
+use super::thread_affinity::DestinationSize;
 use crate::metrics::SendCounts;
 use crate::report::ReportMessage;
 
@@ -113,9 +114,10 @@ impl Route {
         Some(Self { opened, lane_gate })
     }
 
-    /// The limit of the destination, for all threads.
-    pub(super) fn limit(&self) -> usize {
-        self.lane_gate.gate.limit()
+    /// The size of the destination: its limit is for all threads.
+    pub(super) fn size(&self) -> DestinationSize {
+        let gate = &self.lane_gate.gate;
+        DestinationSize { limit: gate.limit(), latency: gate.latency() }
     }
 }
 

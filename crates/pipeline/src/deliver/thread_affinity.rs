@@ -1,11 +1,12 @@
-//! Thread affinity: a destination with a small limit is sent to by one thread.
+//! Thread affinity: a destination that gets little is sent to by one thread.
 //!
 //! The threads share a destination's limit, and a small one is not worth to be divided: each part would wait for places of the others,
-//! and keep connections of its own. A chunk whose destination has a small limit goes to the thread that the destination is assigned
-//! to. When the limit has become large meanwhile, that thread gives the chunk back.
+//! and keep connections of its own, whose first answer it waits for. A chunk whose destination gets little goes to the thread that the
+//! destination is assigned to. When it gets much meanwhile, that thread gives the chunk back.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use notification::{Chunk, Lane, limits};
 use queue::Message;
@@ -44,8 +45,31 @@ pub(super) enum ChunkOrigin {
     AssignedThread,
 }
 
+/// What a destination gets: so many attempts at a time, each of which takes so long; `None` before the first answer on this thread.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DestinationSize {
+    pub(super) limit: usize,
+    pub(super) latency: Option<Duration>,
+}
+
 /// A limit from which on each thread has a part of it that is worth having.
 const SHARED_LIMIT_MIN: usize = 64;
+/// Attempts a second from which on a destination is shared: half of what one thread can encrypt for Web Push, the dearest of channels.
+const SHARED_RATE_MIN: f64 = 5_000.0;
+
+// === impl DestinationSize ===
+
+impl DestinationSize {
+    /// True if one thread is enough for it.
+    pub(super) fn is_small(self) -> bool {
+        let Self { limit, latency } = self;
+        let is_slow = |latency: Duration| {
+            f64::from(u32::try_from(limit).unwrap_or(u32::MAX))
+                < SHARED_RATE_MIN * latency.as_secs_f64()
+        };
+        limit < SHARED_LIMIT_MIN || latency.is_none_or(is_slow)
+    }
+}
 
 // === impl ThreadAffinity ===
 
@@ -101,9 +125,12 @@ impl ThreadInbox {
         }
     }
 
-    /// Keeps a chunk of a destination with the limit `limit` on this thread, and gives it back, or hands it over.
-    pub(super) fn keep(&self, arrived: ArrivedChunk, limit: usize) -> Option<Message<Arc<Chunk>>> {
-        let is_small = limit < SHARED_LIMIT_MIN;
+    /// Keeps a chunk on this thread, and gives it back, or hands it over; its destination `is_small` or is not.
+    pub(super) fn keep(
+        &self,
+        arrived: ArrivedChunk,
+        is_small: bool,
+    ) -> Option<Message<Arc<Chunk>>> {
         let (to, from) = match arrived.from {
             ChunkOrigin::Queue if is_small => {
                 let assigned = self.thread_of(&arrived.message.item.envelope.lane);
@@ -149,6 +176,10 @@ mod tests {
     use notification::sample;
     use std::task::{Context, Waker};
 
+    const fn of(limit: usize, millis: u64) -> DestinationSize {
+        DestinationSize { limit, latency: Some(Duration::from_millis(millis)) }
+    }
+
     #[derive(Debug)]
     struct Kept;
 
@@ -182,36 +213,54 @@ mod tests {
     }
 
     #[test]
+    fn a_destination_is_small_by_its_limit_or_by_its_rate() {
+        for (size, is_small) in [
+            (of(63, 1), true),
+            (of(64, 1), false),
+            (of(100, 19), false),
+            (of(100, 21), true),
+            (of(1_499, 300), true),
+            (of(1_501, 300), false),
+            (of(usize::MAX, 300), false),
+            (DestinationSize { limit: 20_000, latency: None }, true),
+        ] {
+            assert_eq!(size.is_small(), is_small, "{size:?}");
+        }
+    }
+
+    #[test]
     fn a_small_destination_has_one_thread_and_a_large_one_is_shared() {
         let affinity = ThreadAffinity::new(2);
         let (first, mut second) = (affinity.open_inbox(), affinity.open_inbox());
-        let here = chunks().into_iter().filter_map(|arrived| first.keep(arrived, 1)).count();
+        let here = chunks().into_iter().filter_map(|arrived| first.keep(arrived, true)).count();
         let there = received(&mut second);
         assert_eq!(here + there.len(), 100);
         assert!((30..=70).contains(&here), "{here}");
-        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 64).is_some()));
+        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, false).is_some()));
         // The assigned thread sends chunks of others while its limit is small, and gives them back when that is large.
         let mut first = first;
-        let sizes = [(63, true), (64, false)].into_iter().cycle();
-        for (arrived, (limit, is_kept)) in there.into_iter().zip(sizes) {
+        for (arrived, is_small) in there.into_iter().zip([true, false].into_iter().cycle()) {
             assert_eq!(arrived.from, ChunkOrigin::Thread(0));
-            assert_eq!(second.keep(arrived, limit).is_some(), is_kept);
+            assert_eq!(second.keep(arrived, is_small).is_some(), is_small);
         }
         let back = received(&mut first);
         assert!(!back.is_empty());
-        assert!(back.into_iter().all(|arrived| first.keep(arrived, 1).is_some()), "not again");
+        assert!(back.into_iter().all(|arrived| first.keep(arrived, true).is_some()), "not again");
     }
 
     #[test]
     fn what_is_handed_to_a_thread_that_ends_is_sent_by_it_or_by_the_other() {
         let affinity = ThreadAffinity::new(2);
         let (first, second) = (affinity.open_inbox(), affinity.open_inbox());
-        let kept = chunks().into_iter().filter_map(|arrived| first.keep(arrived, 1)).count();
+        let kept = chunks().into_iter().filter_map(|arrived| first.keep(arrived, true)).count();
         assert_eq!(second.close().len(), 100 - kept);
-        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 1).is_some()));
+        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, true).is_some()));
         let third = affinity.open_inbox();
         assert_eq!(third.number, 1, "in the place of the one that ended");
         drop(third);
-        assert!(chunks().into_iter().all(|arrived| first.keep(arrived, 1).is_some()), "it crashed");
+        assert!(
+            chunks().into_iter().all(|arrived| first.keep(arrived, true).is_some()),
+            "it crashed"
+        );
     }
 }
