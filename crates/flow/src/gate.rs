@@ -176,6 +176,11 @@ impl Gate {
         self.group.gate.limit.current()
     }
 
+    /// Attempts from whose ends the limit has learned, of all gates that share it.
+    pub fn learned_from(&self) -> usize {
+        self.group.gate.limit.learned_from()
+    }
+
     /// Running mean of the latency on the wire, in which the last 32 answers count for two thirds; `None` before the first.
     pub fn latency(&self) -> Option<Duration> {
         self.group.gate.latency.get()

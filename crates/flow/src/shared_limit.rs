@@ -23,6 +23,8 @@ pub struct SharedLimit {
     division: Mutex<Division>,
     /// The limit as of the last division.
     total: AtomicUsize,
+    /// Attempts that it has learned from.
+    learned_from: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -69,12 +71,17 @@ impl SharedLimit {
     pub fn new(limit: Box<dyn Limit>) -> Arc<Self> {
         let total = AtomicUsize::new(limit.current());
         let division = Mutex::new(Division { limit, parts: Vec::new(), events: 0 });
-        Arc::new(Self { division, total })
+        Arc::new(Self { division, total, learned_from: AtomicUsize::new(0) })
     }
 
     /// The limit as of now.
     pub fn current(&self) -> usize {
         self.total.load(Ordering::Relaxed)
+    }
+
+    /// Attempts from whose ends it has learned.
+    pub fn learned_from(&self) -> usize {
+        self.learned_from.load(Ordering::Relaxed)
     }
 
     /// Attempts under way, of all gates.
@@ -110,6 +117,7 @@ impl SharedLimit {
         let Division { limit, parts, .. } = &mut *division;
         let in_flight: usize = parts.iter().map(|part| part.places.get().taken).sum();
         let count = samples.len();
+        self.learned_from.fetch_add(count, Ordering::Relaxed);
         for (number, sample) in samples.drain(..).enumerate() {
             // Those of the batch that are learned later were under way as well: the limit may change with each.
             let in_flight = (in_flight + count - 1 - number).max(1);

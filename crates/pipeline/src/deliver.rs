@@ -164,10 +164,10 @@ impl Deliver {
 impl SenderThread {
     /// Sends a chunk, unless another thread is to do it.
     fn take(self: &Rc<Self>, inbox: &ThreadInbox, arrived: ArrivedChunk, chunks: &mut JoinSet<()>) {
-        // Here, and once for a chunk: whether it is another thread's depends on the size that its destination has by now.
+        // Here, and once for a chunk: whether it is another thread's depends on the limit that its destination has by now.
         let route = Route::of(self, &arrived.message.item);
-        // Without a route it is given back by any.
-        let is_small = route.as_ref().is_some_and(|route| route.size().is_small());
+        // Without a route, any thread hands it back to the store.
+        let is_small = route.as_ref().is_some_and(Route::is_small);
         if let Some(message) = inbox.keep(arrived, is_small) {
             chunks.spawn_local(chunk::deliver(Rc::clone(self), message, route));
         }

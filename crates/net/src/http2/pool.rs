@@ -141,8 +141,10 @@ async fn live(shared: Rc<PoolState>) {
         shared.wake();
     })
     .await;
-    // It may have been the last one, and no check of another would free them.
-    shared.spares.clear();
+    // No check of another one would free them.
+    if shared.connections.borrow().is_empty() {
+        shared.spares.clear();
+    }
     if connection.session.borrow().peer.goes_away.is_some() {
         counts.go_away();
     }

@@ -282,8 +282,7 @@ impl Http2Session {
             return;
         }
         self.check_at = Some(now + CHECK_EVERY);
-        // Made again where the next turn needs it: once in 30 s that costs nothing.
-        self.out.free_spares();
+        self.out.free_unused();
         // At least: what requests have earned beyond is still to be used.
         self.idle_frames = self.idle_frames.max(IDLE_FRAMES_MAX);
         self.quiet_checks += 1;

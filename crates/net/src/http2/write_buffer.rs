@@ -3,7 +3,7 @@
 //! Bytes that were offered to a writer may have left even if the writer then fails and says that it took nothing: TLS takes bytes,
 //! encrypts them and writes a part before it meets the error. Only what was never offered has certainly not left.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::frames::{self, DATA, ErrorCode, Frame, RST_STREAM};
@@ -32,30 +32,42 @@ pub(super) struct WriteBuffer {
 /// The memory of write buffers in which nothing waits, for those in which something does. Connections are hundreds, and few have
 /// something to write at a time; and memory that is made anew for each turn of a thread is pages that the kernel clears each time.
 #[derive(Debug, Default)]
-pub(super) struct SpareBuffers(RefCell<Vec<Vec<u8>>>);
+pub(super) struct SpareBuffers {
+    kept: RefCell<Vec<Vec<u8>>>,
+    /// True if one was asked for since [`SpareBuffers::free_unused`] looked last.
+    is_in_use: Cell<bool>,
+}
 
 // === impl SpareBuffers ===
 
 impl SpareBuffers {
     /// The one that was given last, which is the likeliest to be in the processor's cache; a new one where there is none.
     fn take(&self) -> Vec<u8> {
+        self.is_in_use.set(true);
         // As much as is offered at once: to grow by and by is to copy.
-        self.0.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(OFFER_BYTES_MAX))
+        self.kept.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(OFFER_BYTES_MAX))
     }
 
     /// Keeps `buffer`, unless it is small or the kept ones are as large as they may be.
     fn give(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut kept = self.0.borrow_mut();
+        let mut kept = self.kept.borrow_mut();
         let bytes = kept.iter().map(Vec::capacity).fold(buffer.capacity(), usize::saturating_add);
         if buffer.capacity() >= OFFER_BYTES_MAX && bytes <= SPARE_BYTES_MAX {
             kept.push(buffer);
         }
     }
 
+    /// Frees them unless one was asked for since the last call.
+    pub(super) fn free_unused(&self) {
+        if !self.is_in_use.replace(false) {
+            self.clear();
+        }
+    }
+
     /// Frees them.
     pub(super) fn clear(&self) {
-        self.0.take();
+        self.kept.take();
     }
 }
 
@@ -67,22 +79,23 @@ impl WriteBuffer {
         self.spares = Rc::clone(spares);
     }
 
-    /// Frees the memory that is shared and not in use.
-    pub(super) fn free_spares(&self) {
-        self.spares.clear();
+    /// [`SpareBuffers::free_unused`].
+    pub(super) fn free_unused(&self) {
+        self.spares.free_unused();
     }
 
-    /// Where frames are to be appended.
+    /// Where the frames of a request are to be appended.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
-        if self.bytes.capacity() == 0 {
-            self.bytes = self.spares.take();
+        if self.bytes.capacity() < OFFER_BYTES_MAX {
+            let few = std::mem::replace(&mut self.bytes, self.spares.take());
+            self.bytes.extend_from_slice(&few);
         }
         &mut self.bytes
     }
 
-    /// Appends a frame.
+    /// Appends a frame. One alone, such as a ping, takes as much memory as it needs.
     pub(super) fn put(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        frames::put(self.buffer(), kind, flags, stream, payload);
+        frames::put(&mut self.bytes, kind, flags, stream, payload);
     }
 
     /// Appends the end of a stream.
@@ -226,7 +239,7 @@ mod tests {
         for out in &mut outs {
             out.share(&spares);
         }
-        let kept = || spares.0.borrow().iter().map(Vec::capacity).sum::<usize>();
+        let kept = || spares.kept.borrow().iter().map(Vec::capacity).sum::<usize>();
         // As large as the largest turn needed, for the next one, whichever it is.
         let memory = write(&mut outs[0], 300_000);
         assert_eq!(write(&mut outs[1], 300_000), memory);
@@ -244,7 +257,16 @@ mod tests {
             );
         }
         assert!((SPARE_BYTES_MAX / 2..=SPARE_BYTES_MAX).contains(&kept()), "{}", kept());
-        outs[0].free_spares();
+        // A ping asks for none, and a request is written behind it.
+        outs[0].free_unused();
+        outs[0].put(PING, 0, 0, &[7; 8]);
+        assert!(outs[0].bytes.capacity() < OFFER_BYTES_MAX);
+        assert!(kept() > 0, "in use since the last look");
+        put_data(outs[0].buffer(), 1, b"one", true);
+        assert_eq!(outs[0].waiting(), 17 + 12);
+        outs[0].free_unused();
+        assert!(kept() > 0);
+        outs[0].free_unused();
         assert_eq!(kept(), 0);
     }
 

@@ -22,7 +22,7 @@ use super::attempt_spans::AttemptSpans;
 use super::fence::{ChunkFence, FencedReports};
 use super::lane_gates::{LaneBounds, LaneGate};
 use super::open_channels::OpenChannel;
-use super::thread_affinity::DestinationSize;
+use super::thread_affinity;
 use crate::metrics::SendCounts;
 use crate::report::ReportMessage;
 
@@ -114,10 +114,9 @@ impl Route {
         Some(Self { opened, lane_gate })
     }
 
-    /// The size of the destination: its limit is for all threads.
-    pub(super) fn size(&self) -> DestinationSize {
-        let gate = &self.lane_gate.gate;
-        DestinationSize { limit: gate.limit(), latency: gate.latency() }
+    /// True if one thread is to send to the destination.
+    pub(super) fn is_small(&self) -> bool {
+        thread_affinity::is_small(self.lane_gate.gate.limit(), self.lane_gate.learned_from())
     }
 }
 

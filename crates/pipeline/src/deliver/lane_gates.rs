@@ -97,6 +97,15 @@ impl LaneGates {
     }
 }
 
+// === impl LaneGate ===
+
+impl LaneGate {
+    /// Attempts from which the limit has learned, of all threads; `None` where it is a fixed number.
+    pub(super) fn learned_from(&self) -> Option<usize> {
+        (self.bounds.concurrency == Concurrency::Auto).then(|| self.gate.learned_from())
+    }
+}
+
 // === impl LaneBounds ===
 
 impl LaneBounds {
@@ -116,13 +125,14 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
     use notification::{Priority, sample};
+    use std::time::Duration;
 
     fn lane(tenant: &str) -> Lane {
         Lane { tenant: sample::name(tenant), ..sample::envelope().lane }
     }
 
     fn no_quotas() -> Arc<LaneQuotas> {
-        Arc::new(LaneQuotas::new(flow::Clock::starting_at(std::time::Duration::ZERO)))
+        Arc::new(LaneQuotas::new(flow::Clock::starting_at(Duration::ZERO)))
     }
 
     fn no_gates() -> LaneGates {
@@ -178,6 +188,22 @@ mod tests {
         assert!(there.enter().now_or_never().is_some());
         let other = threads[1].get(&lane("first"), at_a_time(2)).gate;
         assert_eq!((here.limit(), other.limit()), (1, 2), "other settings make another limit");
+    }
+
+    #[test]
+    fn all_threads_know_from_how_many_attempts_a_limit_has_learned() {
+        let limits = Arc::new(DestinationLimits::default());
+        let threads = [(); 2].map(|()| LaneGates::new(Arc::clone(&limits), no_quotas()));
+        let learned = LaneBounds { concurrency: Concurrency::Auto, ..at_a_time(0) };
+        let [here, there] =
+            [0, 1].map(|thread| threads[thread].get(&lane("first"), learned.clone()));
+        for _ in 0..3 {
+            let pass = here.gate.enter().now_or_never().unwrap();
+            pass.finish(flow::Signal::Answered, Some(flow::Timing::default()), Duration::ZERO);
+        }
+        assert_eq!([here, there].map(|gate| gate.learned_from()), [Some(3); 2]);
+        let fixed = threads[0].get(&lane("first"), at_a_time(1));
+        assert_eq!(fixed.learned_from(), None);
     }
 
     /// Urgent, normal and bulk lanes that all have more than the destination takes.

@@ -1,12 +1,12 @@
-//! Thread affinity: a destination that gets little is sent to by one thread.
+//! Thread affinity: a destination with a small limit, or with one that is learned and new, is sent to by one thread.
 //!
 //! The threads share a destination's limit, and a small one is not worth to be divided: each part would wait for places of the others,
-//! and keep connections of its own, whose first answer it waits for. A chunk whose destination gets little goes to the thread that the
-//! destination is assigned to. When it gets much meanwhile, that thread gives the chunk back.
+//! and keep connections of its own. And where it is new, a second thread would wait for the first answer over a connection of its own
+//! while the first thread could send. Such a chunk goes to the thread that the destination is assigned to. When the limit has become
+//! large meanwhile, that thread gives the chunk back.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use notification::{Chunk, Lane, limits};
 use queue::Message;
@@ -45,31 +45,16 @@ pub(super) enum ChunkOrigin {
     AssignedThread,
 }
 
-/// The attempts that a destination gets: so many at a time, each of which takes so long; `None` before the first answer on this thread.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct DestinationSize {
-    pub(super) limit: usize,
-    pub(super) latency: Option<Duration>,
-}
-
 /// A limit from which on each thread has a part of it that is worth having.
 const SHARED_LIMIT_MIN: usize = 64;
-/// Attempts a second from which on a destination is shared: three quarters of the mails that one thread signs with RSA-2048
-/// (bench/README.md), the dearest that channels do for an attempt.
-const SHARED_RATE_MIN: f64 = 2_000.0;
+/// Attempts that have ended from which on a destination with a learned limit is not new any more: a few round trips, after which there is
+/// enough for a second thread to wait for its first answer.
+const NEW_ATTEMPTS: usize = 500;
 
-// === impl DestinationSize ===
-
-impl DestinationSize {
-    /// True if one thread is enough for it.
-    pub(super) fn is_small(self) -> bool {
-        let Self { limit, latency } = self;
-        let is_slow = |latency: Duration| {
-            f64::from(u32::try_from(limit).unwrap_or(u32::MAX))
-                < SHARED_RATE_MIN * latency.as_secs_f64()
-        };
-        limit < SHARED_LIMIT_MIN || latency.is_none_or(is_slow)
-    }
+/// True if one thread is to send to a destination with this `limit`, which has learned from so many attempts; `None` where it is a fixed
+/// number.
+pub(super) fn is_small(limit: usize, learned_from: Option<usize>) -> bool {
+    limit < SHARED_LIMIT_MIN || learned_from.is_some_and(|attempts| attempts < NEW_ATTEMPTS)
 }
 
 // === impl ThreadAffinity ===
@@ -177,10 +162,6 @@ mod tests {
     use notification::sample;
     use std::task::{Context, Waker};
 
-    const fn of(limit: usize, millis: u64) -> DestinationSize {
-        DestinationSize { limit, latency: Some(Duration::from_millis(millis)) }
-    }
-
     #[derive(Debug)]
     struct Kept;
 
@@ -214,18 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_small_by_its_limit_or_by_its_rate() {
-        for (size, is_small) in [
-            (of(63, 1), true),
-            (of(64, 1), false),
-            (of(100, 49), false),
-            (of(100, 51), true),
-            (of(599, 300), true),
-            (of(601, 300), false),
-            (of(usize::MAX, 300), false),
-            (DestinationSize { limit: 20_000, latency: None }, true),
+    fn a_destination_is_small_by_its_limit_or_while_its_learned_limit_is_new() {
+        for (limit, learned_from, small) in [
+            (63, Some(1_000_000), true),
+            (63, None, true),
+            (64, Some(499), true),
+            (64, Some(500), false),
+            (64, None, false),
+            (100_000, Some(0), true),
         ] {
-            assert_eq!(size.is_small(), is_small, "{size:?}");
+            assert_eq!(is_small(limit, learned_from), small, "{limit}, {learned_from:?}");
         }
     }
 
