@@ -167,8 +167,8 @@ impl SenderThread {
         // Here, and once for a chunk: whether it is another thread's depends on the limit that its destination has by now.
         let route = Route::of(self, &arrived.message.item);
         // Without a route, any thread hands it back to the store.
-        let is_small = route.as_ref().is_some_and(Route::is_small);
-        if let Some(message) = inbox.keep(arrived, is_small) {
+        let has_one_thread = route.as_ref().is_some_and(Route::has_one_thread);
+        if let Some(message) = inbox.keep(arrived, has_one_thread) {
             chunks.spawn_local(chunk::deliver(Rc::clone(self), message, route));
         }
     }

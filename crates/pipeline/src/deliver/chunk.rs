@@ -115,8 +115,8 @@ impl Route {
     }
 
     /// True if one thread is to send to the destination.
-    pub(super) fn is_small(&self) -> bool {
-        thread_affinity::is_small(self.lane_gate.gate.limit(), self.lane_gate.learned_from())
+    pub(super) fn has_one_thread(&self) -> bool {
+        thread_affinity::has_one_thread(self.lane_gate.gate.limit(), self.lane_gate.learned_from())
     }
 }
 

@@ -53,7 +53,7 @@ const NEW_ATTEMPTS: usize = 500;
 
 /// True if one thread is to send to a destination with this `limit`, which has learned from so many attempts; `None` where it is a fixed
 /// number.
-pub(super) fn is_small(limit: usize, learned_from: Option<usize>) -> bool {
+pub(super) fn has_one_thread(limit: usize, learned_from: Option<usize>) -> bool {
     limit < SHARED_LIMIT_MIN || learned_from.is_some_and(|attempts| attempts < NEW_ATTEMPTS)
 }
 
@@ -111,18 +111,18 @@ impl ThreadInbox {
         }
     }
 
-    /// Keeps a chunk on this thread, and gives it back, or hands it over; its destination `is_small` or is not.
+    /// Keeps a chunk on this thread, and gives it back, or hands it over: one thread is to send to its destination, or any.
     pub(super) fn keep(
         &self,
         arrived: ArrivedChunk,
-        is_small: bool,
+        has_one_thread: bool,
     ) -> Option<Message<Arc<Chunk>>> {
         let (to, from) = match arrived.from {
-            ChunkOrigin::Queue if is_small => {
+            ChunkOrigin::Queue if has_one_thread => {
                 let assigned = self.thread_of(&arrived.message.item.envelope.lane);
                 (assigned, ChunkOrigin::Thread(self.number))
             }
-            ChunkOrigin::Thread(from) if !is_small => (from, ChunkOrigin::AssignedThread),
+            ChunkOrigin::Thread(from) if !has_one_thread => (from, ChunkOrigin::AssignedThread),
             ChunkOrigin::Queue | ChunkOrigin::Thread(_) | ChunkOrigin::AssignedThread => {
                 return Some(arrived.message);
             }
@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_is_small_by_its_limit_or_while_its_learned_limit_is_new() {
-        for (limit, learned_from, small) in [
+    fn a_destination_has_one_thread_by_its_limit_or_while_its_learned_limit_is_new() {
+        for (limit, learned_from, one) in [
             (63, Some(1_000_000), true),
             (63, None, true),
             (64, Some(499), true),
@@ -204,7 +204,7 @@ mod tests {
             (64, None, false),
             (100_000, Some(0), true),
         ] {
-            assert_eq!(is_small(limit, learned_from), small, "{limit}, {learned_from:?}");
+            assert_eq!(has_one_thread(limit, learned_from), one, "{limit}, {learned_from:?}");
         }
     }
 
@@ -219,9 +219,9 @@ mod tests {
         assert!(chunks().into_iter().all(|arrived| first.keep(arrived, false).is_some()));
         // The assigned thread sends chunks of others while its limit is small, and gives them back when that is large.
         let mut first = first;
-        for (arrived, is_small) in there.into_iter().zip([true, false].into_iter().cycle()) {
+        for (arrived, has_one_thread) in there.into_iter().zip([true, false].into_iter().cycle()) {
             assert_eq!(arrived.from, ChunkOrigin::Thread(0));
-            assert_eq!(second.keep(arrived, is_small).is_some(), is_small);
+            assert_eq!(second.keep(arrived, has_one_thread).is_some(), has_one_thread);
         }
         let back = received(&mut first);
         assert!(!back.is_empty());
