@@ -46,6 +46,8 @@ enum TakenChunk {
 
 impl Transaction<'_> {
     pub(super) fn claim(&mut self, request: ClaimRequest) -> Result<Claim<Chunk>, StoreError> {
+        // First: lanes have the room that settlements of this transaction freed.
+        self.note_settled();
         let now = request.now;
         if self.state.room == DiskSpace::Spent {
             // The rest of the reserve is for settling. Room that was made meanwhile is found by claiming again.
@@ -293,7 +295,7 @@ impl Transaction<'_> {
         Ok(rest)
     }
 
-    pub(super) fn begin_chunk(&mut self, mark: Mark) -> Result<MarkAnswer, StoreError> {
+    pub(super) fn begin_chunk(&self, mark: &Mark) -> Result<MarkAnswer, StoreError> {
         // The epoch stays when a lease ends, so it alone would not refuse a holder that is late.
         let mut select = self.sql(
             "SELECT guarantee, begun_through FROM chunk JOIN batch ON batch.id = chunk.batch \

@@ -2,23 +2,31 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use notification::limits::{
-    DISK_LOOK, DISK_LOW, DISK_RESERVE, DISK_RESERVE_LAST, DISK_RESUME, DISK_TRANSACTION,
+    CHUNK_WEIGHT, DISK_LOOK, DISK_LOW, DISK_RESERVE, DISK_RESERVE_LAST, DISK_RESUME,
+    DISK_TRANSACTION,
 };
-use notification::{Disposition, State};
+use notification::{Chunk, Disposition, Draft, Guarantee, State};
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 
 use super::disk::FreeSpace;
 use super::files::WalBounds;
 use super::open::Options;
+use super::writer::Durability::WithTheNext;
 use super::{Sqlite, SqliteReader};
-use crate::conformance::{BroadcastShape, Shape, at, claim_request, settle_all, the_books_balance};
+use crate::conformance::{
+    BroadcastShape, Shape, at, claim_request, part, settle_all, the_books_balance,
+};
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
-use crate::{Claims, Ingest, Operations, ReadStore, Recovery, StoreError};
+use crate::{
+    Admission, Begin, ClaimRequest, Claims, Ingest, Mark, MarkAnswer, Operations, ReadStore,
+    Recovery, Settled, Settlements, StoreError,
+};
 
 /// More than the log of these stores, which the database has yet to grow by.
 const LOG: u64 = 4 * 1024 * 1024;
@@ -157,6 +165,124 @@ async fn a_store_recovers_on_a_disk_whose_reserve_is_all_there_is() {
     )
     .unwrap();
     assert_eq!(reader.audit().await.unwrap().account.delivered, 3);
+}
+
+/// Makes `calls`, which all hand in when they are polled first, one group of the writer.
+async fn in_one_group<T>(store: &Sqlite, calls: impl Future<Output = T>) -> T {
+    let (release, held) = mpsc::sync_channel::<()>(1);
+    let (begin, begun) = oneshot::channel();
+    let hold = store.write(WithTheNext, move |_| {
+        begin.send(()).unwrap();
+        held.recv().unwrap();
+        Ok(())
+    });
+    let group = async {
+        begun.await.unwrap();
+        tokio::join!(biased; calls, async { release.send(()).unwrap() })
+    };
+    let (held, (answers, ())) = tokio::join!(biased; hold, group);
+    held.unwrap();
+    answers
+}
+
+/// Settles the first chunk, marks the second one, and hands `drafts` in, all within one group. Returns the answer to the drafts.
+async fn accept_beside(
+    store: &Sqlite,
+    drafts: Vec<Draft>,
+    [first, second]: &[Chunk; 2],
+) -> Result<Vec<Admission>, StoreError> {
+    let mut outcomes = part(first, &[0, 1], Disposition::Ended(State::Delivered));
+    outcomes.groups.extend(part(first, &[2], Disposition::Retry { at: at(20) }).groups);
+    let instead = Shape { destination: "instead", due_at: 30, ..Shape::default() };
+    outcomes.fallbacks = instead.drafts(1);
+    let calls = async {
+        tokio::join!(
+            biased;
+            store.settle(vec![outcomes]),
+            store.begin(vec![mark(second)]),
+            store.ingest(drafts, at(0)),
+        )
+    };
+    let (settled, marked, accepted) = in_one_group(store, calls).await;
+    assert_eq!(settled, Ok(vec![Settled::Applied { remaining: 0 }]));
+    assert_eq!(marked, Ok(vec![MarkAnswer::Granted]));
+    accepted
+}
+
+/// A mark through the second delivery.
+fn mark(chunk: &Chunk) -> Mark {
+    Mark { chunk: chunk.id, epoch: chunk.epoch, through: 1 }
+}
+
+/// Two claimed chunks of a lane, of a store that has room for `size_max` bytes.
+async fn two_claimed(size_max: Option<u64>) -> (TempDir, Sqlite, [Chunk; 2]) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { size_max, ..Options::new(1) };
+    let (store, _) = Sqlite::open(directory.path(), options, at(0)).unwrap();
+    let shape = Shape { guarantee: Guarantee::AtMostOnce, ..Shape::default() };
+    for _chunk in 0..2 {
+        shape.ingest(&store, 3).await;
+    }
+    let chunks = store.claim(claim_request(0)).await.unwrap().chunks;
+    (directory, store, chunks.try_into().unwrap())
+}
+
+/// Destinations of what a claim at `millis` finds, while lanes may hold `lane_window`.
+async fn claimed(store: &Sqlite, millis: i64, lane_window: usize) -> Vec<Box<str>> {
+    let request = ClaimRequest { lane_window, ..claim_request(millis) };
+    let chunks = store.claim(request).await.unwrap().chunks;
+    chunks.iter().map(|chunk| (*chunk.envelope.lane.destination).into()).collect()
+}
+
+#[tokio::test]
+async fn what_comes_in_shares_the_transaction_of_marks_and_outcomes() {
+    let (_directory, store, chunks) = two_claimed(None).await;
+    let commits = || {
+        let counts = store.commits();
+        [&counts.synced_us, &counts.unsynced_us].map(|times| times.total().count())
+    };
+    let [synced, unsynced] = commits();
+    let accepted = accept_beside(&store, Shape::default().drafts(3), &chunks).await;
+    assert_eq!(accepted.unwrap().len(), 3);
+    assert_eq!(commits(), [synced + 1, unsynced]);
+    the_books_balance(&store).await;
+}
+
+#[tokio::test]
+async fn marks_and_outcomes_stay_where_what_came_in_with_them_is_undone() {
+    let (directory, store, chunks) = two_claimed(Some(1024 * 1024)).await;
+    let elsewhere = Shape { destination: "elsewhere", ..Shape::default() };
+    let too_many = (0..1_000).map(|number| elsewhere.draft(&format!("{number:02000}")));
+    let refused = accept_beside(&store, too_many.collect(), &chunks).await;
+    assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
+    let again = store.begin(vec![mark(&chunks[1])]).await;
+    assert_eq!(again, Ok(vec![MarkAnswer::Stale]), "the mark is stored");
+    the_books_balance(&store).await;
+    // The second chunk is all that the lane holds: what the first one held is free, and is free once.
+    let held = 3 + CHUNK_WEIGHT;
+    assert_eq!(claimed(&store, 20, held + 1).await, ["here".into()], "the retry");
+    Shape::default().ingest(&store, 1).await;
+    assert_eq!(claimed(&store, 20, held + 1 + CHUNK_WEIGHT).await, [], "it is full");
+    assert_eq!(claimed(&store, 30, usize::MAX).await, ["instead".into()], "the fallback");
+    assert_eq!(*store.failed().borrow(), None);
+    drop(store);
+    let (store, recovery) = Sqlite::open(directory.path(), Options::new(1), at(0)).unwrap();
+    assert_eq!((recovery.in_doubt, recovery.returned), (2, 3), "{recovery:?}");
+    assert_eq!(store.reader().totals().await.unwrap().delivered, 2);
+}
+
+#[tokio::test]
+async fn a_claim_has_the_room_that_outcomes_of_its_transaction_free() {
+    let (_directory, store, [first, second]) = two_claimed(None).await;
+    Shape::default().ingest(&store, 1).await;
+    let held = 3 + CHUNK_WEIGHT;
+    assert_eq!(claimed(&store, 0, held + 1).await, []);
+    let delivered = Disposition::Ended(State::Delivered);
+    let calls = async {
+        tokio::join!(biased; settle_all(&store, &first, delivered), claimed(&store, 0, held + 1))
+    };
+    assert_eq!(in_one_group(&store, calls).await.1, ["here".into()]);
+    settle_all(&store, &second, delivered).await;
 }
 
 #[tokio::test]

@@ -250,7 +250,16 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(&self.work, (durability, Purpose::CarryOn), work).await
+        self.run(&self.work, (durability, Purpose::CarryOn), writer::once(work)).await
+    }
+
+    /// Runs `work`, which marks or settles what is under way, in the writer's next transaction, and again in another one if that is
+    /// undone for want of room: a run that was undone must leave no trace. The answer is durable.
+    async fn write_repeatable<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.run(&self.work, (Durability::Synced, Purpose::Repeatable), work).await
     }
 
     /// Runs `work` that brings in `items` notifications; refused when the disk is nearly full.
@@ -260,14 +269,14 @@ impl Sqlite {
         durability: Durability,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(&self.intake, (durability, Purpose::Accept(items)), work).await
+        self.run(&self.intake, (durability, Purpose::Accept(items)), writer::once(work)).await
     }
 
     async fn run<T: Send + 'static>(
         &self,
         caller: &MergeHandle<WriterMessage>,
         (durability, purpose): (Durability, Purpose),
-        work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnMut(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let message =
             |answer| WriterMessage { job: writer::job(answer, work), durability, purpose };

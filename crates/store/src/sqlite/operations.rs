@@ -51,10 +51,10 @@ impl Begin for Sqlite {
             return Ok(Vec::new());
         }
         let begin = move |transaction: &mut Transaction<'_>| {
-            marks.into_iter().map(|mark| transaction.begin_chunk(mark)).collect()
+            marks.iter().map(|mark| transaction.begin_chunk(mark)).collect()
         };
-        // A mark that a power cut undoes would have the delivery sent a second time.
-        self.write(Synced, begin).await
+        // Synced: a mark that a power cut undoes would have the delivery sent a second time.
+        self.write_repeatable(begin).await
     }
 
     fn watch_pauses(&self) -> watch::Receiver<Arc<Pauses>> {
@@ -68,7 +68,7 @@ impl Settlements for Sqlite {
         if settlements.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(Synced, move |transaction| transaction.settle(&settlements)).await
+        self.write_repeatable(move |transaction| transaction.settle(&settlements)).await
     }
 }
 

@@ -11,7 +11,7 @@ use super::Sqlite;
 use super::read::Snapshot;
 use super::rows::{labels_at, signed};
 use super::transaction::Transaction;
-use super::writer::{Durability, Purpose};
+use super::writer::Durability;
 use crate::rows::search::block::Block;
 use crate::rows::search::build::{NewRun, RunBuilder};
 use crate::rows::search::merge::{MergedPart, PART_POSTINGS, merge};
@@ -52,7 +52,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.run(&self.intake, (Durability::WithTheNext, Purpose::Accept(0)), work).await
+        self.accept(0, Durability::WithTheNext, work).await
     }
 }
 

@@ -14,15 +14,24 @@ use crate::rows::model::{BatchRow, ChunkRow, NewChunk, deliveries};
 use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
 
+/// Settlements of a call that are written, for the memory of the writer.
+#[derive(Debug)]
+pub(super) struct SettledCall {
+    attempts: BTreeMap<LaneId, AttemptEvidence>,
+    /// The chunks as they were before, and the deliveries left of each.
+    chunks: Vec<(ChunkRow, usize)>,
+}
+
 impl Transaction<'_> {
-    /// Applies settlements one after the other.
+    /// Applies settlements one after the other. [`note_settled`](Self::note_settled) tells the lanes of them, and not this: if
+    /// the transaction is undone, it is done again.
     pub(super) fn settle(
         &mut self,
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, StoreError> {
         let mut answers = Vec::with_capacity(settlements.len());
         let mut attempts = BTreeMap::<LaneId, AttemptEvidence>::new();
-        let mut settled = Vec::with_capacity(settlements.len());
+        let mut chunks = Vec::with_capacity(settlements.len());
         for settlement in settlements {
             let Some((chunk, remaining)) = self.settle_chunk(settlement)? else {
                 answers.push(Settled::Stale);
@@ -32,23 +41,31 @@ impl Transaction<'_> {
             let known = attempts.entry(chunk.lane);
             known.and_modify(|known| known.merge(of_this)).or_insert(of_this);
             answers.push(Settled::Applied { remaining });
-            settled.push((chunk, remaining));
-        }
-        // Before some of its load is freed: a lane was busy by what it held when it was answered.
-        for (lane, attempts) in attempts {
-            self.state.lanes.note_attempts(lane, attempts);
-        }
-        for (chunk, remaining) in settled {
-            if remaining == 0 {
-                // The bytes of a chunk stay in memory until all of it is settled.
-                self.state.lanes.remove_bytes(chunk.lane, chunk.id);
-            }
-            let is_gone = remaining == 0;
-            self.state.lanes.remove_claimed(chunk.lane, chunk.count - remaining, is_gone);
+            chunks.push((chunk, remaining));
             // A lane that was full has room again.
             self.woke = true;
         }
+        self.settled.push(SettledCall { attempts, chunks });
         Ok(answers)
+    }
+
+    /// Tells the lanes of what was settled: at the commit, or earlier where the transaction goes by their load.
+    pub(super) fn note_settled(&mut self) {
+        let lanes = &mut self.state.lanes;
+        for SettledCall { attempts, chunks } in self.settled.drain(..) {
+            // Before some of its load is freed: a lane was busy by what it held when it was answered.
+            for (lane, attempts) in attempts {
+                lanes.note_attempts(lane, attempts);
+            }
+            for (chunk, remaining) in chunks {
+                let is_gone = remaining == 0;
+                if is_gone {
+                    // The bytes of a chunk stay in memory until all of it is settled.
+                    lanes.remove_bytes(chunk.lane, chunk.id);
+                }
+                lanes.remove_claimed(chunk.lane, chunk.count - remaining, is_gone);
+            }
+        }
     }
 
     /// Writes one settlement; returns its chunk as it was before and how many deliveries are left of it, or `None` when it is

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::audit_lock::{AuditLock, NoAudit};
 use super::disk::DiskSpace;
 use super::rows::{self, next_due, select_chunk, signed};
+use super::settle::SettledCall;
 use crate::rows::codec::{LogLine, LogRow};
 use crate::rows::codes::LaneId;
 use crate::rows::lanes::Lanes;
@@ -72,6 +73,8 @@ pub(super) struct Transaction<'a> {
     pub(super) no_audit: Option<NoAudit>,
     /// Drafts that were accepted, and are not written yet.
     pub(super) packer: BatchPacker,
+    /// Settlements of which the lanes are not told yet.
+    pub(super) settled: Vec<SettledCall>,
     /// Rows that the connection had written before it.
     rows_before: u64,
     /// Changes of the totals, by tenant and the code of the state.
@@ -121,11 +124,22 @@ impl<'a> Transaction<'a> {
         // The right to write is had at once: a transaction that begins as a read may be refused it half-way.
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         state.new_lanes.clear();
-        let (packer, totals) = (BatchPacker::default(), BTreeMap::new());
+        let (packer, settled, totals) = (BatchPacker::default(), Vec::new(), BTreeMap::new());
         let (no_audit, pauses, keys) = (None, None, None);
         let rows_before = connection.total_changes();
         let woke = false;
-        Ok(Self { connection, state, woke, pauses, keys, no_audit, packer, rows_before, totals })
+        Ok(Self {
+            connection,
+            state,
+            woke,
+            pauses,
+            keys,
+            no_audit,
+            packer,
+            settled,
+            rows_before,
+            totals,
+        })
     }
 
     /// Commits; durable when it returns, as far as the connection is set to sync.
@@ -142,6 +156,7 @@ impl<'a> Transaction<'a> {
             let state = &*self.state;
             state.commits.committed(begun_at, state.is_synced && state.may_sync);
         }
+        self.note_settled();
         // Here, and not where it is answered: a caller that is gone must not leave an old view behind.
         if let Some(pauses) = self.pauses {
             self.state.pauses.send_replace(pauses);

@@ -27,7 +27,9 @@ pub(super) struct WriterMessage {
 pub(super) enum Purpose {
     /// The job brings in this number of recipients, and is refused when the disk is nearly full.
     Accept(usize),
-    /// The job carries on with accepted notifications, or ends them.
+    /// The job marks or settles what is under way, and can be run again: what a run that was undone leaves in memory does no harm.
+    Repeatable,
+    /// Any other job.
     CarryOn,
 }
 
@@ -52,7 +54,7 @@ pub(super) trait WriterJob: Send {
 
 /// A job that answers one caller. Dropped unused, it gives the caller the answer that the store failed.
 struct CallerJob<F, T> {
-    run: Option<F>,
+    run: F,
     result: Option<Result<T, StoreError>>,
     answer: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -160,8 +162,9 @@ impl Writer {
         }
     }
 
-    /// Performs a transaction for new notifications, and one for the rest: the disk may be too full for the first. No caller is
-    /// answered before all of it is durable; the second makes the first so, if it is synced and writes anything.
+    /// Performs a transaction for new notifications and what can be run again, and one for the rest: the disk may be too full for
+    /// new ones, and what can be run again is part of the second transaction then. No caller is answered before all of it is
+    /// durable: the second makes the first so, if it is synced and writes anything.
     fn perform(&mut self, commands: Vec<WriterMessage>) -> Result<(), StoreError> {
         if commands.is_empty() {
             return Ok(());
@@ -169,20 +172,26 @@ impl Writer {
         self.is_held_up = false;
         // With every transaction: the disk is shared with programs that fill it at any time.
         self.state.room = self.disk.look(self.wal.owed())?;
-        let (incoming, ongoing): (Vec<_>, Vec<_>) =
-            commands.into_iter().partition(WriterMessage::accepts);
-        let syncs_later = ongoing.iter().any(WriterMessage::wants_sync);
-        let comes_in = incoming.iter().any(WriterMessage::wants_sync);
-        let accepted = match self.disk.refusal().or_else(|| self.wal.refusal()) {
+        let refusal = self.disk.refusal().or_else(|| self.wal.refusal());
+        // Without new ones all of it is one transaction, the second.
+        let joins = refusal.is_none() && commands.iter().any(WriterMessage::accepts);
+        let (mut incoming, mut ongoing): (Vec<_>, Vec<_>) =
+            commands.into_iter().partition(|it| it.accepts() || joins && it.is_repeatable());
+        // New ones last: a settlement with fallbacks writes what is packed before it.
+        incoming.sort_by_key(WriterMessage::accepts);
+        let wants_sync = incoming.iter().any(WriterMessage::wants_sync);
+        let mut first = match refusal {
             Some(refusal) => TransactionOutcome { commands: incoming, committed: Err(refusal) },
-            None => self.transaction(incoming, comes_in && !syncs_later)?,
+            None => self.transaction(incoming, wants_sync && ongoing.is_empty())?,
         };
-        // Asked for only where it matters: most groups are of one kind.
-        let is_shared = comes_in && syncs_later;
-        let before = is_shared.then(|| WriteAheadLog::pages_now(&self.connection)).transpose()?;
-        let done = self.transaction(ongoing, syncs_later)?;
-        // The second transaction had the reserve, too. If that was not enough, only a restart with more room helps.
-        let committed = done.committed.clone()?;
+        ongoing.splice(0..0, first.take_repeatable());
+        // Asked for only where it matters: most groups are one transaction.
+        let is_owed = wants_sync && first.committed.is_ok() && !ongoing.is_empty();
+        let before = is_owed.then(|| WriteAheadLog::pages_now(&self.connection)).transpose()?;
+        let is_synced = is_owed || ongoing.iter().any(WriterMessage::wants_sync);
+        let second = self.transaction(ongoing, is_synced)?;
+        // It had the reserve, too. If that was not enough, only a restart with more room helps.
+        let committed = second.committed.clone()?;
         // A commit that writes nothing syncs nothing. Unsynced otherwise: a claim that ended a notification.
         let is_left = match before {
             Some(pages) if self.state.is_synced => {
@@ -193,9 +202,9 @@ impl Writer {
         if is_left || committed.counted && !self.state.is_synced {
             self.sync_log()?;
         }
-        let woke = committed.woke || accepted.committed.as_ref().is_ok_and(|it| it.woke);
-        accepted.answer();
-        done.answer();
+        let woke = committed.woke || first.committed.as_ref().is_ok_and(|it| it.woke);
+        first.answer();
+        second.answer();
         self.wake(woke);
         Ok(())
     }
@@ -291,6 +300,14 @@ impl Writer {
 // === impl TransactionOutcome ===
 
 impl TransactionOutcome {
+    /// Takes out the commands that are to be run again: what can be, of a transaction that was undone.
+    fn take_repeatable(&mut self) -> Vec<WriterMessage> {
+        if self.committed.is_ok() {
+            return Vec::new();
+        }
+        self.commands.extract_if(.., |it| it.is_repeatable()).collect()
+    }
+
     fn answer(self) {
         let undone = self.committed.err();
         for command in self.commands {
@@ -306,6 +323,10 @@ impl WriterMessage {
         matches!(self.purpose, Purpose::Accept(_))
     }
 
+    fn is_repeatable(&self) -> bool {
+        matches!(self.purpose, Purpose::Repeatable)
+    }
+
     fn wants_sync(&self) -> bool {
         self.durability != WithTheNext
     }
@@ -316,7 +337,7 @@ impl Weighted for WriterMessage {
     fn weight(&self) -> usize {
         match self.purpose {
             Purpose::Accept(items) => items,
-            Purpose::CarryOn => 0,
+            Purpose::Repeatable | Purpose::CarryOn => 0,
         }
     }
 }
@@ -334,13 +355,11 @@ impl std::fmt::Debug for WriterMessage {
 
 impl<F, T> WriterJob for CallerJob<F, T>
 where
-    F: FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send,
+    F: FnMut(&mut Transaction<'_>) -> Result<T, StoreError> + Send,
     T: Send,
 {
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), StoreError> {
-        if let Some(work) = self.run.take() {
-            self.result = Some(unless_undone(work(transaction))?);
-        }
+        self.result = Some(unless_undone((self.run)(transaction))?);
         Ok(())
     }
 
@@ -355,9 +374,20 @@ where
 /// Work, and where its result goes once it is durable.
 pub(super) fn job<T: Send + 'static>(
     answer: oneshot::Sender<Result<T, StoreError>>,
-    work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    work: impl FnMut(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
 ) -> Box<dyn WriterJob> {
-    Box::new(CallerJob { run: Some(work), result: None, answer })
+    Box::new(CallerJob { run: work, result: None, answer })
+}
+
+/// Work that is run once at most, as it uses up what it was given.
+pub(super) fn once<T>(
+    work: impl FnOnce(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+) -> impl FnMut(&mut Transaction<'_>) -> Result<T, StoreError> + Send + 'static {
+    let mut work = Some(work);
+    move |transaction| match work.take() {
+        Some(work) => work(transaction),
+        None => Err(StoreError::Broken("work that can be run once was run again".to_owned())),
+    }
 }
 
 /// A refusal is an answer; a failure that ends the transaction is an error.
