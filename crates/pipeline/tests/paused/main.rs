@@ -10,6 +10,7 @@ mod outage;
 mod quotas;
 mod rig;
 mod script;
+mod threads;
 
 use std::time::Duration;
 

@@ -32,6 +32,8 @@ pub(crate) struct Rig {
     pub(crate) quotas: Arc<LaneQuotas>,
     /// The ledger of processes that divide their quotas, and its number among them, if there are others.
     pub(crate) ledger: Option<(Arc<Memory>, i64)>,
+    /// Sender threads, each a task here.
+    pub(crate) threads: usize,
 }
 
 /// A pipeline that runs.
@@ -63,6 +65,7 @@ impl Rig {
             tenants: BTreeMap::new(),
             quotas: Arc::new(LaneQuotas::new(clock)),
             ledger: None,
+            threads: 1,
         }
     }
 
@@ -203,7 +206,7 @@ impl Rig {
             clock: self.clock,
             seed: 1,
             limits: Arc::default(),
-            affinity: ThreadAffinity::new(1),
+            affinity: ThreadAffinity::new(self.threads),
         };
         let settle = Settle {
             store: Arc::clone(&self.store) as _,
@@ -213,10 +216,10 @@ impl Rig {
             clock: self.clock,
             salt: 1,
         };
-        let mut tasks = vec![
-            spawn(async move { deliver.run().await.unwrap() }),
-            spawn(async move { settle.run().await.unwrap() }),
-        ];
+        let mut tasks = vec![spawn(async move { settle.run().await.unwrap() })];
+        for deliver in vec![deliver; self.threads] {
+            tasks.push(spawn(async move { deliver.run().await.unwrap() }));
+        }
         if let Some((ledger, holder)) = self.ledger.clone() {
             let quotas = Arc::clone(&self.quotas);
             let shares = QuotaShares { quotas, ledger, holder, clock: self.clock };

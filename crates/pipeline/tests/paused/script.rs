@@ -28,6 +28,10 @@ pub(crate) struct Script {
     a_second: u32,
     /// Instead of the token bucket, a distance between any two attempts.
     is_spaced: bool,
+    /// True if the number of attempts under way is learned.
+    is_learned: bool,
+    /// The sender thread that has opened this, by turns.
+    thread: usize,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +39,9 @@ struct State {
     answers: BTreeMap<String, VecDeque<Answer>>,
     attempts: Vec<String>,
     attempted_at: Vec<Instant>,
+    /// Sender threads of the attempts, in order.
+    attempted_by: Vec<usize>,
+    threads: usize,
     /// Number of the attempt and chunk of each job.
     jobs: BTreeSet<(u16, ChunkId)>,
     under_way: usize,
@@ -55,6 +62,11 @@ impl Script {
     /// A channel whose every answer takes `latency`.
     pub(crate) fn new(latency: Duration, concurrency: usize) -> Self {
         Self { latency, concurrency, ..Self::default() }
+    }
+
+    /// A channel to a push service, which learns how many attempts it may have under way.
+    pub(crate) fn learned(latency: Duration) -> Self {
+        Self { latency, is_learned: true, ..Self::default() }
     }
 
     /// The channel for a destination that takes `per_minute` attempts in a minute.
@@ -89,6 +101,11 @@ impl Script {
     /// Times of the attempts, in order.
     pub(crate) fn attempted_at(&self) -> Vec<Instant> {
         self.state.lock().unwrap().attempted_at.clone()
+    }
+
+    /// Sender threads of the attempts, by number, in order.
+    pub(crate) fn attempted_by(&self) -> Vec<usize> {
+        self.state.lock().unwrap().attempted_by.clone()
     }
 
     /// Writes down the next answers to attempts for `recipient`.
@@ -147,6 +164,7 @@ impl Script {
             let is_over_rate = self.a_second > 0 && !state.takes_token(at, self.a_second, room);
             state.attempts.push(recipient.to_owned());
             state.attempted_at.push(at);
+            state.attempted_by.push(self.thread);
             state.under_way += 1;
             state.under_way_max = state.under_way_max.max(state.under_way);
             let answer = state.answers.get_mut(recipient).and_then(VecDeque::pop_front);
@@ -198,12 +216,21 @@ impl Channel for Script {
     }
 
     fn bounds(&self) -> SendBounds {
+        if self.is_learned {
+            return SendBounds::new(
+                Concurrency::Auto,
+                LearnedBounds::PUSH_SERVICE,
+                self.per_minute,
+            );
+        }
         let concurrency = Concurrency::Fixed(self.concurrency);
         SendBounds::new(concurrency, LearnedBounds::SMALL, self.per_minute)
     }
 
     fn open(&self, _tools: Tools) -> Result<Box<dyn Sender>, ChannelError> {
-        Ok(Box::new(self.clone()))
+        let mut state = self.state.lock().unwrap();
+        state.threads += 1;
+        Ok(Box::new(Self { thread: state.threads, ..self.clone() }))
     }
 }
 

@@ -4,6 +4,7 @@ mod load;
 mod ready;
 mod turns;
 
+pub(crate) use load::{SettledCall, SettledChunk};
 pub(crate) use turns::Turn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -169,19 +169,19 @@ async fn a_store_recovers_on_a_disk_whose_reserve_is_all_there_is() {
 
 /// Makes `calls`, which all hand in when they are polled first, one group of the writer.
 async fn in_one_group<T>(store: &Sqlite, calls: impl Future<Output = T>) -> T {
-    let (release, held) = mpsc::sync_channel::<()>(1);
-    let (begin, begun) = oneshot::channel();
+    let (go_on, waits) = mpsc::sync_channel::<()>(1);
+    let (tell, is_held) = oneshot::channel();
     let hold = store.write(WithTheNext, move |_| {
-        begin.send(()).unwrap();
-        held.recv().unwrap();
+        tell.send(()).unwrap();
+        waits.recv().unwrap();
         Ok(())
     });
     let group = async {
-        begun.await.unwrap();
-        tokio::join!(biased; calls, async { release.send(()).unwrap() })
+        is_held.await.unwrap();
+        tokio::join!(biased; calls, async { go_on.send(()).unwrap() })
     };
-    let (held, (answers, ())) = tokio::join!(biased; hold, group);
-    held.unwrap();
+    let (done, (answers, ())) = tokio::join!(biased; hold, group);
+    done.unwrap();
     answers
 }
 

@@ -1,26 +1,18 @@
 //! Outcomes: a row of the log for each settlement, and new chunks for retries.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use notification::{Draft, OutcomeGroup, Settlement, Timestamp};
 
 use super::rows::{self, select_chunk};
 use super::transaction::Transaction;
-use crate::rows::codes::LaneId;
 use crate::rows::evidence::AttemptEvidence;
 use crate::rows::labels;
+use crate::rows::lanes::{SettledCall, SettledChunk};
 use crate::rows::members::Members;
 use crate::rows::model::{BatchRow, ChunkRow, NewChunk, deliveries};
 use crate::rows::settlement;
 use crate::{Settled, StoreError, Suppression};
-
-/// Settlements of a call that are written, for the memory of the writer.
-#[derive(Debug)]
-pub(super) struct SettledCall {
-    attempts: BTreeMap<LaneId, AttemptEvidence>,
-    /// The chunks as they were before, and the deliveries left of each.
-    chunks: Vec<(ChunkRow, usize)>,
-}
 
 impl Transaction<'_> {
     /// Applies settlements one after the other. [`note_settled`](Self::note_settled) tells the lanes of them, and not this: if
@@ -30,41 +22,33 @@ impl Transaction<'_> {
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, StoreError> {
         let mut answers = Vec::with_capacity(settlements.len());
-        let mut attempts = BTreeMap::<LaneId, AttemptEvidence>::new();
-        let mut chunks = Vec::with_capacity(settlements.len());
+        let mut call = SettledCall::default();
         for settlement in settlements {
             let Some((chunk, remaining)) = self.settle_chunk(settlement)? else {
                 answers.push(Settled::Stale);
                 continue;
             };
             let of_this = AttemptEvidence::of(settlement);
-            let known = attempts.entry(chunk.lane);
+            let known = call.attempts.entry(chunk.lane);
             known.and_modify(|known| known.merge(of_this)).or_insert(of_this);
             answers.push(Settled::Applied { remaining });
-            chunks.push((chunk, remaining));
+            call.chunks.push(SettledChunk {
+                id: chunk.id,
+                lane: chunk.lane,
+                items: chunk.count - remaining,
+                is_gone: remaining == 0,
+            });
             // A lane that was full has room again.
             self.woke = true;
         }
-        self.settled.push(SettledCall { attempts, chunks });
+        self.settled.push(call);
         Ok(answers)
     }
 
     /// Tells the lanes of what was settled: at the commit, or earlier where the transaction goes by their load.
     pub(super) fn note_settled(&mut self) {
-        let lanes = &mut self.state.lanes;
-        for SettledCall { attempts, chunks } in self.settled.drain(..) {
-            // Before some of its load is freed: a lane was busy by what it held when it was answered.
-            for (lane, attempts) in attempts {
-                lanes.note_attempts(lane, attempts);
-            }
-            for (chunk, remaining) in chunks {
-                let is_gone = remaining == 0;
-                if is_gone {
-                    // The bytes of a chunk stay in memory until all of it is settled.
-                    lanes.remove_bytes(chunk.lane, chunk.id);
-                }
-                lanes.remove_claimed(chunk.lane, chunk.count - remaining, is_gone);
-            }
+        for call in self.settled.drain(..) {
+            self.state.lanes.note_settled(call);
         }
     }
 

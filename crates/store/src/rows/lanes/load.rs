@@ -1,5 +1,7 @@
 //! The load of lanes, and the evidence of their settlements.
 
+use std::collections::BTreeMap;
+
 use notification::{ChunkId, Priority, Timestamp, limits};
 
 use super::super::codes::LaneId;
@@ -9,6 +11,26 @@ use super::{LaneReadiness, Lanes};
 
 /// The bound of `normal_ahead`: a claim.
 const AHEAD_MAX: i64 = 8_000;
+
+/// The settlements of one call: the evidence of them, and the load that they free.
+#[derive(Debug, Default)]
+pub(crate) struct SettledCall {
+    /// Attempts of each lane.
+    pub(crate) attempts: BTreeMap<LaneId, AttemptEvidence>,
+    /// Chunks of which something was settled.
+    pub(crate) chunks: Vec<SettledChunk>,
+}
+
+/// A chunk of which something was settled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SettledChunk {
+    pub(crate) id: ChunkId,
+    pub(crate) lane: LaneId,
+    /// Deliveries that are settled or due again.
+    pub(crate) items: usize,
+    /// True if none is left.
+    pub(crate) is_gone: bool,
+}
 
 // === impl Lanes ===
 
@@ -77,6 +99,21 @@ impl Lanes {
         );
         self.unload(id, LaneLoad { deliveries: items, weight });
         self.forget_if_idle(id);
+    }
+
+    /// Notes settlements once they are stored.
+    pub(crate) fn note_settled(&mut self, SettledCall { attempts, chunks }: SettledCall) {
+        // Before some of its load is freed: a lane was busy by what it held when it was answered.
+        for (lane, attempts) in attempts {
+            self.note_attempts(lane, attempts);
+        }
+        for SettledChunk { id, lane, items, is_gone } in chunks {
+            if is_gone {
+                // The bytes of a chunk stay in memory until all of it is settled.
+                self.remove_bytes(lane, id);
+            }
+            self.remove_claimed(lane, items, is_gone);
+        }
     }
 
     /// Subtracts `load`, which another writer reports as no longer claimed; never more than the lane has here.
