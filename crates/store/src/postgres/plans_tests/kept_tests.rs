@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use flow::Tasks;
+use testbed::{Database, PostgresOptions, PostgresServer};
 
 use super::cases_tests::APART;
 use super::growth_tests::state;
@@ -17,19 +18,21 @@ use crate::postgres::transaction::Transaction;
 use crate::postgres::writer::PLANS;
 use crate::statements::Statement;
 
-/// A server on which kept plans stay: an analysis drops them, and so does a session that falls behind with notices of other databases.
-fn alone() -> testbed::PostgresServer {
-    let options = testbed::PostgresOptions { settings: &[("autovacuum", "off")], tls: None };
-    testbed::PostgresServer::start_with(options).unwrap()
+/// An empty store on a server on which kept plans stay: an analysis drops them, and so does a session that falls behind with notices of
+/// other databases.
+async fn new_store() -> (PostgresServer, Database) {
+    let options = PostgresOptions { settings: &[("autovacuum", "off")], tls: None };
+    let server = PostgresServer::start_with(options).unwrap();
+    let database = server.create_database().unwrap();
+    let store = Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap();
+    store.close().await;
+    (server, database)
 }
 
 /// The planner assumes of a table without a page that all ways through it cost the same.
 #[tokio::test]
 async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
-    let server = alone();
-    let database = server.create_database().unwrap();
-    let store = Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap();
-    store.close().await;
+    let (_server, database) = new_store().await;
     let mut tasks = Tasks::default();
     let client = connect(database.url(), &mut tasks).await;
     client.batch_execute("VACUUM").await.unwrap();
@@ -62,10 +65,7 @@ async fn plans_that_were_made_for_empty_tables_are_forgotten_as_these_fill() {
 /// The reason for the switches of writers: a plan that is made while the tables are new is kept.
 #[tokio::test]
 async fn plans_of_a_new_database_stay_good_with_the_switches_and_not_without() {
-    let server = alone();
-    let database = server.create_database().unwrap();
-    let store = Postgres::open(Options::new(database.url()), flow::Clock::system()).await.unwrap();
-    store.close().await;
+    let (_server, database) = new_store().await;
     let mut tasks = Tasks::default();
     let client = connect(database.url(), &mut tasks).await;
     let writer = PostgresSession::Writer.connect(database.url(), &mut tasks).await;
