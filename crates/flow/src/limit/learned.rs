@@ -83,6 +83,8 @@ const SLOW: f64 = 2.0;
 const ALARM: f64 = 32.0;
 /// An alarm is also at least this part of the limit: a machine that stands still for a moment delays many at once.
 const ALARM_SHARE: f64 = 0.125;
+/// Growth of the limit, as a logarithm, that no latency shows.
+const UNFELT: f64 = 0.02;
 /// Latencies that are enough to decide by.
 const TRUSTED: usize = 4;
 const DRAIN_TO: f64 = 0.6;
@@ -264,6 +266,11 @@ impl Learned {
         let grown = self.growth.next(self.limit, level, counts.ended);
         let limit = self.limit * (-excess.max(0.0)).exp() + grown;
         let limit = self.push_back.bound(limit.max(self.least()), counts.ended);
+        if self.restart.is_likely() && (limit / self.limit).ln() < UNFELT {
+            // What was sent before says as much: the next window begins a round trip earlier.
+            self.limit = limit.min(self.max);
+            return self.open(0);
+        }
         self.set(limit, in_flight);
     }
 

@@ -22,6 +22,8 @@ pub(super) struct Restart {
 
 const WINDOWS: u32 = 3;
 const CALMNESS: f64 = 10.0;
+/// So many are enough if each is as calm as a window can be.
+const VERY_CALM_WINDOWS: u32 = 2;
 /// The calmness with which it does not wait, however often it was for nothing: six windows at least, since one counts for no more
 /// than so much.
 const CERTAIN: f64 = 24.0;
@@ -50,6 +52,7 @@ impl Restart {
     /// True if the steady `limit`, with which `rate` answers come in a second, should grow fast from `now` (wall time) on.
     pub(super) fn begin(&mut self, limit: f64, rate: f64, now: Duration) -> bool {
         let is_calm = self.windows >= WINDOWS && self.calmness >= CALMNESS;
+        let is_calm = is_calm || self.windows == VERY_CALM_WINDOWS && self.is_likely();
         if rate > CHANGED * self.rate || CHANGED * rate < self.rate {
             (self.failures, self.next) = (0, now);
         }
@@ -59,6 +62,11 @@ impl Restart {
         }
         (self.windows, self.calmness, self.from) = (0, 0.0, Some(limit));
         true
+    }
+
+    /// True if there were calm windows, and each was as calm as a window can be.
+    pub(super) fn is_likely(&self) -> bool {
+        self.windows > 0 && self.calmness >= CALMNESS_MAX * f64::from(self.windows)
     }
 
     /// True from [`Restart::begin`] to [`Restart::end`].

@@ -203,3 +203,18 @@ fn a_thousand_slow_mails_at_a_time_are_found_within_twelve_seconds() {
     // Doubling may end at twice of what it looks for.
     assert!(outcome.slowdown <= 2.0, "{outcome}");
 }
+
+/// Of three seconds after the rise, two thirds of all places are used: it takes no more than a second of the new rate.
+#[test]
+fn a_knee_that_rises_sixfold_costs_a_second_at_most() {
+    let rises = Scenario {
+        knee: |at| if at < 40.0 { 500 } else { 3_000 },
+        lasts: 43.0,
+        counts_from: 40.0,
+        ..scenarios::named("500, then 3,000 at a time")
+    };
+    for seed in 1..=OTHER_SEEDS {
+        let outcome = play(&rises, seed, &learned);
+        assert!(outcome.utilisation >= 2.0 / 3.0, "{seed}: {outcome}");
+    }
+}

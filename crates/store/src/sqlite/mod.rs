@@ -25,6 +25,9 @@ mod broadcast;
 mod broadcasts;
 mod cancel;
 mod cancel_scope;
+mod checkpointer;
+#[cfg(test)]
+mod checkpointer_tests;
 mod claim;
 mod compact;
 mod disk;
@@ -96,6 +99,7 @@ use crate::rows::TRANSACTION;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use crate::{CommitCounts, Recovery, StoreError, StoredKeys};
+use checkpointer::Checkpointer;
 use disk::{FreeSpace, Statvfs};
 use files::WalBounds;
 use reader::Beside;
@@ -169,7 +173,9 @@ impl Sqlite {
         let reader = SqliteReader::open(path, Beside::Writer, opened.state.lanes.evidence())?;
         let log = path.join(files::WAL);
         let nudge = Waker::from(Arc::new(control.clone()));
-        let wal = WriteAheadLog::new(log, bounds, reader.pool(), nudge);
+        let copying = checkpointer::copying(path, reader.pool())?;
+        let checkpointer = Checkpointer::start(copying, nudge.clone())?;
+        let wal = WriteAheadLog::new(log, bounds, (reader.pool(), checkpointer), nudge);
         let (changes, changes_receiver) = watch::channel(0);
         let (failed, failed_receiver) = watch::channel(None);
         let accepts = opened.disk.accepts();

@@ -1,6 +1,7 @@
 //! Questions: a few connections of their own, each answer from one snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use rusqlite::InterruptHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::audit::{AuditSlice, SLICE_ROWS};
-use super::files::{WAL, WalBounds};
+use super::files::{DATABASE, WAL, WalBounds};
 use super::open::{open_reading, read_store_id};
 use super::pause::pauses;
 use super::read::Snapshot;
@@ -47,6 +48,9 @@ pub(super) struct ReadConnectionPool {
     active: Mutex<Active>,
     /// Bytes of the write-ahead log when this process last made way.
     made_way_at: AtomicU64,
+    /// The database, for syncs. Closed last: to close any descriptor of a file gives up all locks that the process has on it (fcntl(2)),
+    /// with those of SQLite's connections.
+    database: File,
 }
 
 /// The writer for which a reader makes way.
@@ -92,6 +96,8 @@ impl SqliteReader {
             permits: Arc::new(Semaphore::new(READERS as usize)),
             active: Mutex::default(),
             made_way_at: AtomicU64::new(0),
+            database: File::open(directory.join(DATABASE))
+                .map_err(|error| StoreError::Broken(error.to_string()))?,
         };
         Ok(Self { pool: Arc::new(pool), evidence, asker: Asker::Engine })
     }
@@ -160,6 +166,10 @@ impl ReadConnectionPool {
         let answer = answer?;
         lock(&self.idle).push(snapshot);
         Ok(answer)
+    }
+
+    pub(super) const fn database(&self) -> &File {
+        &self.database
     }
 
     /// Lets no new read begin, and is ready when there is none: until the permit is dropped.

@@ -1,4 +1,5 @@
-//! The write-ahead log is kept short by checkpoints that wait for no reader.
+//! The write-ahead log is kept short by checkpoints that wait for no reader. Most of each is made on a thread of its own
+//! ([`Checkpointer`]), and the writer waits for it only where the log would become too long.
 //!
 //! SQLite writes the log from its beginning again once all of it is in the database and no reader needs it. A reader that stays
 //! too long keeps it growing. The writer therefore has the readers of its own process make way when the log has
@@ -17,6 +18,7 @@ use notification::limits;
 use rusqlite::Connection;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::checkpointer::Checkpointer;
 use super::files::{BUSY_TIMEOUT, PAGE_BYTES, WalBounds};
 use super::reader::ReadConnectionPool;
 use crate::StoreError;
@@ -27,6 +29,7 @@ pub(super) struct WriteAheadLog {
     pub(super) path: PathBuf,
     bounds: WalBounds,
     readers: Arc<ReadConnectionPool>,
+    checkpointer: Checkpointer,
     /// Has the writer look again when the last reader is gone.
     nudge: Waker,
     /// Pages of the log at the last checkpoint.
@@ -53,7 +56,7 @@ impl WriteAheadLog {
     pub(super) fn new(
         path: PathBuf,
         bounds: WalBounds,
-        readers: Arc<ReadConnectionPool>,
+        (readers, checkpointer): (Arc<ReadConnectionPool>, Checkpointer),
         nudge: Waker,
     ) -> Self {
         let (max, making_way) = (bounds.max, None);
@@ -61,6 +64,7 @@ impl WriteAheadLog {
             path,
             bounds,
             readers,
+            checkpointer,
             nudge,
             tried_at: 0,
             pages: (0, 0),
@@ -79,14 +83,27 @@ impl WriteAheadLog {
             // SQLite has begun it anew by itself, for no reader was in the way.
             self.begun_anew();
         }
-        if pages >= self.max {
-            self.make_room(connection, pages)?;
-        } else if pages - copied.max(self.tried_at) >= self.bounds.checkpoint {
+        if self.checkpointer.is_under_way() {
+            // On a slow disk the log could grow faster than it is copied.
+            if !self.checkpointer.has_ended(pages >= self.max)? {
+                return Ok(());
+            }
+            // The rest, which was written meanwhile: a log that is copied as a whole begins anew.
             checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
             // Even if a reader was in the way of a part: not every transaction is to pay for another try.
             self.tried_at = pages;
         }
+        if pages >= self.max {
+            self.make_room(connection, pages)?;
+        } else if pages - copied.max(self.tried_at) >= self.bounds.checkpoint {
+            self.checkpointer.begin();
+        }
         Ok(())
+    }
+
+    /// Ends the thread of the checkpoints.
+    pub(super) fn end(&mut self) -> Result<(), StoreError> {
+        self.checkpointer.end()
     }
 
     /// Pages of the log, and how many of them are in the database; a transaction that writes anything changes them.

@@ -288,7 +288,8 @@ impl Writer {
         self.failed.send_replace(Some(broken));
     }
 
-    fn close(self) -> Result<(), StoreError> {
+    fn close(mut self) -> Result<(), StoreError> {
+        self.wal.end()?;
         checkpoint(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
         self.connection.close().map_err(|(_, error)| error)?;
         // Last: the next owner must find the files closed.
