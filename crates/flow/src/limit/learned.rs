@@ -266,8 +266,9 @@ impl Learned {
         let grown = self.growth.next(self.limit, level, counts.ended);
         let limit = self.limit * (-excess.max(0.0)).exp() + grown;
         let limit = self.push_back.bound(limit.max(self.least()), counts.ended);
-        if self.restart.is_likely() && (limit / self.limit).ln() < UNFELT {
-            // What was sent before says as much: the next window begins a round trip earlier.
+        // What was sent before so little growth says as much, and the next window begins a round trip earlier.
+        let is_felt = !(0.0..UNFELT).contains(&(limit / self.limit).ln());
+        if self.restart.is_likely() && !is_felt {
             self.limit = limit.min(self.max);
             return self.open(0);
         }

@@ -52,7 +52,7 @@ impl Restart {
     /// True if the steady `limit`, with which `rate` answers come in a second, should grow fast from `now` (wall time) on.
     pub(super) fn begin(&mut self, limit: f64, rate: f64, now: Duration) -> bool {
         let is_calm = self.windows >= WINDOWS && self.calmness >= CALMNESS;
-        let is_calm = is_calm || self.windows == VERY_CALM_WINDOWS && self.is_likely();
+        let is_calm = is_calm || self.windows >= VERY_CALM_WINDOWS && self.is_likely();
         if rate > CHANGED * self.rate || CHANGED * rate < self.rate {
             (self.failures, self.next) = (0, now);
         }

@@ -1,44 +1,49 @@
 //! Checkpoints on a thread of their own, beside the writer.
 //!
-//! To copy a log of [`WalBounds::checkpoint`](super::files::WalBounds::checkpoint) pages to the database and to sync that takes up to
-//! a tenth of a second, in which a writer that does it itself answers no caller. This thread does it while the writer goes on, until
-//! little is left; the writer then makes a short checkpoint, with which it has caught up with itself, so that SQLite begins the log anew
-//! (decision 0086).
+//! To copy a log of [`WalBounds::checkpoint`](super::files::WalBounds::checkpoint) pages to the database and to sync it takes up to a
+//! tenth of a second, in which a writer that did so would answer no caller. This thread does it while the writer goes on, until few
+//! pages are left. The writer copies these, and the log begins anew (decision 0086).
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::task::Waker;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::files::DATABASE;
-use super::open::Synchronous;
+use super::files::{BUSY_TIMEOUT, DATABASE};
 use super::reader::ReadConnectionPool;
-use super::wal::{WriteAheadLog, checkpoint};
 use crate::StoreError;
 
-/// A thread that makes checkpoints when it is asked to. Dropping it waits for the one under way.
+/// A thread that makes a checkpoint when it is asked for one. Dropping it waits for the one under way.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
-    /// `None` once it is to end.
+    /// `None` once the thread is to end.
     asks: Option<SyncSender<()>>,
     ended: Receiver<Result<(), StoreError>>,
     is_under_way: bool,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Pages that may be left to the writer: 2 MiB, which it copies and syncs in a few milliseconds.
-const LEFT: i64 = 256;
+/// Copies the log of a store to its database, over a connection of its own.
+#[derive(Debug)]
+pub(super) struct LogCopier {
+    /// Closed before the pool, which closes a descriptor of the database: see [`ReadConnectionPool::sync_database`].
+    connection: Connection,
+    readers: Arc<ReadConnectionPool>,
+}
+
+/// Pages that are few enough for the writer, 2 MiB: it copies and syncs them in a few milliseconds.
+pub(super) const FEW_PAGES: i64 = 256;
 /// Times that the log is copied for one request: each leaves what was written meanwhile.
 const PASSES: usize = 4;
 
 // === impl Checkpointer ===
 
 impl Checkpointer {
-    /// Has a thread run `copy` whenever it is asked to, and wake `nudge` when it has ended.
+    /// Has a thread run `copy` whenever it is asked to, and wake `nudge` when that has ended.
     pub(super) fn start(
         mut copy: impl FnMut() -> Result<(), StoreError> + Send + 'static,
         nudge: Waker,
@@ -57,21 +62,21 @@ impl Checkpointer {
 
     /// Begins a checkpoint; none is under way.
     pub(super) fn begin(&mut self) {
-        // A thread that is gone is told of by the result that does not come.
-        self.is_under_way = self.asks.as_ref().is_some_and(|asks| {
+        if let Some(asks) = &self.asks {
+            // If the thread has panicked, `has_ended` says so.
             let _asked_or_gone = asks.send(());
-            true
-        });
+            self.is_under_way = true;
+        }
     }
 
     pub(super) const fn is_under_way(&self) -> bool {
         self.is_under_way
     }
 
-    /// True if the checkpoint under way has ended; `waits` for it, if it is to.
+    /// True if the checkpoint under way has ended. If it `waits`, it has.
     ///
     /// # Errors
-    /// When it failed.
+    /// When the checkpoint failed.
     pub(super) fn has_ended(&mut self, waits: bool) -> Result<bool, StoreError> {
         let ended = if waits {
             self.ended.recv().map_err(|_gone| TryRecvError::Disconnected)
@@ -90,55 +95,77 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the thread, with the checkpoint under way.
+    /// Ends the thread, after the checkpoint under way.
     ///
     /// # Errors
-    /// When that failed.
+    /// When the checkpoint failed.
     pub(super) fn end(&mut self) -> Result<(), StoreError> {
-        if self.is_under_way {
-            self.has_ended(true)?;
-        }
+        let ended = if self.is_under_way { self.has_ended(true).map(drop) } else { Ok(()) };
         self.asks = None;
-        Ok(())
+        if let Some(thread) = self.thread.take() {
+            let _ended_or_panicked = thread.join();
+        }
+        ended
     }
 }
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        self.asks = None;
-        if let Some(thread) = self.thread.take() {
-            let _ended_or_panicked = thread.join();
-        }
+        let _failed_or_not = self.end();
     }
 }
 
-/// Copies the log of the store in `directory` to the database, over a connection of its own, and syncs that. The readers of the process
-/// are `readers`, who keep the database open for it.
-///
-/// # Errors
-/// When the database cannot be opened.
-pub(super) fn copying(
-    directory: &Path,
-    readers: Arc<ReadConnectionPool>,
-) -> Result<impl FnMut() -> Result<(), StoreError> + Send + use<>, StoreError> {
-    let connection = Connection::open(directory.join(DATABASE))?;
-    // A checkpoint syncs the log before it copies anything, and without this would not.
-    connection.pragma_update(None, "synchronous", Synchronous::Normal.as_str())?;
-    Ok(move || copy(&connection, readers.database()))
+// === impl LogCopier ===
+
+impl LogCopier {
+    /// For the store in `directory`, which is open, with `readers`.
+    pub(super) fn open(
+        directory: &Path,
+        readers: Arc<ReadConnectionPool>,
+    ) -> Result<Self, StoreError> {
+        Ok(Self { connection: Connection::open(directory.join(DATABASE))?, readers })
+    }
+
+    /// Copies the log until few pages are left, or a reader is in the way.
+    ///
+    /// # Errors
+    /// When it could not be copied, or the database could not be synced.
+    pub(super) fn copy(&self) -> Result<(), StoreError> {
+        let mut before = None;
+        for _ in 0..PASSES {
+            checkpoint(&self.connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            // SQLite does so itself with a checkpoint that leaves nothing, as the writer's does, for which little is left then.
+            self.readers.sync_database()?;
+            // Negative where the writer has changed the header at this very moment.
+            let (pages, copied) = log_pages(&self.connection)?;
+            let is_done = pages >= 0 && pages - copied <= FEW_PAGES;
+            if is_done || before == Some(copied) {
+                break;
+            }
+            before = (copied >= 0).then_some(copied);
+        }
+        Ok(())
+    }
 }
 
-fn copy(connection: &Connection, database: &File) -> Result<(), StoreError> {
-    let mut before = -1;
-    for _ in 0..PASSES {
-        checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
-        // SQLite syncs the database only with a checkpoint that has caught up with the writer, and counts no page as safe before.
-        database.sync_data().map_err(|error| StoreError::Broken(error.to_string()))?;
-        let (pages, copied) = WriteAheadLog::pages_now(connection)?;
-        // Without progress a reader is in the way.
-        if pages - copied <= LEFT || copied == before {
-            break;
-        }
-        before = copied;
+/// A checkpoint that waits for no reader; whether one was in its way, or a full disk.
+pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, StoreError> {
+    // A checkpoint waits for readers as long as this says, and all writes wait with it.
+    connection.busy_timeout(Duration::ZERO)?;
+    let is_busy = connection.query_row(pragma, [], |row| row.get(0));
+    // Before the result is looked at: transactions need it also after an error.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    match is_busy.map_err(StoreError::from) {
+        // The disk is too full for the database to grow; the log has it all.
+        Err(StoreError::NoSpace(_)) => Ok(true),
+        is_busy => is_busy,
     }
-    Ok(())
+}
+
+/// Pages of the log, and how many of them are in the database; a transaction that writes anything changes them. Beside the writer both are
+/// negative at times.
+pub(super) fn log_pages(connection: &Connection) -> Result<(i64, i64), StoreError> {
+    // It copies nothing.
+    let mut measure = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+    Ok(measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?)
 }

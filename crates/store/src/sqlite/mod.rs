@@ -4,7 +4,7 @@
 //! together; claiming, settling and logging touch one row each. A million notifications are a thousand rows a table, so the cost
 //! of a row hardly counts.
 //!
-//! A single thread owns the write connection and the checkpoints. It takes all waiting commands, in turn of intake and work, runs
+//! A single thread owns the write connection, and another one makes most of each checkpoint. The writer takes all waiting commands, in turn of intake and work, runs
 //! them in one transaction, commits, and answers: commands that arrive meanwhile are the next transaction. There is no timer, and
 //! an idle store does nothing. Reads have connections of their own and never wait for the writer.
 //!
@@ -99,7 +99,7 @@ use crate::rows::TRANSACTION;
 use crate::rows::evidence::EvidenceBook;
 use crate::rows::release::Slicing;
 use crate::{CommitCounts, Recovery, StoreError, StoredKeys};
-use checkpointer::Checkpointer;
+use checkpointer::{Checkpointer, LogCopier};
 use disk::{FreeSpace, Statvfs};
 use files::WalBounds;
 use reader::Beside;
@@ -173,9 +173,9 @@ impl Sqlite {
         let reader = SqliteReader::open(path, Beside::Writer, opened.state.lanes.evidence())?;
         let log = path.join(files::WAL);
         let nudge = Waker::from(Arc::new(control.clone()));
-        let copying = checkpointer::copying(path, reader.pool())?;
-        let checkpointer = Checkpointer::start(copying, nudge.clone())?;
-        let wal = WriteAheadLog::new(log, bounds, (reader.pool(), checkpointer), nudge);
+        let copier = LogCopier::open(path, reader.pool())?;
+        let checkpointer = Checkpointer::start(move || copier.copy(), nudge.clone())?;
+        let wal = WriteAheadLog::new(log, bounds, reader.pool(), checkpointer, nudge);
         let (changes, changes_receiver) = watch::channel(0);
         let (failed, failed_receiver) = watch::channel(None);
         let accepts = opened.disk.accepts();

@@ -48,9 +48,8 @@ pub(super) struct ReadConnectionPool {
     active: Mutex<Active>,
     /// Bytes of the write-ahead log when this process last made way.
     made_way_at: AtomicU64,
-    /// The database, for syncs. Closed last: to close any descriptor of a file gives up all locks that the process has on it (fcntl(2)),
-    /// with those of SQLite's connections.
-    database: File,
+    /// The database, in the writer's process. Closed behind the connections, as the last field is.
+    database: Option<File>,
 }
 
 /// The writer for which a reader makes way.
@@ -96,7 +95,9 @@ impl SqliteReader {
             permits: Arc::new(Semaphore::new(READERS as usize)),
             active: Mutex::default(),
             made_way_at: AtomicU64::new(0),
-            database: File::open(directory.join(DATABASE))
+            database: (beside == Beside::Writer)
+                .then(|| File::open(directory.join(DATABASE)))
+                .transpose()
                 .map_err(|error| StoreError::Broken(error.to_string()))?,
         };
         Ok(Self { pool: Arc::new(pool), evidence, asker: Asker::Engine })
@@ -168,8 +169,13 @@ impl ReadConnectionPool {
         Ok(answer)
     }
 
-    pub(super) const fn database(&self) -> &File {
-        &self.database
+    /// Syncs the database, of the writer's process.
+    ///
+    /// By a descriptor that stays open as long as the pool: to close any descriptor of a file gives up all locks that the process has on
+    /// it (fcntl(2)), and SQLite's connections go by theirs. So one process opens a store once, and drops its readers with it.
+    pub(super) fn sync_database(&self) -> Result<(), StoreError> {
+        let synced = self.database.as_ref().map_or(Ok(()), File::sync_data);
+        synced.map_err(|error| StoreError::Broken(error.to_string()))
     }
 
     /// Lets no new read begin, and is ready when there is none: until the permit is dropped.

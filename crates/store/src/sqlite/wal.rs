@@ -12,14 +12,13 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use notification::limits;
 use rusqlite::Connection;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::checkpointer::Checkpointer;
-use super::files::{BUSY_TIMEOUT, PAGE_BYTES, WalBounds};
+use super::checkpointer::{Checkpointer, FEW_PAGES, checkpoint, log_pages};
+use super::files::{PAGE_BYTES, WalBounds};
 use super::reader::ReadConnectionPool;
 use crate::StoreError;
 
@@ -56,7 +55,8 @@ impl WriteAheadLog {
     pub(super) fn new(
         path: PathBuf,
         bounds: WalBounds,
-        (readers, checkpointer): (Arc<ReadConnectionPool>, Checkpointer),
+        readers: Arc<ReadConnectionPool>,
+        checkpointer: Checkpointer,
         nudge: Waker,
     ) -> Self {
         let (max, making_way) = (bounds.max, None);
@@ -77,21 +77,14 @@ impl WriteAheadLog {
     /// Copies the log to the database when it is long. Errors count: a failed sync here is as bad as one in a commit, which
     /// is why SQLite's own checkpoints, which hide them, are off.
     pub(super) fn keep_short(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        self.pages = Self::pages_now(connection)?;
+        self.pages = log_pages(connection)?;
         let (pages, copied) = self.pages;
         if pages < self.tried_at {
             // SQLite has begun it anew by itself, for no reader was in the way.
             self.begun_anew();
         }
         if self.checkpointer.is_under_way() {
-            // On a slow disk the log could grow faster than it is copied.
-            if !self.checkpointer.has_ended(pages >= self.max)? {
-                return Ok(());
-            }
-            // The rest, which was written meanwhile: a log that is copied as a whole begins anew.
-            checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
-            // Even if a reader was in the way of a part: not every transaction is to pay for another try.
-            self.tried_at = pages;
+            return self.follow(connection);
         }
         if pages >= self.max {
             self.make_room(connection, pages)?;
@@ -101,16 +94,27 @@ impl WriteAheadLog {
         Ok(())
     }
 
+    /// Copies what the thread has left, once it has ended: all of the log is in the database then.
+    fn follow(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        let (pages, copied) = self.pages;
+        // On a slow disk more could be written than is copied.
+        let is_long = pages >= self.max || pages - copied >= 2 * self.bounds.checkpoint;
+        if !self.checkpointer.has_ended(is_long)? {
+            return Ok(());
+        }
+        self.pages = log_pages(connection)?;
+        let (pages, copied) = self.pages;
+        // More is left where a reader was in the way. Not every transaction is to pay for another try.
+        if pages - copied <= FEW_PAGES {
+            checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+        }
+        self.tried_at = pages;
+        Ok(())
+    }
+
     /// Ends the thread of the checkpoints.
     pub(super) fn end(&mut self) -> Result<(), StoreError> {
         self.checkpointer.end()
-    }
-
-    /// Pages of the log, and how many of them are in the database; a transaction that writes anything changes them.
-    pub(super) fn pages_now(connection: &Connection) -> Result<(i64, i64), StoreError> {
-        // It copies nothing.
-        let mut measure = connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
-        Ok(measure.query_row([], |row| Ok((row.get(1)?, row.get(2)?)))?)
     }
 
     /// Refusal of new notifications while the log is too large; `None` otherwise.
@@ -175,20 +179,6 @@ impl WriteAheadLog {
     fn begun_anew(&mut self) {
         (self.tried_at, self.told_at) = (0, 0);
         (self.max, self.making_way) = (self.bounds.max, None);
-    }
-}
-
-/// A checkpoint that waits for no reader; whether one was in its way, or a full disk.
-pub(super) fn checkpoint(connection: &Connection, pragma: &str) -> Result<bool, StoreError> {
-    // A checkpoint waits for readers as long as this says, and all writes wait with it.
-    connection.busy_timeout(Duration::ZERO)?;
-    let is_busy = connection.query_row(pragma, [], |row| row.get(0));
-    // Before the result is looked at: transactions need it also after an error.
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    match is_busy.map_err(StoreError::from) {
-        // The disk is too full for the database to grow; the log has it all.
-        Err(StoreError::NoSpace(_)) => Ok(true),
-        is_busy => is_busy,
     }
 }
 

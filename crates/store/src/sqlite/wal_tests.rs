@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 use super::audit::SLICE_ROWS;
+use super::checkpointer::checkpoint;
 use super::disk::Statvfs;
 use super::files::WalBounds;
 use super::files::{DATABASE, PAGE_BYTES, WAL};
 use super::open::{Options, Synchronous};
-use super::wal::checkpoint;
 use super::writer::Durability::{Synced, WithTheNext};
 use crate::conformance::{Shape, at, claim_request, settle_all};
 use crate::rows::release::Slicing;

@@ -7,12 +7,13 @@ use tokio::sync::{Mutex, oneshot, watch};
 
 use Durability::WithTheNext;
 
+use super::checkpointer::{checkpoint, log_pages};
 use super::disk::{Disk, DiskSpace};
 use super::open::Synchronous;
 use super::owner::Owner;
 use super::release::SliceResult;
 use super::transaction::{Committed, Transaction, WriterState};
-use super::wal::{WriteAheadLog, checkpoint};
+use super::wal::WriteAheadLog;
 use crate::{CommitCounts, ErrorKind, StoreError};
 
 /// A request of a caller to the writer.
@@ -187,16 +188,14 @@ impl Writer {
         ongoing.splice(0..0, first.take_repeatable());
         // Asked for only where it matters: most groups are one transaction.
         let is_owed = wants_sync && first.committed.is_ok() && !ongoing.is_empty();
-        let before = is_owed.then(|| WriteAheadLog::pages_now(&self.connection)).transpose()?;
+        let before = is_owed.then(|| log_pages(&self.connection)).transpose()?;
         let is_synced = is_owed || ongoing.iter().any(WriterMessage::wants_sync);
         let second = self.transaction(ongoing, is_synced)?;
         // It had the reserve, too. If that was not enough, only a restart with more room helps.
         let committed = second.committed.clone()?;
         // A commit that writes nothing syncs nothing. Unsynced otherwise: a claim that ended a notification.
         let is_left = match before {
-            Some(pages) if self.state.is_synced => {
-                pages == WriteAheadLog::pages_now(&self.connection)?
-            }
+            Some(pages) if self.state.is_synced => pages == log_pages(&self.connection)?,
             _ => false,
         };
         if is_left || committed.counted && !self.state.is_synced {
@@ -288,12 +287,16 @@ impl Writer {
         self.failed.send_replace(Some(broken));
     }
 
-    fn close(mut self) -> Result<(), StoreError> {
-        self.wal.end()?;
-        checkpoint(&self.connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
-        self.connection.close().map_err(|(_, error)| error)?;
+    fn close(self) -> Result<(), StoreError> {
+        // In this order: what is declared last is dropped first, should a step fail.
+        let Self { lock, mut wal, connection, .. } = self;
+        wal.end()?;
+        checkpoint(&connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+        connection.close().map_err(|(_, error)| error)?;
+        // It may have the last handle on the readers' pool: see `ReadConnectionPool::sync_database`.
+        drop(wal);
         // Last: the next owner must find the files closed.
-        drop(self.lock);
+        drop(lock);
         Ok(())
     }
 }
