@@ -123,7 +123,10 @@ impl LogCopier {
         directory: &Path,
         readers: Arc<ReadConnectionPool>,
     ) -> Result<Self, StoreError> {
-        Ok(Self { connection: Connection::open(directory.join(DATABASE))?, readers })
+        let connection = Connection::open(directory.join(DATABASE))?;
+        // Opens the log, which SQLite would do with the first checkpoint.
+        log_pages(&connection)?;
+        Ok(Self { connection, readers })
     }
 
     /// Copies the log until few pages are left, or a reader is in the way.

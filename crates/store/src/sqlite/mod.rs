@@ -4,9 +4,10 @@
 //! together; claiming, settling and logging touch one row each. A million notifications are a thousand rows a table, so the cost
 //! of a row hardly counts.
 //!
-//! A single thread owns the write connection, and another one makes most of each checkpoint. The writer takes all waiting commands, in turn of intake and work, runs
-//! them in one transaction, commits, and answers: commands that arrive meanwhile are the next transaction. There is no timer, and
-//! an idle store does nothing. Reads have connections of their own and never wait for the writer.
+//! A single thread owns the write connection, and another one makes most of each checkpoint. The writer takes all waiting
+//! commands, in turn of intake and work, runs them in one transaction, commits, and answers: commands that arrive meanwhile are
+//! the next transaction. There is no timer, and an idle store does nothing. Reads have connections of their own and never wait for
+//! the writer.
 //!
 //! A commit is synced before it is answered, except where opening the store would undo the change anyway: a
 //! lease, an open broadcast. Those become durable with the next synced commit; a claim costs no sync.

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::Sqlite;
 use super::audit::SLICE_ROWS;
-use super::checkpointer::checkpoint;
+use super::checkpointer::{checkpoint, log_pages};
 use super::disk::Statvfs;
 use super::files::WalBounds;
 use super::files::{DATABASE, PAGE_BYTES, WAL};
@@ -38,7 +38,7 @@ fn fresh() -> (TempDir, Sqlite) {
     (directory, opened.unwrap().0)
 }
 
-fn log_pages(directory: &Path) -> i64 {
+fn file_pages(directory: &Path) -> i64 {
     directory.join(WAL).metadata().unwrap().len().cast_signed() / PAGE_BYTES
 }
 
@@ -81,7 +81,7 @@ async fn the_log_grows_past_a_foreign_reader_and_begins_anew_when_it_is_gone() {
     let (directory, store) = fresh();
     write(&store).await;
     let reader = foreign_reader(directory.path());
-    while log_pages(directory.path()) < 3 * BOUNDS.max {
+    while file_pages(directory.path()) < 3 * BOUNDS.max {
         write(&store).await;
     }
     assert_eq!(
@@ -90,7 +90,7 @@ async fn the_log_grows_past_a_foreign_reader_and_begins_anew_when_it_is_gone() {
         "own readers are let in again"
     );
     drop(reader);
-    while log_pages(directory.path()) >= BOUNDS.max {
+    while file_pages(directory.path()) >= BOUNDS.max {
         write(&store).await;
     }
     assert_eq!(*store.failed().borrow(), None);
@@ -125,14 +125,14 @@ async fn a_reader_of_the_same_process_that_stays_too_long_is_interrupted() {
     let mut most = 0;
     while most < BOUNDS.max + 2 * BOUNDS.checkpoint {
         write(&store).await;
-        most = most.max(log_pages(directory.path()));
+        most = most.max(file_pages(directory.path()));
     }
     go_on.send(()).unwrap();
     let interrupted = slow.await;
     assert!(matches!(interrupted, Err(StoreError::Unavailable(_))), "{interrupted:?}");
     for _ in 0..100 {
         write(&store).await;
-        most = most.max(log_pages(directory.path()));
+        most = most.max(file_pages(directory.path()));
     }
     assert!(most <= BOUNDS.max + 2 * BOUNDS.checkpoint + WRITE_PAGES, "{most} pages");
 }
@@ -157,7 +157,7 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
             settle_all(&store, &chunk, Disposition::Ended(State::Refused)).await;
         }
         slices += 1;
-        most = most.max(log_pages(directory.path()));
+        most = most.max(file_pages(directory.path()));
     });
     let audit = audit.await.unwrap();
     assert_eq!((audit.account, audit.problems), (before, Vec::new()));
@@ -170,8 +170,11 @@ async fn an_audit_of_a_million_leaves_the_log_short_and_is_exact_while_writes_go
     );
 }
 
-/// Has a notification accepted in one group with a request that is to be synced and writes nothing.
-async fn accept_beside_nothing(store: &Sqlite) -> Result<(), StoreError> {
+/// Has a notification accepted in one group with a request that is to be synced and writes nothing, but has `beside` happen.
+async fn accept_beside(
+    store: &Sqlite,
+    mut beside: impl FnMut() + Send + 'static,
+) -> Result<(), StoreError> {
     let (holding, holds) = mpsc::sync_channel(1);
     let (go_on, goes_on) = mpsc::sync_channel::<()>(1);
     let held = store.write(WithTheNext, move |_transaction| {
@@ -180,7 +183,10 @@ async fn accept_beside_nothing(store: &Sqlite) -> Result<(), StoreError> {
         Ok(())
     });
     let accepted = store.ingest(Shape::default().drafts(1), at(0));
-    let nothing = store.write(Synced, |_transaction| Ok(()));
+    let nothing = store.write(Synced, move |_transaction| {
+        beside();
+        Ok(())
+    });
     tokio::pin!(held, accepted, nothing);
     assert!(held.as_mut().now_or_never().is_none());
     holds.recv().unwrap();
@@ -199,7 +205,23 @@ async fn what_comes_in_is_synced_though_what_goes_on_beside_it_writes_nothing() 
     // From now on a sync of the log by its name fails, unlike one that SQLite makes with a commit.
     std::fs::remove_file(directory.path().join(WAL)).unwrap();
     write(&store).await;
-    let accepted = accept_beside_nothing(&store).await;
+    let accepted = accept_beside(&store, || ()).await;
+    assert!(matches!(accepted, Err(StoreError::Broken(_))), "{accepted:?}");
+}
+
+#[tokio::test]
+async fn a_checkpoint_meanwhile_is_not_taken_for_a_write() {
+    let (directory, store) = fresh();
+    store.ingest(Shape::default().drafts(1), at(0)).await.unwrap();
+    let checkpoints = Connection::open(directory.path().join(DATABASE)).unwrap();
+    let before = log_pages(&checkpoints).unwrap();
+    // As above: a sync of the log by its name fails.
+    std::fs::remove_file(directory.path().join(WAL)).unwrap();
+    let accepted = accept_beside(&store, move || {
+        checkpoint(&checkpoints, "PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+        assert!(log_pages(&checkpoints).unwrap().1 > before.1);
+    });
+    let accepted = accepted.await;
     assert!(matches!(accepted, Err(StoreError::Broken(_))), "{accepted:?}");
 }
 
@@ -221,7 +243,7 @@ async fn commits_are_counted_as_synced_where_they_are_and_not_if_they_write_noth
     assert_eq!(counted(&store), (1, 0), "these wrote nothing");
     let claimed = store.claim(claim_request(1)).await.unwrap();
     assert_eq!((claimed.chunks.is_empty(), counted(&store)), (false, (1, 1)));
-    accept_beside_nothing(&store).await.unwrap();
+    accept_beside(&store, || ()).await.unwrap();
     assert_eq!(counted(&store), (2, 2), "a commit, and a sync by itself");
 }
 

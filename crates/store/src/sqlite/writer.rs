@@ -188,14 +188,14 @@ impl Writer {
         ongoing.splice(0..0, first.take_repeatable());
         // Asked for only where it matters: most groups are one transaction.
         let is_owed = wants_sync && first.committed.is_ok() && !ongoing.is_empty();
-        let before = is_owed.then(|| log_pages(&self.connection)).transpose()?;
+        let before = is_owed.then(|| self.pages_written()).transpose()?;
         let is_synced = is_owed || ongoing.iter().any(WriterMessage::wants_sync);
         let second = self.transaction(ongoing, is_synced)?;
         // It had the reserve, too. If that was not enough, only a restart with more room helps.
         let committed = second.committed.clone()?;
         // A commit that writes nothing syncs nothing. Unsynced otherwise: a claim that ended a notification.
         let is_left = match before {
-            Some(pages) if self.state.is_synced => pages == log_pages(&self.connection)?,
+            Some(pages) if self.state.is_synced => pages == self.pages_written()?,
             _ => false,
         };
         if is_left || committed.counted && !self.state.is_synced {
@@ -206,6 +206,11 @@ impl Writer {
         second.answer();
         self.wake(woke);
         Ok(())
+    }
+
+    /// Pages of the log. Not how many are in the database: a checkpoint beside the writer changes that at any time.
+    fn pages_written(&self) -> Result<i64, StoreError> {
+        Ok(log_pages(&self.connection)?.0)
     }
 
     /// Makes earlier commits durable: a reader of the log must never see an end undone.
