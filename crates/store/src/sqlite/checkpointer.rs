@@ -35,8 +35,8 @@ pub(super) struct LogCopier {
     readers: Arc<ReadConnectionPool>,
 }
 
-/// Pages that are few enough for the writer, 2 MiB: it copies and syncs them in a few milliseconds.
-pub(super) const FEW_PAGES: i64 = 256;
+/// Pages that may be left to the writer, 2 MiB: it copies and syncs them in a few milliseconds.
+const FEW_PAGES: i64 = 256;
 /// Times that the log is copied for one request: each leaves what was written meanwhile.
 const PASSES: usize = 4;
 

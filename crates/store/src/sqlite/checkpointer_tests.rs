@@ -12,11 +12,11 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::Sqlite;
-use super::checkpointer::{Checkpointer, FEW_PAGES, LogCopier, log_pages};
+use super::checkpointer::{Checkpointer, LogCopier, log_pages};
 use super::files::{DATABASE, WAL, WalBounds};
 use super::open::Options;
 use super::reader::{Beside, SqliteReader};
-use super::wal::WriteAheadLog;
+use super::wal::{REST_MAX, WriteAheadLog};
 use crate::StoreError;
 use crate::conformance::at;
 use crate::rows::evidence::EvidenceBook;
@@ -142,11 +142,11 @@ async fn a_log_that_is_written_to_beside_a_checkpoint_begins_anew_after_it() {
 }
 
 #[tokio::test]
-async fn what_many_writes_have_left_is_not_copied_by_the_writer() {
+async fn much_that_is_left_is_not_copied_by_the_writer() {
     let mut written = Written::with(Some(Box::new(|| Ok(())))).await;
     written.fill();
     written.wait();
-    while written.write().0 <= FEW_PAGES {}
+    while written.write().0 <= REST_MAX {}
     written.keep_short().unwrap();
     assert_eq!(written.pages().1, 0, "another checkpoint is made when as much is written again");
 }

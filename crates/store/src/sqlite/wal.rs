@@ -17,7 +17,7 @@ use notification::limits;
 use rusqlite::Connection;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::checkpointer::{Checkpointer, FEW_PAGES, checkpoint, log_pages};
+use super::checkpointer::{Checkpointer, checkpoint, log_pages};
 use super::files::{PAGE_BYTES, WalBounds};
 use super::reader::ReadConnectionPool;
 use crate::StoreError;
@@ -48,6 +48,9 @@ struct YieldingReaders {
     since: i64,
     all_gone: Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>,
 }
+
+/// Pages that the writer copies itself at most, 16 MiB: the thread leaves less than that, and one transaction may write some MiB more.
+pub(super) const REST_MAX: i64 = 16 * 1024 * 1024 / PAGE_BYTES;
 
 // === impl WriteAheadLog ===
 
@@ -105,7 +108,7 @@ impl WriteAheadLog {
         self.pages = log_pages(connection)?;
         let (pages, copied) = self.pages;
         // More is left where a reader was in the way. Not every transaction is to pay for another try.
-        if pages - copied <= FEW_PAGES {
+        if pages - copied <= REST_MAX {
             checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
         }
         self.tried_at = pages;
